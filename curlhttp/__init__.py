@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from curlhttp._curl.version import check_libcurl
+from curlhttp._curl import check_libcurl
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import curlhttp
-from curlhttp._curl.version import check_libcurl
+from curlhttp._curl import check_libcurl
 from tests.support.inner import run_script
 
 ROOT = Path(curlhttp.__file__).parent
@@ -62,7 +62,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_client/request_builder.py": (VALUES + SEAM + POLICY + BUILDING, PURE),
     "_client/stream.py": (VALUES + SEAM + FLOW, PURE),
     "_client/event_stream.py": (VALUES + SEAM + POLICY + FLOW, PURE),
-    "_client/negotiate.py": ((*VALUES, *POLICY, "curlhttp._curl.version"), PURE),
+    "_client/negotiate.py": ((*VALUES, *POLICY, "curlhttp._curl"), PURE),
     "_client/map": ((*BELOW_CLIENTS, "curlhttp._client.map"), CLIENTS | PURE - LOOPS),
     "_client/download.py": ((*BELOW_CLIENTS, "curlhttp._client.partial_file"), CLIENTS | PURE),
     "_client/partial_file.py": (VALUES + POLICY + FLOW, PURE - SOCKETS),

@@ -117,7 +117,7 @@ class _Fleeting:
         self.stand = _Stand()
 
     @property
-    def stand_in(self) -> _Stand | None:
+    def override(self) -> _Stand | None:
         self.looks += 1
         return self.stand if self.looks == 1 else None
 

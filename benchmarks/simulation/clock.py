@@ -80,9 +80,9 @@ class ScriptedNetwork(ScriptedEngine):
         """Wait while other tasks run."""
         await asyncio.sleep(seconds)
 
-    def gate(self) -> _Gate:  # type: ignore[override]
-        """Return a closed gate."""
-        return _Gate()
+    def make_waiter(self) -> _Waiter:  # type: ignore[override]
+        """Return a new waiter."""
+        return _Waiter()
 
     async def _begin(self, request: Request) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.
@@ -95,17 +95,17 @@ class ScriptedNetwork(ScriptedEngine):
         await asyncio.sleep(seconds)
 
 
-class _Gate:
-    """One task waits until another opens it."""
+class _Waiter:
+    """Lets one task wait until another one wakes it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def open(self) -> None:
-        """Let it go on."""
+    def wake(self) -> None:
+        """Wake the task."""
         self._event.set()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is open, or for so many seconds."""
+        """Wait until it is woken, or for so many seconds."""
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)

@@ -17,7 +17,7 @@ from curlhttp._client.request_builder import (
 )
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
-from curlhttp._engine.engine import Clock, Engine, check_transport
+from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._flow.exchange import exchange_in_loops
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._curl.engines.loops import Loop
-    from curlhttp._engine.engine import Exchange, MakeGate
+    from curlhttp._engine.engine import Exchange, MakeWaiter
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
@@ -101,16 +101,16 @@ class AsyncClient(BaseClient):
         self._run_blocking = _loops.in_thread_or_leave
         self._engines: dict[Loop, EventLoopEngine] = {}
         if transport is not None:
-            check_transport(transport, "AsyncClient")
+            validate_transport(transport, "AsyncClient")
         self._given = transport
         now = _network.now if transport is None else transport.now
         wall = _network.wall if transport is None else transport.wall
         self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
-        self.gate: MakeGate = lambda: self._engine().gate()
+        self.make_waiter: MakeWaiter = lambda: self._engine().make_waiter()
         self.exchange: Exchange = self._last_step()
 
     def _last_step(self) -> Exchange:
-        engine = self._engine if not self._arounds else lambda: self.around(self._engine())
+        engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
         return exchange_in_loops(engine, self.clock.now, AsyncStreamedResponse)
 
     def _watch(self, body: Body, meter: ProgressMeter) -> Body:
@@ -264,7 +264,7 @@ class AsyncClient(BaseClient):
         from curlhttp._client.websocket.websocket import open_async
 
         wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
-        return open_async(self, lambda: self.around(self._engine()), url, wanted, options)
+        return open_async(self, lambda: self.wrap(self._engine()), url, wanted, options)
 
     def sse(
         self,

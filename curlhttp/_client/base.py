@@ -16,7 +16,7 @@ from curlhttp._client.request_builder import (
     validate_size,
 )
 from curlhttp._client.routing import Routing
-from curlhttp._engine.engine import Engine, EngineWrapper, Exchange, MakeGate, Middleware, Send
+from curlhttp._engine.engine import Engine, EngineWrapper, Exchange, MakeWaiter, Middleware, Send
 from curlhttp._engine.run import Offload, run_here
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
@@ -91,7 +91,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     Attributes:
         chain: the layers of the flow, with their settings.
         clock: from the engine.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         exchange: the last step of the flow, which passes a request to the engine.
         flow: passes a complete request through all layers.
         is_closed: no more requests are sent.
@@ -100,12 +100,12 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     _why_not = "it holds connections and credentials; make a new one where it is needed"
 
-    gate: MakeGate
+    make_waiter: MakeWaiter
     exchange: Exchange
     is_closed = False
     _awaits_hooks = False
     _run_blocking: Offload = staticmethod(run_here)
-    _arounds: tuple[EngineWrapper, ...] = ()
+    _wrappers: tuple[EngineWrapper, ...] = ()
     _caching: ClientCaching | None = None
     _event_streams: Iterable[ClosesWithClient] = ()  # open streams of sse()
 
@@ -212,10 +212,10 @@ class BaseClient(Unpicklable, RequestBuilder):
             retry=self._retry,
         )
         found = _validate_hooks(hooks, self._awaits_hooks)
-        if hasattr(transport, "around"):
-            self._arounds, transport = (cast(EngineWrapper, transport),), None
+        if hasattr(transport, "wrap"):
+            self._wrappers, transport = (cast(EngineWrapper, transport),), None
         if transport is None:  # a replacement of libcurl connects to no address to check
-            self._arounds = (*self._routing.arounds, *self._arounds)
+            self._wrappers = (*self._routing.wrappers, *self._wrappers)
         self._set_engine(transport)
         self.chain: Chain = Chain(
             now=self.clock.now,
@@ -237,7 +237,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             hsts=_open_hsts(hsts, self.clock.wall),
             cache=self._cached_by(cache),
         )
-        self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.gate)
+        self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.make_waiter)
         _connect_stores(
             rate_limit,
             concurrency_limit,
@@ -260,7 +260,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         return self._caching
 
     def _set_engine(self, transport: Engine | None) -> None:
-        """Set clock, gate and exchange from the engine.
+        """Set clock, make_waiter and exchange from the engine.
 
         Args:
             transport: replaces libcurl, or None.
@@ -271,17 +271,17 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Return the last step of the flow, with the wrappers of the engine."""
         raise NotImplementedError
 
-    def around(self, engine: Engine) -> Engine:
+    def wrap(self, engine: Engine) -> Engine:
         """Wrap an engine in all wrappers of this client."""
-        for each in self._arounds:
-            engine = each.around(engine)
+        for wrapper in self._wrappers:
+            engine = wrapper.wrap(engine)
         return engine
 
     def _close_rest(self) -> None:
         """Close streams, wrappers and cache after the engines."""
         for stream in tuple(self._event_streams):
             stream.close_with_client()
-        for each in self._arounds:
+        for each in self._wrappers:
             each.close()
         if self._caching is not None:
             self._caching.close()
@@ -307,16 +307,16 @@ class BaseClient(Unpicklable, RequestBuilder):
 
         return HarLog(path, secrets, self._add_wrapper, self._remove_wrapper)
 
-    def _add_wrapper(self, around: EngineWrapper) -> None:
-        self._set_arounds((*self._arounds, around))
+    def _add_wrapper(self, wrapper: EngineWrapper) -> None:
+        self._set_wrappers((*self._wrappers, wrapper))
 
-    def _remove_wrapper(self, around: EngineWrapper) -> None:
-        self._set_arounds(tuple(each for each in self._arounds if each is not around))
+    def _remove_wrapper(self, wrapper: EngineWrapper) -> None:
+        self._set_wrappers(tuple(each for each in self._wrappers if each is not wrapper))
 
-    def _set_arounds(self, arounds: tuple[EngineWrapper, ...]) -> None:
-        self._arounds = arounds
+    def _set_wrappers(self, wrappers: tuple[EngineWrapper, ...]) -> None:
+        self._wrappers = wrappers
         self.exchange = self._last_step()
-        self.flow = self.chain.ending_in(self.exchange, self.clock, self.gate)
+        self.flow = self.chain.ending_in(self.exchange, self.clock, self.make_waiter)
 
     # settings that may be changed
 
@@ -382,7 +382,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         chain = self.chain
         if not chain.retries:  # no request had a policy until now, so the flow has no retry layer
             # In this order, because another thread that sees `retries` uses the flow at once.
-            self.flow = chain.ending_in(self.exchange, self.clock, self.gate, retries=True)
+            self.flow = chain.ending_in(self.exchange, self.clock, self.make_waiter, retries=True)
             chain.retries = True
 
     def _built(self, wanted: UserRequest) -> Request:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from curlhttp._client.cache_storage import ResponseStore
     from curlhttp._curl.engines.loops import BackgroundTasks, Loop
-    from curlhttp._engine.engine import Clock, Exchange, MakeGate, Send
+    from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send
     from curlhttp._flow.chain import Chain
     from curlhttp._flow.streamed_response import Streamed
     from curlhttp._models.config import Transport
@@ -127,7 +127,7 @@ class CachingClient(Protocol):
     chain: Chain
     exchange: Exchange
     clock: Clock
-    gate: MakeGate
+    make_waiter: MakeWaiter
 
 
 class ClientCaching:
@@ -179,7 +179,7 @@ class ClientCaching:
         if name in self._running or len(self._running) >= _MOST or client.is_closed:
             return
         self._running.add(name)
-        send = client.chain.below_cache(client.exchange, client.clock, client.gate)
+        send = client.chain.below_cache(client.exchange, client.clock, client.make_waiter)
 
         async def run() -> None:
             try:

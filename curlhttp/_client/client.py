@@ -15,7 +15,7 @@ from curlhttp._client.request_builder import (
     show_verbs,
 )
 from curlhttp._client.stream import StreamedResponse
-from curlhttp._engine.engine import Clock, Engine, check_transport
+from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
 from curlhttp._flow.exchange import exchange
 from curlhttp._models.request import Request
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from curlhttp._client.map.results import Results, SenderPool
     from curlhttp._client.map.scheduler import Item
     from curlhttp._client.websocket.websocket import WebSocket
-    from curlhttp._engine.engine import Exchange, MakeGate
+    from curlhttp._engine.engine import Exchange, MakeWaiter
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress
 
@@ -98,14 +98,14 @@ class Client(BaseClient):
             from curlhttp._curl.engines.blocking import BlockingEngine
 
             transport = BlockingEngine(self._limits)
-        check_transport(transport, "Client")
+        validate_transport(transport, "Client")
         self._engine: Engine = transport
         self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
-        self.gate: MakeGate = transport.gate
+        self.make_waiter: MakeWaiter = transport.make_waiter
         self.exchange: Exchange = self._last_step()
 
     def _last_step(self) -> Exchange:
-        self._outer_engine: Engine = self.around(self._engine)
+        self._outer_engine: Engine = self.wrap(self._engine)
         return exchange(self._outer_engine, self._engine.now, StreamedResponse)
 
     def request(

@@ -73,7 +73,11 @@ async def download(
     try:
         task = _Download(request, part, meter, client.clock.wall, run_blocking, batch)
         send = client.chain.ending_in(
-            client.exchange, client.clock, client.gate, retries=True, within_retry=task.around
+            client.exchange,
+            client.clock,
+            client.make_waiter,
+            retries=True,
+            within_retry=task.around,
         )
         response = await send(request)
         await task.accept(response)

@@ -52,7 +52,7 @@ def make_events(
     return Events(
         lambda request: client.flow(request),  # looked up late, because it may be replaced
         client.clock,
-        client.gate,
+        client.make_waiter,
         client.chain.told,
         request,
         last_event_id or "",

@@ -5,7 +5,7 @@ It is a setting of the Transport, because the tickets belong to connections.
 
 from __future__ import annotations
 
-from curlhttp._curl.version import has_negotiate
+from curlhttp._curl import has_negotiate
 from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL

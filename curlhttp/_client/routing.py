@@ -40,7 +40,7 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     import ssl
 
-    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._engine.engine import EngineWrapper
     from curlhttp._models.url import URL
     from curlhttp._policy.alt_svc import Alternatives
@@ -407,7 +407,7 @@ class Routing:
         direct: the Transport of requests that take no proxy, and say nothing of their own.
         route: gives the Transport for a URL; None where `direct` is good for all.
         alternatives: the origins that speak HTTP/3, with http3="auto"; else None.
-        arounds: the engine wrappers of the guard.
+        wrappers: the engine wrappers of the guard.
         with_guard: adds the guard to a Transport.
 
     Raises:
@@ -435,8 +435,10 @@ class Routing:
         self.certificates = certificates
         self._settings = settings
         checkpoint = None if guard is None else _make_checkpoint(guard, dns_ttl)
-        self.arounds: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
-        self.with_guard: TransportWrapper = _unchanged if checkpoint is None else checkpoint.over
+        self.wrappers: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
+        self.with_guard: TransportWrapper = (
+            _unchanged if checkpoint is None else checkpoint.guard_transport
+        )
         self._proxies = settings.get("proxies")
         selector = _TransportSelector(self, settings, (self._proxies,))
         self.direct = selector.direct
@@ -581,7 +583,7 @@ def _unchanged(transport: Transport) -> Transport:
 
 
 def _make_checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
-    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._policy.guard import guard_of
 
     return AddressChecker(guard_of(guard), dns_ttl)
@@ -597,7 +599,7 @@ def _validate_http3(http3: HTTP3) -> HTTP3:
     if http3 not in (True, False, "auto"):
         raise ValueError(f"http3 must be True, False or 'auto', not {http3!r}")
     if http3:
-        from curlhttp._curl.version import has_http3
+        from curlhttp._curl import has_http3
 
         if not has_http3():
             raise ValueError("this libcurl was built without HTTP/3; leave http3 off")

@@ -1,0 +1,55 @@
+"""Drive libcurl through pycurl: handles, transfers, connections, and the engines made of them.
+
+This module loads pycurl first, so it also says which libcurl that is, and whether it is safe.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+try:
+    import pycurl
+except ImportError as error:
+    if "subinterpreters" not in str(error):
+        raise
+    raise ImportError(
+        "curlhttp runs in the main interpreter alone: pycurl cannot be loaded by isolated "
+        "subinterpreters (PEP 684). Use threads, or processes.",
+        name="pycurl",
+    ) from error
+
+__all__ = ["check_libcurl", "has_http3", "has_negotiate", "libcurl_version"]
+
+_SAFE = (8, 23, 0)
+
+
+def check_libcurl(version: str = pycurl.version_info()[1]) -> None:
+    """Warn of a libcurl with known holes.
+
+    Args:
+        version: as libcurl gives it, for example "8.23.0".
+    """
+    numbers = tuple(int(part) for part in version.partition("-")[0].split("."))
+    if numbers < _SAFE:
+        warnings.warn(
+            f"libcurl {version} is older than 8.23.0: its known security holes carry credentials "
+            "and TLS state from one request to another (see curl's advisories of 2026). "
+            "Install a newer pycurl wheel, or build pycurl against a newer libcurl.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def libcurl_version() -> str:
+    """Return the versions of libcurl and of what it was built with."""
+    return str(pycurl.version)
+
+
+def has_http3() -> bool:
+    """Return whether libcurl was built with HTTP/3."""
+    return bool(pycurl.version_info()[4] & pycurl.VERSION_HTTP3)
+
+
+def has_negotiate() -> bool:
+    """Return whether libcurl was built with GSSAPI, or with what Windows has in its place."""
+    return bool(pycurl.version_info()[4] & (pycurl.VERSION_GSSAPI | pycurl.VERSION_SPNEGO))

@@ -1,129 +1,226 @@
-"""The addresses that a request may be sent to, where its transport has a guard.
+"""Guard the addresses that requests are sent to, where a transport has a guard.
 
-libcurl asks for each socket that it opens, with the very address that it is about to dial
-(CURLOPT_OPENSOCKETFUNCTION), and says before it sends where the connection leads that it picked
-(CURLOPT_PREREQFUNCTION). What is allowed, the guard decides.
+libcurl asks for each socket that it opens, with the address that it is about to connect to
+(CURLOPT_OPENSOCKETFUNCTION). Before it sends, it says where the connection leads that it picked
+(CURLOPT_PREREQFUNCTION). `RequestSender` asks here in both callbacks; the guard decides.
+
+A proxy connects on its own, so libcurl never sees the target's address. `GuardedEngine` resolves
+and checks the target first, and gives the proxy the address.
 """
 
 from __future__ import annotations
 
-import _socket
-import os
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import pycurl
-
-from curlhttp._curl.errors import raised_in_callback
-from curlhttp._curl.sending import Sending
-from curlhttp._engine.engine import Gate
+from curlhttp._curl.options import get_addresses, get_connect_target
+from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, connector
+from curlhttp._engine.network import network
+from curlhttp._models.config import CheckedAddress, Transport
 from curlhttp._models.fork import register
 from curlhttp._models.request import Request
-from curlhttp.exceptions import BlockedAddress
+from curlhttp._models.response import Response
+from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
 
-__all__ = ["GuardedSending", "Resolver", "blocked", "check_scheme"]
+if TYPE_CHECKING:
+    from curlhttp._models.config import AddressGuard
 
+__all__ = ["AddressChecker", "Resolver", "blocked"]
 
-_ABORT, _BAD = int(pycurl.PREREQFUNC_ABORT), int(pycurl.SOCKET_BAD)
-
-
-class _SocketAddress(NamedTuple):
-    """What pycurl tells of a socket that libcurl wants."""
-
-    family: int
-    socktype: int
-    protocol: int
-    addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
 
 
-class _CopiedSocket(socket.socket):
-    """A socket of which pycurl takes a copy, and drops this one unclosed."""
+class AddressChecker:
+    """Apply a guard to the requests of a client (an EngineWrapper). Threads may share it.
 
-    # No function in Python: what a signal's handler raises in a finalizer is lost.
-    __del__ = _socket.socket.close
-
-
-class GuardedSending(Sending):
-    """Ask the guard of a request's transport where it may go; without one, nothing of this runs.
+    Args:
+        guard: decides which addresses may be connected to.
+        seconds: how long a resolved address is valid, as in libcurl's cache (`dns_ttl`).
 
     Attributes:
-        blocked: the first address of this attempt that was refused, None if there is none or
-            another one was dialled.
+        guard: as given.
     """
 
-    __slots__ = ("_dials", "blocked")
+    def __init__(self, guard: AddressGuard, seconds: float) -> None:
+        self.guard = guard
+        # One cache for each client, because it keeps the guard and what that holds alive.
+        self._with_guard = lru_cache(maxsize=256)(partial(_with, guard=guard))
+        self._with_target = lru_cache(maxsize=256)(_with)
+        self._resolver = Resolver(seconds)
 
-    def _forget_detours(self) -> None:
-        super()._forget_detours()
-        self.blocked: BlockedAddress | None = None
-        self._dials = False
+    def guard_transport(self, transport: Transport) -> Transport:
+        """Return a Transport with this guard; the same result for equal transports."""
+        return transport if transport.guard is self.guard else self._with_guard(transport)
 
-    # libcurl's callbacks: they do not raise, but keep the error in `failed`
+    def wrap(self, engine: Engine) -> GuardedEngine:
+        """Return an engine that checks requests before another engine sends them."""
+        return GuardedEngine(engine, self)
 
-    def _on_open(self, purpose: int, dialled: _SocketAddress) -> socket.socket | int:
-        """Give libcurl a socket for an address, or refuse that one; it tries the next then."""
+    def close(self) -> None:
+        """Clear the caches."""
+        self._with_guard.cache_clear()
+        self._with_target.cache_clear()
+
+    async def resolve_target(self, request: Request, engine: Engine) -> Transport:
+        """Return a Transport whose proxy gets an address that was checked.
+
+        Args:
+            request: has a proxy and a guard that does not trust it.
+            engine: makes a waiter.
+
+        Raises:
+            RequestException: no address is allowed, or none was found in time.
+        """
+        transport, url = request.transport, request.url
+        host, port = get_connect_target(transport, url.host, url.port)
+        family = _FAMILIES[transport.ip_version]
+        assert transport.proxy is not None
+        if transport.proxy.url.startswith("socks4"):
+            family = socket.AF_INET  # SOCKS4 has no other
+        addresses = list(get_addresses(transport, host, port))
+        if not addresses:
+            addresses = await self._addresses(request, host, family, engine)
+        # Checked for each request, as connections are.
+        address = _find_allowed(request, addresses, port)
+        return self._with_target(
+            transport, judged=CheckedAddress(url.host, url.port, address, port)
+        )
+
+    async def _addresses(
+        self, request: Request, host: str, family: int, engine: Engine
+    ) -> list[str]:
+        seconds, now = request.timeout.connect, engine.now()
+        if request.deadline is not None:
+            left = max(0.0, request.deadline - now)
+            seconds = left if seconds is None else min(seconds, left)
         try:
-            return self._opened(dialled)
-        except BaseException as error:  # what a guard raised ends the request
-            self.failed = raised_in_callback(error)
-            return _BAD
+            found = await self._resolver.find(host, family, engine.make_waiter, seconds)
+        except OSError as error:
+            raise ConnectionError(
+                f"{request}: the host name could not be resolved, which is needed because a guard "
+                f"checks what the proxy connects to: {error.strerror or error}",
+                request=request,
+            ) from None
+        if found is not None:
+            return found
+        if request.is_late(engine.now()):
+            raise DeadlineExceeded(
+                f"{request}: the total of {request.timeout.total} s ran out", request=request
+            )
+        raise ConnectTimeout(
+            f"{request}: the host name was not resolved within {request.timeout.connect} s",
+            request=request,
+        )
 
-    def _opened(self, dialled: _SocketAddress) -> socket.socket | int:
-        request = self.request
-        if request is None or self.failed is not None:
-            return _BAD
-        self.handle.is_dirty = True  # so that the next request knows nothing of this one's
-        if isinstance(dialled.addr, tuple):
-            error = blocked(request, dialled.addr[0], dialled.addr[1])
-        else:
-            error = blocked(request, os.fsdecode(dialled.addr).rstrip("\0"), 0)
-        if error is not None:
-            if not self._dials:
-                self.blocked = self.blocked or error
-            return _BAD
-        self._dials, self.blocked = True, None
-        try:
-            return _CopiedSocket(*dialled[:3])
-        except OSError:  # no descriptor, or no such family: as if libcurl itself had failed
-            return _BAD
 
-    def _on_guarded_socket(self, descriptor: int, purpose: int) -> int:
-        os.set_inheritable(descriptor, False)  # pycurl's copy is, libcurl's own is not
-        return self._on_socket(descriptor, purpose)
-
-    def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces
-        """Judge the connection that libcurl picked, whoever opened it, before it sends."""
-        try:
-            request = self.request
-            assert request is not None
-            # A Unix socket has no address here, and is new: it was judged when it was opened.
-            is_new = self._connecting
-            error = None if is_new and not route[0] else blocked(request, route[0], route[2])
-        except BaseException as failure:
-            self.failed = raised_in_callback(failure)
-            return _ABORT
+def _find_allowed(request: Request, addresses: list[str], port: int) -> str:
+    first: BlockedAddress | None = None
+    for address in addresses:
+        error = check_target(request, address, port)
         if error is None:
-            return self._on_send(*route)
-        if is_new:
-            self.failed = error
-        else:  # the name may have other addresses, which are tried on a connection of its own
-            self.route = route
-            self.connection = self.connections.find(route)
-            self.restarts = True
-        return _ABORT
+            return address
+        first = first or error
+    if first is None:
+        raise ConnectionError(f"{request}: the host name has no address", request=request)
+    raise first
+
+
+# Any: each field has another type.
+def _with(transport: Transport, **fields: Any) -> Transport:
+    return replace(transport, **fields)
+
+
+class GuardedEngine:
+    """Check requests against a guard before another engine sends them.
+
+    Args:
+        engine: sends what is allowed.
+        checker: finds the addresses that proxies may connect to.
+    """
+
+    def __init__(self, engine: Engine, checker: AddressChecker) -> None:
+        self._engine = engine
+        self._checker = checker
+        self.read = engine.read
+        self.abort = engine.abort
+        self.abort_from_finalizer = engine.abort_from_finalizer
+        self.sleep = engine.sleep
+        self.now = engine.now
+        self.wall = engine.wall
+        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.close = engine.close
+        self.set_read_timeout = getattr(engine, "set_read_timeout", None)
+
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+        """Send the request if it is allowed, and return the response with its body in memory.
+
+        Args:
+            request: complete.
+            plan: when to send it again while it is running, or None for never.
+
+        Raises:
+            BlockedAddress: the guard refuses it.
+            RequestException: no response was received.
+        """
+        if self._needs_target(request):
+            request.transport = await self._checker.resolve_target(request, self._engine)
+        return await self._engine.perform(request, plan)
+
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request if it is allowed, and return once the head of the response is in.
+
+        Args:
+            request: complete.
+            plan: see perform.
+
+        Raises:
+            BlockedAddress: the guard refuses it.
+            RequestException: no response was received.
+        """
+        if self._needs_target(request):
+            request.transport = await self._checker.resolve_target(request, self._engine)
+        return await self._engine.open(request, plan)
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Open a connection for another protocol, if it is allowed.
+
+        Raises:
+            BlockedAddress: the guard refuses it.
+            RequestException: the connection failed.
+        """
+        if self._needs_target(request):
+            request.transport = await self._checker.resolve_target(request, self._engine)
+        return await connector(self._engine).connect(request)
+
+    def _needs_target(self, request: Request) -> bool:
+        """Return whether a proxy needs the address to connect to.
+
+        Raises:
+            BlockedAddress: the request must be https and is not.
+        """
+        transport = request.transport
+        guard = self._checker.guard
+        if transport.guard is not guard:  # another client built it, whose guard may allow more
+            transport = request.transport = self._checker.guard_transport(transport)
+        check_scheme(request)
+        # With a mock nothing is connected to. What the mock leaves to the engine is refused there,
+        # because the target is missing.
+        return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
 
 
 def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
-    """Return the error for a socket or a connection that a request must not use, None if it may.
+    """Return the error for a socket or connection that a request must not use, else None.
 
     Args:
         request: its transport has a guard.
-        address: as libcurl tells it, or the path of a Unix socket.
-        port: likewise, 0 for a Unix socket.
+        address: as libcurl reports it, or the path of a Unix socket.
+        port: as libcurl reports it, 0 for a Unix socket.
     """
     transport, url = request.transport, request.url
     guard = transport.guard
@@ -131,16 +228,16 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
     if guard.https_only and url.scheme != "https":
         return _not_https(request)
     if transport.proxy is None:
-        return blocked_target(request, address, port)
-    # The proxy's own address is the user's choice. What it is to dial was judged before.
+        return check_target(request, address, port)
+    # The user chose the proxy's own address. Its target was checked before.
     judged = transport.judged
     if guard.trusts_proxies or (judged is not None and judged[:2] == (url.host, url.port)):
         return None
     return _error(request, "", url.port, "a proxy would resolve the name again")
 
 
-def blocked_target(request: Request, address: str, port: int) -> BlockedAddress | None:
-    """Return the error for an address that a request must not be sent to, None if it may.
+def check_target(request: Request, address: str, port: int) -> BlockedAddress | None:
+    """Return the error for an address that a request must not be sent to, else None.
 
     Args:
         request: its transport has a guard.
@@ -154,10 +251,10 @@ def blocked_target(request: Request, address: str, port: int) -> BlockedAddress 
 
 
 def check_scheme(request: Request) -> None:
-    """Refuse a request that has to be https and is not, before its name is resolved.
+    """Refuse a request that must be https and is not, before its name is resolved.
 
     Raises:
-        BlockedAddress: it is not.
+        BlockedAddress: it is not https.
     """
     guard = request.transport.guard
     if guard is not None and guard.https_only and request.url.scheme != "https":
@@ -178,12 +275,12 @@ def _error(request: Request, address: str, port: int, reason: str) -> BlockedAdd
     return error
 
 
-# --- Name look-ups in threads, so that no event loop waits and every wait has an end ---
+# --- Look names up in threads, so that no event loop blocks and waits can time out ---
 #
-# A proxy resolves names that libcurl does not, so the guard has to. The system's resolver cannot be
-# interrupted: a caller that gives up leaves the look-up to its thread.
+# With a proxy libcurl does not resolve the target, so the guard has to. The system's resolver
+# cannot be interrupted: a caller that gives up leaves the lookup to its thread.
 
-_THREADS = 16  # at once; each ends when there is nothing left to look up
+_THREADS = 16  # at most; each ends when there is nothing left to look up
 _MOST = 1000  # names that are remembered
 
 Name = tuple[str, int]
@@ -191,7 +288,7 @@ Name = tuple[str, int]
 
 
 class _Resolution:
-    """One name that is being looked up, for all who wait for it."""
+    """A name that is being looked up, for all callers that wait for it."""
 
     __slots__ = ("addresses", "error", "is_done", "waiting")
 
@@ -199,14 +296,14 @@ class _Resolution:
         self.addresses: list[str] = []
         self.error: OSError | None = None
         self.is_done = False
-        self.waiting: list[Gate] = []
+        self.waiting: list[Waiter] = []
 
 
 class Resolver:
-    """Look names up, each once for all who ask for it at the same time; threads may share it.
+    """Look names up, once for concurrent callers of the same name. Threads may share it.
 
     Args:
-        ttl: seconds that what was found is good for.
+        ttl: seconds for which a result is valid.
     """
 
     def __init__(self, ttl: float) -> None:
@@ -215,84 +312,84 @@ class Resolver:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        """Start afresh: a child has none of the threads."""
+        """Start with an empty state, because a child has none of the threads."""
         self._lock = threading.Lock()
         self._pending: dict[Name, _Resolution] = {}
         self._known: dict[Name, tuple[float, list[str]]] = {}
-        self._line: deque[Name] = deque()
+        self._queue: deque[Name] = deque()
         self._threads = 0
 
     async def find(
-        self, host: str, family: int, make_gate: Callable[[], Gate], seconds: float | None
+        self, host: str, family: int, make_waiter: Callable[[], Waiter], seconds: float | None
     ) -> list[str] | None:
         """Return the addresses of a host in the system's order, None if that took too long.
 
         Args:
             host: a name in ASCII, or an address.
             family: socket.AF_INET, AF_INET6 or 0 for both.
-            make_gate: makes a gate of the engine, to wait at.
-            seconds: how long to wait; None for as long as it takes.
+            make_waiter: makes a waiter of the engine.
+            seconds: how long to wait; None for no limit.
 
         Raises:
-            OSError: there is no such name, or no answer of a resolver.
+            OSError: there is no such name, or the resolver did not answer.
         """
         name = host, family
         with self._lock:
             until, known = self._known.get(name, (0.0, []))
             if monotonic() < until:
                 return known
-            gate = make_gate()
-            lookup = self._join(name, gate)
+            waiter = make_waiter()
+            resolution = self._join(name, waiter)
         end = None if seconds is None else monotonic() + seconds
         try:
-            while not lookup.is_done:
+            while not resolution.is_done:
                 left = None if end is None else end - monotonic()
                 if left is not None and left <= 0:
                     return None
-                await gate.wait(left)
+                await waiter.wait(left)
         finally:
             with self._lock:
-                if gate in lookup.waiting:
-                    lookup.waiting.remove(gate)
-        if lookup.error is not None:
-            raise lookup.error
-        return lookup.addresses
+                if waiter in resolution.waiting:
+                    resolution.waiting.remove(waiter)
+        if resolution.error is not None:
+            raise resolution.error
+        return resolution.addresses
 
-    def _join(self, name: Name, gate: Gate) -> _Resolution:
-        lookup = self._pending.get(name)
-        if lookup is None:
+    def _join(self, name: Name, waiter: Waiter) -> _Resolution:
+        resolution = self._pending.get(name)
+        if resolution is None:
             if self._threads < _THREADS:
                 threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
-                self._threads += 1  # not before, because there may be no thread to be had
-            lookup = self._pending[name] = _Resolution()
-            self._line.append(name)
-        lookup.waiting.append(gate)
-        return lookup
+                self._threads += 1  # not before, because starting the thread may fail
+            resolution = self._pending[name] = _Resolution()
+            self._queue.append(name)
+        resolution.waiting.append(waiter)
+        return resolution
 
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._line:
+                if not self._queue:
                     self._threads -= 1
                     return
-                name = self._line.popleft()
-                if not self._pending[name].waiting:  # all have given up: others' names are next
+                name = self._queue.popleft()
+                if not self._pending[name].waiting:  # all callers have given up
                     del self._pending[name]
                     continue
             addresses: list[str] = []
             error: OSError | None = None
             try:
                 addresses = _addresses(*name)
-            except Exception as failure:  # whatever it is, somebody waits for it
+            except Exception as failure:  # any error, because a caller waits for it
                 error = failure if isinstance(failure, OSError) else OSError(str(failure))
             with self._lock:
-                lookup = self._pending.pop(name)
-                lookup.addresses, lookup.error, lookup.is_done = addresses, error, True
+                resolution = self._pending.pop(name)
+                resolution.addresses, resolution.error, resolution.is_done = addresses, error, True
                 if error is None:
                     self._keep(name, addresses)
-                waiting = lookup.waiting.copy()
-            for gate in waiting:
-                gate.open()
+                waiting = resolution.waiting.copy()
+            for waiter in waiting:
+                waiter.wake()
 
     def _keep(self, name: Name, addresses: list[str]) -> None:
         if len(self._known) >= _MOST:
@@ -301,6 +398,6 @@ class Resolver:
 
 
 def _addresses(host: str, family: int) -> list[str]:
-    # As bytes: text would go through Python's own IDNA, which the URL has been through.
+    # As bytes, because Python would encode text with IDNA again.
     found = socket.getaddrinfo(host.encode("ascii"), None, family, socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -1,10 +1,13 @@
 """Choose a pooled connection for a request, and limit how many transfers run at once.
 
-`ThreadPool` serves the blocking client: an idle transfer, with its connection, is kept under the
-key of the server that it is connected to. The most recently used ones are kept ready together with
-their slots, because a loop of requests that takes them without the lock saves 5 % of a small
-request. `TransferPool` serves event loops, whose transfers share their connections. `Slots` counts
-the running transfers, and callers queue for a slot.
+`ConnectionPool` serves the blocking client: `acquire` looks for an idle transfer, which keeps its
+connection, under the origin and the transport of the request. The most recently used ones stay
+ready together with their slots, because a loop of requests that takes them without the lock saves
+5 % of a small request.
+
+`TransferPool` serves the other engines, where libcurl chooses: all transfers of a curl_multi share
+its connections. `Slots` counts the running transfers, and callers queue for a slot. Whether the
+chosen connection may be reused is checked when the request goes out, see connection_state.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.run import ThreadGate
+from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
@@ -26,20 +29,20 @@ from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
 __all__ = [
-    "Caller",
+    "ConnectionPool",
+    "IdleTransfers",
     "Key",
-    "KeyedTransfers",
+    "QueuedRequest",
     "SlotWaiter",
     "Slots",
-    "ThreadPool",
     "TransferPool",
-    "Waited",
-    "no_free_slot",
-    "open_files_bound",
+    "Wakeable",
+    "limit_by_open_files",
+    "no_slot_error",
 ]
 
 
-# --- The blocking client: a transfer keeps its connection, and is found by what that is for ---
+# --- The blocking client: a transfer keeps its connection, and is found by origin and transport ---
 
 Key: TypeAlias = tuple[str, int]
 """An origin, and the id of a transport."""
@@ -49,8 +52,245 @@ _READY = 8  # transfers that are kept ready
 _NOTHING = (None,)
 
 
-class KeyedTransfers:
-    """Keep idle transfers by the key of what they are connected to; the last used goes first.
+class ConnectionPool:
+    """Hand out transfers to threads, within the client's limits.
+
+    Args:
+        limits: the client's limits.
+        make: makes a transfer for a key.
+
+    Attributes:
+        slots: how many transfers may be in use; ready ones hold theirs.
+        all: every transfer, in use, ready or idle.
+        is_closed: whoever waits for a transfer or asks for one gets an error.
+    """
+
+    def __init__(self, limits: Limits, make: Callable[[Key], Transfer]) -> None:
+        self._max_connections = limit_by_open_files(limits.max_connections, _FILES)
+        self._lock = threading.Lock()
+        self.slots = Slots(self._max_connections, limits.max_connections_per_host)
+        # Without keep-alive, libcurl closes each connection (FORBID_REUSE). The handle is kept all
+        # the same, because a new one would parse the authorities again.
+        self._idle = IdleTransfers(make, limits.max_keepalive_connections or self._max_connections)
+        self.all = self._idle.all
+        self._ready: dict[Key, Transfer] = {}
+        self._dropped: deque[Transfer] = deque()  # by finalizers, which must not wait for a lock
+        self.is_closed = False
+
+    # acquire
+
+    def acquire(self, request: Request) -> Transfer:
+        """Choose a transfer for a request, with a connection to its server if one is idle.
+
+        Wait until one more may run.
+
+        Args:
+            request: what it is for.
+
+        Raises:
+            PoolTimeout: no slot became free in time.
+            DeadlineExceeded: the total timeout ran out first.
+            ClientClosed: the client was closed.
+        """
+        origin = request.url.origin
+        key = (origin, id(request.transport))
+        if self._dropped:
+            self._close_dropped()
+        # Ctrl-C comes right after a call, and would lose its result. This call returns before it
+        # pops.
+        (ready,) = map(self._ready.pop, (key,), _NOTHING)
+        if ready is not None:
+            return ready
+        held: list[Transfer] = []
+        try:
+            return self._acquire_slowly(key, request, held)
+        except BaseException:
+            for transfer in held:
+                self.drop(transfer)
+            raise
+
+    def _acquire_slowly(self, key: Key, request: Request, held: list[Transfer]) -> Transfer:
+        origin = key[0]
+        self._make_room()
+        with self._lock:
+            used = self.slots.used
+            try:
+                if self.slots.acquire(origin):
+                    held.append(transfer := self._pop(key, request))
+                    return transfer
+            except BaseException:
+                if self.slots.used > used and not held:
+                    self.slots.release(origin)
+                raise
+            thread_waiter = ThreadWaiter()
+            waiter = SlotWaiter(origin, thread_waiter.wake)
+            self.slots.wait(waiter)
+        self._unready()  # other threads may have kept some before they could see this waiter
+        if self._dropped:  # while this thread held the lock
+            self._close_dropped()
+        self._wait(waiter, thread_waiter, request)
+        with self._lock:
+            try:
+                held.append(transfer := self._pop(key, request))
+            except BaseException:
+                if not held:
+                    self.slots.release(origin)
+                raise
+        return transfer
+
+    def acquire_slot(self, origin: str) -> bool:
+        """Take a slot for one more attempt of a request, if one is free; return whether."""
+        self._make_room()
+        with self._lock:
+            return not self.is_closed and self.slots.acquire(origin)
+
+    def release_slot(self, origin: str) -> None:
+        """Release a slot for which no transfer was acquired."""
+        with self._lock:
+            self.slots.release(origin)
+
+    def idle(self) -> set[Transfer]:
+        """Return the transfers that are not in use."""
+        with self._lock:
+            return {*self._ready.copy().values(), *self._idle.idle()}
+
+    def add_in_slot(self, transfer: Transfer, first: Transfer) -> None:
+        """Add a transfer that has a slot and shares the connections of another one."""
+        with self._lock:
+            self._idle.add(first.key, transfer, self._max_connections)
+
+    def _pop(self, key: Key, request: Request) -> Transfer:
+        if self.is_closed:
+            raise client_closed(request)
+        return self._idle.pop(key, self._max_connections)
+
+    def _wait(self, waiter: SlotWaiter, thread_waiter: ThreadWaiter, request: Request) -> None:
+        seconds = request.pool_seconds(time.monotonic())
+        try:
+            if thread_waiter.wait_blocking(seconds):
+                return
+        except BaseException:  # Ctrl-C
+            with self._lock:
+                self.slots.leave(waiter)
+            raise
+        # The slot may have been granted after the wait was over.
+        with self._lock:
+            if waiter.granted:
+                return
+            self.slots.leave(waiter)
+        raise no_slot_error(request, self._max_connections)
+
+    def _make_room(self) -> None:
+        """Release the slots of ready transfers if one of them may be needed."""
+        if self.slots.used >= self.slots.total or self.slots.per_origin is not None:
+            self._unready()
+
+    # release
+
+    def release(self, held: list[Transfer]) -> None:
+        """Return a clean transfer to the pool.
+
+        Args:
+            held: the transfer; removed as soon as the pool has it, whatever is raised after that.
+        """
+        if not self._keep_ready(held):
+            with self._lock:
+                transfer = held[0]
+                del held[0]
+                self._idle.push(transfer)
+                self.slots.release(transfer.key[0])
+            self._keep_no_more()
+        if self._dropped:
+            self._close_dropped()
+
+    def _keep_ready(self, held: list[Transfer]) -> bool:
+        """Keep a transfer ready with its slot, unless somebody waits or there are too many."""
+        ready, idle, slots = self._ready, self._idle, self.slots
+        if len(ready) >= _READY or not idle.keep or slots.waiters:
+            return False
+        transfer = held[0]
+        del held[0]  # Ctrl-C cannot come before the next call, which keeps it, has ended
+        if ready.setdefault(transfer.key, transfer) is not transfer:
+            held.append(transfer)
+            return False
+        # A waiter, or the thread that closes the client, may have looked before it was ready.
+        if slots.waiters or self.is_closed:
+            self._unready()
+        elif idle.idle_count + len(ready) > idle.keep:
+            self._keep_no_more()
+        return True
+
+    def _keep_no_more(self) -> None:
+        """Keep no more transfers, ready and idle together, than the limit."""
+        # In a loop, because another thread may keep one ready meanwhile.
+        while self._ready and self._idle.idle_count + len(self._ready) > self._idle.keep:
+            self._unready()
+
+    def _unready(self) -> None:
+        """Release the slots of all ready transfers, the oldest first."""
+        for key in list(self._ready):
+            transfer = self._ready.pop(key, None)
+            if transfer is not None:  # else another thread was faster
+                with self._lock:
+                    self._idle.push(transfer)
+                    self.slots.release(key[0])
+
+    # close
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close an acquired transfer, in any state."""
+        self._close(transfer)
+        if self._dropped:
+            self._close_dropped()
+
+    def drop_from_finalizer(self, transfer: Transfer) -> None:
+        """Close a transfer, from a finalizer that may run while its thread holds the lock."""
+        self._dropped.append(transfer)
+        self._close_dropped()
+
+    def _close_dropped(self) -> None:
+        """Close what finalizers dropped, unless a thread holds the lock: that one does it later."""
+        while self._dropped and not self._lock.locked():
+            try:
+                transfer = self._dropped.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self._close(transfer)
+
+    def _close(self, transfer: Transfer) -> None:
+        with self._lock:
+            if transfer not in self.all:  # it belongs to the parent process, or is closed already
+                return
+            self.all.discard(transfer)
+        try:
+            transfer.close()  # first, because whoever gets the slot may open a connection
+        finally:
+            with self._lock:
+                self.slots.release(transfer.key[0])
+
+    def close(self) -> None:
+        """Close the idle transfers now, and those in use at their release."""
+        with self._lock:
+            self.is_closed = True
+            self.slots.lift_limits()
+            self._idle.close()
+        self._unready()
+        self._close_dropped()
+
+    def close_from_finalizer(self) -> bool:
+        """Close the idle transfers unless the lock is held; return whether they were closed.
+
+        This thread may hold the lock, interrupted by the garbage collector. The next collection
+        closes the transfers then.
+        """
+        if self._lock.locked():
+            return False
+        self.close()
+        return True
+
+
+class IdleTransfers:
+    """Keep idle transfers by origin and transport; the most recently used one is reused first.
 
     Args:
         make: makes a transfer for a key.
@@ -69,26 +309,26 @@ class KeyedTransfers:
         self.idle_count = 0
         self._serial = 0
 
-    def pop(self, key: Key, bound: int) -> Transfer:
+    def pop(self, key: Key, limit: int) -> Transfer:
         """Return an idle transfer for the key, or a new one; the caller holds a slot.
 
         Args:
             key: what the transfer should be connected to.
-            bound: how many transfers there may be; at the bound the one idle for longest goes.
+            limit: how many transfers there may be; at the limit the longest idle one is closed.
         """
         idle = self._idle.get(key)
         if idle:
             self.idle_count -= 1
             transfer = idle[-1]
-            del idle[-1]  # no call, after which Ctrl-C might lose what it returned
+            del idle[-1]  # no call, because Ctrl-C right after it would lose the result
             if not idle:
                 del self._idle[key]
             return transfer
-        return self.add(key, self._make(key), bound)
+        return self.add(key, self._make(key), limit)
 
-    def add(self, key: Key, transfer: Transfer, bound: int) -> Transfer:
-        """Take in a new transfer and return it; see `pop`."""
-        if len(self.all) >= bound and self.idle_count:
+    def add(self, key: Key, transfer: Transfer, limit: int) -> Transfer:
+        """Add a new transfer and return it; see `pop`."""
+        if len(self.all) >= limit and self.idle_count:
             self._evict()
         transfer.key = key
         try:
@@ -107,12 +347,12 @@ class KeyedTransfers:
             del self._idle[key]
 
     def push(self, transfer: Transfer) -> None:
-        """Take back a transfer that is ready for the next request."""
+        """Store a transfer that is ready for the next request."""
         if self.idle_count >= self.keep:
             if not self.keep:
                 self.drop(transfer)
                 return
-            self._evict()  # the one just used is the more likely to be used again
+            self._evict()  # the one just used is more likely to be used again
         self._serial += 1
         transfer.released = self._serial
         self.idle_count += 1
@@ -132,7 +372,7 @@ class KeyedTransfers:
         transfer.close()
 
     def close(self) -> None:
-        """Close all idle transfers, and those that come back."""
+        """Close all idle transfers, and from now on those that are released."""
         self.keep = 0
         idle, self._idle, self.idle_count = self._idle, {}, 0
         for transfers in idle.values():
@@ -140,244 +380,7 @@ class KeyedTransfers:
                 self.drop(transfer)
 
 
-class ThreadPool:
-    """Give transfers to threads, and hold all of them to the client's bounds.
-
-    Args:
-        limits: the client's limits.
-        make: makes a transfer for a key.
-
-    Attributes:
-        slots: how many transfers may be in use; those that are ready count as well.
-        all: every transfer, in use, ready or idle.
-        is_closed: whoever waits or comes gets an error.
-    """
-
-    def __init__(self, limits: Limits, make: Callable[[Key], Transfer]) -> None:
-        self._bound = open_files_bound(limits.max_connections, _FILES)
-        self._lock = threading.Lock()
-        self.slots = Slots(self._bound, limits.max_connections_per_host)
-        # Without connections to keep, libcurl closes each (FORBID_REUSE) and the handle is kept:
-        # a new one would parse the authorities again.
-        self._idle = KeyedTransfers(make, limits.max_keepalive_connections or self._bound)
-        self.all = self._idle.all
-        self._ready: dict[Key, Transfer] = {}
-        self._dropped: deque[Transfer] = deque()  # by finalizers, which wait for no lock
-        self.is_closed = False
-
-    # take
-
-    def take(self, request: Request) -> Transfer:
-        """Choose a transfer for a request, with a connection to its server if one is idle.
-
-        Wait until one more may run.
-
-        Args:
-            request: what it is for.
-
-        Raises:
-            PoolTimeout: there was no slot in time.
-            DeadlineExceeded: the total ran out before.
-            ClientClosed: the client was closed.
-        """
-        origin = request.url.origin
-        key = (origin, id(request.transport))
-        if self._dropped:
-            self._release_dropped()
-        # Ctrl-C comes right after a call, and would lose what that returned. This one returns
-        # before it pops.
-        (ready,) = map(self._ready.pop, (key,), _NOTHING)
-        if ready is not None:
-            return ready
-        held: list[Transfer] = []
-        try:
-            return self._take_slowly(key, request, held)
-        except BaseException:
-            for transfer in held:
-                self.drop(transfer)
-            raise
-
-    def _take_slowly(self, key: Key, request: Request, held: list[Transfer]) -> Transfer:
-        origin = key[0]
-        self._make_room()
-        with self._lock:
-            used = self.slots.used
-            try:
-                if self.slots.take(origin):
-                    held.append(transfer := self._pop(key, request))
-                    return transfer
-            except BaseException:
-                if self.slots.used > used and not held:
-                    self.slots.give(origin)
-                raise
-            gate = ThreadGate()
-            waiter = SlotWaiter(origin, gate.open)
-            self.slots.wait(waiter)
-        self._unready()  # what was kept before it could be known that this thread waits
-        if self._dropped:  # while this thread had the lock
-            self._release_dropped()
-        self._wait(waiter, gate, request)
-        with self._lock:
-            try:
-                held.append(transfer := self._pop(key, request))
-            except BaseException:
-                if not held:
-                    self.slots.give(origin)
-                raise
-        return transfer
-
-    def take_slot(self, origin: str) -> bool:
-        """Take a slot for one more attempt of a request, unless it had to wait for one."""
-        self._make_room()
-        with self._lock:
-            return not self.is_closed and self.slots.take(origin)
-
-    def give_slot(self, origin: str) -> None:
-        """Give back a slot that no transfer was taken for."""
-        with self._lock:
-            self.slots.give(origin)
-
-    def idle(self) -> set[Transfer]:
-        """Return the transfers that nobody uses."""
-        with self._lock:
-            return {*self._ready.copy().values(), *self._idle.idle()}
-
-    def add_in_slot(self, transfer: Transfer, first: Transfer) -> None:
-        """Take in a transfer that has a slot and shares the connections of another one."""
-        with self._lock:
-            self._idle.add(first.key, transfer, self._bound)
-
-    def _pop(self, key: Key, request: Request) -> Transfer:
-        if self.is_closed:
-            raise client_closed(request)
-        return self._idle.pop(key, self._bound)
-
-    def _wait(self, waiter: SlotWaiter, gate: ThreadGate, request: Request) -> None:
-        seconds = request.pool_seconds(time.monotonic())
-        try:
-            if gate.pass_within(seconds):
-                return
-        except BaseException:  # Ctrl-C
-            with self._lock:
-                self.slots.leave(waiter)
-            raise
-        # The slot may have been granted after the wait was over.
-        with self._lock:
-            if waiter.granted:
-                return
-            self.slots.leave(waiter)
-        raise no_free_slot(request, self._bound)
-
-    def _make_room(self) -> None:
-        """Take care that no transfer that is ready has the slot that is wanted."""
-        if self.slots.used >= self.slots.total or self.slots.per_origin is not None:
-            self._unready()
-
-    # give
-
-    def give(self, held: list[Transfer]) -> None:
-        """Take back a transfer that is clean.
-
-        Args:
-            held: the transfer; it is taken out when it is the pool's, whatever is raised then.
-        """
-        if not self._keep_ready(held):
-            with self._lock:
-                transfer = held[0]
-                del held[0]
-                self._idle.push(transfer)
-                self.slots.give(transfer.key[0])
-            self._keep_no_more()
-        if self._dropped:
-            self._release_dropped()
-
-    def _keep_ready(self, held: list[Transfer]) -> bool:
-        """Keep a transfer with its slot, unless somebody waits or it is too many."""
-        ready, idle, slots = self._ready, self._idle, self.slots
-        if len(ready) >= _READY or not idle.keep or slots.waiters:
-            return False
-        transfer = held[0]
-        del held[0]  # Ctrl-C does not come before the call has ended that keeps it
-        if ready.setdefault(transfer.key, transfer) is not transfer:
-            held.append(transfer)
-            return False
-        # A waiter, or the thread that closes the client, may have looked before it was here.
-        if slots.waiters or self.is_closed:
-            self._unready()
-        elif idle.idle_count + len(ready) > idle.keep:
-            self._keep_no_more()
-        return True
-
-    def _keep_no_more(self) -> None:
-        """Hold transfers that are ready and those that are idle together to their bound."""
-        # Again and again: another thread may keep one ready while this one gives back.
-        while self._ready and self._idle.idle_count + len(self._ready) > self._idle.keep:
-            self._unready()
-
-    def _unready(self) -> None:
-        """Give the slots of all transfers that are ready back, the oldest first."""
-        for key in list(self._ready):
-            transfer = self._ready.pop(key, None)
-            if transfer is not None:  # else another thread was faster
-                with self._lock:
-                    self._idle.push(transfer)
-                    self.slots.give(key[0])
-
-    # let go
-
-    def drop(self, transfer: Transfer) -> None:
-        """Close a transfer that was taken, in whatever state it is."""
-        self._release(transfer)
-        if self._dropped:
-            self._release_dropped()
-
-    def drop_from_finalizer(self, transfer: Transfer) -> None:
-        """Close a transfer, from a finalizer that may run while its thread has the lock."""
-        self._dropped.append(transfer)
-        self._release_dropped()
-
-    def _release_dropped(self) -> None:
-        """Close what finalizers dropped, unless a thread has the lock: it does so afterwards."""
-        while self._dropped and not self._lock.locked():
-            try:
-                transfer = self._dropped.popleft()
-            except IndexError:  # another thread was faster
-                return
-            self._release(transfer)
-
-    def _release(self, transfer: Transfer) -> None:
-        with self._lock:
-            if transfer not in self.all:  # it is the parent process's, or gone already
-                return
-            self.all.discard(transfer)
-        try:
-            transfer.close()  # first, because whoever is granted the slot may open a connection
-        finally:
-            with self._lock:
-                self.slots.give(transfer.key[0])
-
-    def close(self) -> None:
-        """Close the idle transfers now, and those in use when they are given back."""
-        with self._lock:
-            self.is_closed = True
-            self.slots.lift()
-            self._idle.close()
-        self._unready()
-        self._release_dropped()
-
-    def close_from_finalizer(self) -> bool:
-        """Close the idle transfers, unless the lock is taken; return whether it was not.
-
-        It may be this thread's, in the middle of which the garbage collector came. The transfers
-        are for the next collection then.
-        """
-        if self._lock.locked():
-            return False
-        self.close()
-        return True
-
-
-# --- Event loops: transfers share their connections (libcurl chooses one), so any will do ---
+# --- The other engines: transfers share their connections (libcurl chooses), so any will do ---
 
 
 class TransferPool:
@@ -385,12 +388,12 @@ class TransferPool:
 
     Args:
         make: makes a transfer.
-        slots: one of them is taken by whoever uses a transfer.
+        slots: whoever uses a transfer holds one of them.
 
     Attributes:
         slots: how many transfers may be in use.
         all: every transfer, in use or idle.
-        idle: the last used at the end.
+        idle: the most recently used one is last.
     """
 
     __slots__ = ("_make", "all", "idle", "slots")
@@ -420,25 +423,25 @@ class TransferPool:
 
 # --- Limit how many transfers run at once; callers queue for a slot ---
 #
-# It is the bound on sockets: callers wait here, in FIFO order, so that ten thousand tasks never
-# mean ten thousand connections.
+# This limits the sockets: callers wait here, in FIFO order, so that ten thousand tasks never mean
+# ten thousand connections.
 
 _SPARE_FILES = 64  # for the rest of the process, at least half of that
-_ORIGINS = 1000  # without a bound, from which on those that are not in use are forgotten
+_ORIGINS = 1000  # without a limit; beyond that, those that are not in use are forgotten
 
 
-def open_files_bound(wanted: int, each: int = 1) -> int:
+def limit_by_open_files(wanted: int, each: int = 1) -> int:
     """Return how many connections fit under the limit of open files (RLIMIT_NOFILE).
 
     Args:
         wanted: connections at most.
-        each: descriptors that a connection takes.
+        each: descriptors for each connection.
     """
     try:
         import resource
     except ImportError:  # Windows has no such limit
         return wanted
-    # Asked for each client: a program may raise it when it starts.
+    # Read for each client, because a program may raise it when it starts.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
@@ -450,10 +453,10 @@ class SlotWaiter:
 
     Args:
         origin: see Slots.
-        wake: called when the slot is granted, unless the slots are given something else to call.
+        wake: called when the slot is granted, unless the slots have their own `on_grant`.
 
     Attributes:
-        granted: the slot is this caller's, and must be given back.
+        granted: this caller has the slot, and must release it.
     """
 
     __slots__ = ("granted", "origin", "wake")
@@ -470,14 +473,14 @@ def _wake(waiter: SlotWaiter) -> None:
 
 
 class Slots:
-    """Count what runs, in all and per origin; the first that may go is the first to go.
+    """Count running transfers, in total and per origin; the first waiter that may run goes first.
 
     Not thread-safe: callers in threads hold a lock.
 
     Args:
-        total: slots in all.
-        per_origin: slots per origin, or None; the origin "" has no bound of its own.
-        on_grant: called once with each waiter that is granted a slot; by default it is woken.
+        total: slots in total.
+        per_origin: slots per origin, or None; the origin "" is not limited.
+        on_grant: called once with each waiter that gets a slot; by default the waiter is woken.
     """
 
     def __init__(
@@ -491,24 +494,24 @@ class Slots:
         self.used = 0
         self._on_grant = on_grant
         self._used_by: dict[str, int] = {}
-        self.waiters: OrderedDict[SlotWaiter, None] = OrderedDict()  # any may leave, at no cost
-        self._unbound: set[str] = set()  # origins without a bound of their own
+        self.waiters: OrderedDict[SlotWaiter, None] = OrderedDict()  # any may leave, cheaply
+        self._unlimited: set[str] = set()  # origins that per_origin does not limit
 
-    def take(self, origin: str) -> bool:
-        """Take a slot if one is free and nobody else waits for it."""
+    def acquire(self, origin: str) -> bool:
+        """Take a slot if one is free and nobody else waits for it; return whether it was taken."""
         if self.per_origin is None:
             if self.waiters or self.used >= self.total:
                 return False
             self.used += 1
             return True
-        # With a bound per origin, callers may wait although there are slots: those for an origin
-        # that is full keep none from other origins.
+        # With a limit per origin, callers may wait although there are slots: those for a full
+        # origin do not hold up other origins.
         if self.waiters and not self._only_others_wait(origin):
             return False
         return self._admit(origin)
 
     def _only_others_wait(self, origin: str) -> bool:
-        """Return whether every waiter is held up by its own origin's bound."""
+        """Return whether every waiter waits for another origin, which is full."""
         return all(
             waiter.origin != origin and not self._has_room(waiter.origin) for waiter in self.waiters
         )
@@ -517,7 +520,7 @@ class Slots:
         limit = self.per_origin
         if limit is None or not origin or self._used_by.get(origin, 0) < limit:
             return True
-        return origin in self._unbound
+        return origin in self._unlimited
 
     def _admit(self, origin: str) -> bool:
         if self.used >= self.total or not self._has_room(origin):
@@ -528,25 +531,25 @@ class Slots:
         return True
 
     def wait(self, waiter: SlotWaiter) -> None:
-        """Queue up for a slot."""
+        """Queue for a slot."""
         self.waiters[waiter] = None
 
-    def unbind(self, origin: str) -> None:
-        """Let everybody in who waits for an origin alone, now and later."""
-        if len(self._unbound) >= _ORIGINS:
-            self._unbound.intersection_update(self._used_by)
-        self._unbound.add(origin)
+    def lift_origin_limit(self, origin: str) -> None:
+        """Stop limiting an origin, and let in who waits for that limit alone."""
+        if len(self._unlimited) >= _ORIGINS:
+            self._unlimited.intersection_update(self._used_by)
+        self._unlimited.add(origin)
         self._grant_all()
 
     def leave(self, waiter: SlotWaiter) -> None:
-        """Stop waiting; a slot that was granted meanwhile goes to the next."""
+        """Stop waiting; a slot that was granted meanwhile goes to the next waiter."""
         if waiter.granted:
-            self.give(waiter.origin)
+            self.release(waiter.origin)
         else:
             del self.waiters[waiter]
 
-    def give(self, origin: str) -> None:
-        """Give a slot back, to the first waiter that may have it."""
+    def release(self, origin: str) -> None:
+        """Release a slot; the first waiter that may have it gets it."""
         self.used -= 1
         if self.per_origin is not None:
             left = self._used_by[origin] - 1
@@ -570,69 +573,80 @@ class Slots:
         while self._grant():
             pass
 
-    def lift(self) -> None:
-        """Let everybody in, now and later: those that waited find the client closed."""
+    def lift_limits(self) -> None:
+        """Let everybody in, now and later; those that waited find the client closed."""
         self.total, self.per_origin = sys.maxsize, None
         self._grant_all()
 
 
-def no_free_slot(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded:
-    """Return the exception for a wait that was too long."""
+def no_slot_error(request: Request, limit: int) -> PoolTimeout | DeadlineExceeded:
+    """Return the exception for a wait for a slot that took too long."""
     return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
-        f"{request}: none of the {bound} connections became free in time; "
+        f"{request}: none of the {limit} connections became free in time; "
         "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
         request=request,
     )
 
 
-# --- What waits for one request on a curl_multi: in the queue, then for its end ---
+# --- Queue a request on a curl_multi until its transfer may start, and wait for its end ---
 
 
-class Caller(SlotWaiter):
+class QueuedRequest(SlotWaiter):
     """One request that found no free slot.
 
-    Whoever gives a slot back starts the transfer of the first in line, and a transfer that ended
-    well goes on to the next as soon as its response is made: the task is woken once, at the end.
+    Whoever releases a slot starts the transfer of the first request in the queue. A transfer that
+    succeeded serves the next request as soon as its response is made. So the task of a request is
+    woken once, at the end.
 
     Args:
         request: complete.
-        origin: that of its slot.
-        came: the monotonic time.
-        keeps: its task deals with the transfer from the start, to feed it or to read from it.
+        origin: of its slot.
+        queued_at: the monotonic time.
+        keeps_transfer: the task needs the transfer from the start, to feed it or to read from it.
 
     Attributes:
         wake: wakes the task that waits, if one does; set again for each wait.
-        transfer: carries the request, from its turn until it is given back.
-        response: of a transfer that ended well, and was given back.
+        transfer: carries the request, from its start until its release.
+        response: of a transfer that succeeded and was released.
         error: why there is no transfer.
-        is_over: its task has to do the rest: there is something to return, to raise or to keep.
+        is_finished: the task has to do the rest: return, raise, or read from the transfer.
     """
 
-    __slots__ = ("came", "error", "is_over", "keeps", "request", "response", "transfer")
+    __slots__ = (
+        "error",
+        "is_finished",
+        "keeps_transfer",
+        "queued_at",
+        "request",
+        "response",
+        "transfer",
+    )
 
-    def __init__(self, request: Request, origin: str, came: float, *, keeps: bool) -> None:
+    def __init__(
+        self, request: Request, origin: str, queued_at: float, *, keeps_transfer: bool
+    ) -> None:
         super().__init__(origin, None)
         self.request = request
-        self.came = came
-        self.keeps = keeps
+        self.queued_at = queued_at
+        self.keeps_transfer = keeps_transfer
         self.transfer: Transfer | None = None
         self.response: Response | None = None
         self.error: BaseException | None = None
-        self.is_over = False
+        self.is_finished = False
 
-    def go_on(self) -> None:
-        """Let its task do the rest."""
-        self.is_over = True
+    def finish(self) -> None:
+        """Let the task do the rest."""
+        self.is_finished = True
         if self.wake is not None:
             self.wake()
 
-    def take_transfer(self) -> Transfer:
-        """Return the transfer, which is the task's from now on, or raise why there is none."""
+    def get_transfer(self) -> Transfer:
+        """Return the transfer, which now belongs to the task, or raise why there is none."""
         if self.error is not None:
             raise self.error
         assert self.transfer is not None
         return self.transfer
 
 
-Waited: TypeAlias = "Caller | Transfer"
+Wakeable: TypeAlias = "QueuedRequest | Transfer"
 """What a task may wait for: it has a `wake`."""

@@ -1,4 +1,4 @@
-"""Run transfers on one curl_multi, and give a loop one descriptor to wait on.
+"""Run transfers on one curl_multi, and give an event loop one descriptor to wait on.
 
 A driver belongs to one thread or event loop at a time. It knows requests only through their
 transfers, and its owner decides how to wait. It also remembers which origins speak HTTP/2, so that
@@ -17,54 +17,59 @@ from typing import NoReturn
 
 import pycurl
 
-from curlhttp._curl.connections import Connection, Connections, shut_down
-from curlhttp._curl.errors import found_no_connection, naming_lack, no_head, raised_in_callback
-from curlhttp._curl.head import switches_unasked
+from curlhttp._curl.connection_state import Connection, OpenConnections, shut_down
+from curlhttp._curl.errors import (
+    head_error,
+    no_connection_error,
+    report_descriptor_shortage,
+    unwrap_callback_error,
+)
+from curlhttp._curl.head import has_unasked_upgrade
 from curlhttp._curl.poller import make_poller
-from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
+from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
 from curlhttp._curl.result import finish
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 from curlhttp._models.request import Request
 
-__all__ = ["Driver", "Multiplexing"]
+__all__ = ["Driver"]
 
 
 # --- Remember which origins speak HTTP/2, and let requests wait to share a connection ---
 #
-# A transfer can wait for a connection that another one is opening (CURLOPT_PIPEWAIT). Where the
-# server then speaks HTTP/1.1 alone, libcurl (8.23) would leave it waiting until the first response
-# is complete: so what the server speaks is read in libcurl's log, as soon as it is known.
+# A transfer can wait for a connection that another one is opening (CURLOPT_PIPEWAIT). If the server
+# then only speaks HTTP/1.1, libcurl (8.23) leaves it waiting until the first response is complete.
+# So the protocol is read from libcurl's log as soon as it is negotiated.
 
-_ORIGINS = 1000  # whose protocol is remembered
+_ORIGINS = 1000  # remembered
 _GENERATIONS = 8  # see Handle.set_generation
 
 
 class Multiplexing:
-    """What one driver knows of the protocols of origins.
+    """What one driver knows about the protocols of origins.
 
     Attributes:
-        found: what origins speak that were just heard of, for `take_found`.
-        has_http2: there may be connections of HTTP/2.
-        on_shared: called with an origin whose connections carry many requests at once, as soon as
-            that is known; or None.
+        news: origins whose protocol was just learned, for `take_news`.
+        has_http2: there may be HTTP/2 connections.
+        on_shared: called with an origin as soon as its connections are known to carry many
+            requests at once; or None.
     """
 
-    __slots__ = ("_by_origin", "_generations", "found", "has_http2", "on_shared")
+    __slots__ = ("_by_origin", "_generations", "has_http2", "news", "on_shared")
 
     def __init__(self) -> None:
-        self.found: dict[str, bool] = {}
+        self.news: dict[str, bool] = {}
         self.has_http2 = False
         self.on_shared: Callable[[str], object] | None = None
-        self._by_origin: dict[str, bool] = {}  # on TLS: do its connections multiplex
-        self._generations: dict[str, int] = {}  # of connections, by origins that left one
+        self._by_origin: dict[str, bool] = {}  # on TLS: whether its connections multiplex
+        self._generations: dict[str, int] = {}  # of connections, by origins with a draining one
 
-    def decide_pipewait(self, transfer: Transfer, origin: str) -> None:
-        """Let a transfer wait for another's connection unless the origin speaks HTTP/1.1 alone.
+    def set_pipewait(self, transfer: Transfer, origin: str) -> None:
+        """Let a transfer wait for another's connection unless the origin only speaks HTTP/1.1.
 
         Args:
             transfer: prepared; its connection may be shared.
-            origin: where it goes.
+            origin: of its request.
         """
         assert transfer.request is not None
         if self._generations:
@@ -72,8 +77,8 @@ class Multiplexing:
         knows = transfer.request.transport.http2 == "prior-knowledge"
         shares = knows or self._by_origin.get(origin)
         transfer.handle.wait_to_share(shares is not False)
-        # What is not known yet costs the log of one request; of HTTP/2 the log tells also what the
-        # server refused, for requests that must not go out twice.
+        # An unknown protocol costs the log of one request. On HTTP/2 the log also reports what the
+        # server refused, which matters for requests that must not go out twice.
         if shares is None:
             transfer.read_log(self._on_alpn)
         elif shares:
@@ -81,30 +86,30 @@ class Multiplexing:
             if transfer.sends_once:
                 transfer.read_log()
 
-    def leave(self, connection: Connection) -> None:
-        """Keep further requests off a quarantined connection that still carries some."""
-        if not connection.is_left:
-            connection.is_left = True
+    def drain(self, connection: Connection) -> None:
+        """Keep further requests off a retired connection that still carries some."""
+        if not connection.is_draining:
+            connection.is_draining = True
             if len(self._generations) >= _ORIGINS:
                 self._generations.clear()
             last = self._generations.get(connection.origin, 0)
             self._generations[connection.origin] = (last + 1) % _GENERATIONS
 
     def _on_alpn(self, origin: str, shares: bool) -> None:
-        if len(self._by_origin) >= _ORIGINS:  # forgetting costs the log of one more request each
+        if len(self._by_origin) >= _ORIGINS:  # each one costs the log of one more request then
             self._by_origin.clear()
-        self._by_origin[origin] = self.found[origin] = shares
+        self._by_origin[origin] = self.news[origin] = shares
         self.has_http2 = self.has_http2 or shares
 
-    def take_found(self, transfers: Iterable[Transfer]) -> list[Transfer]:
-        """Tell of the origins that were heard of; return who waits in vain to share a connection.
+    def take_news(self, transfers: Iterable[Transfer]) -> list[Transfer]:
+        """Report origins whose protocol was learned; return transfers that wait in vain to share.
 
-        Not in libcurl's callback: whoever is told may start further transfers.
+        Not in libcurl's callback, because `on_shared` may start further transfers.
 
         Args:
-            transfers: all that run.
+            transfers: all running ones.
         """
-        news, self.found = self.found, {}
+        news, self.news = self.news, {}
         for origin, shares in news.items():
             if shares and self.on_shared is not None:
                 self.on_shared(origin)
@@ -119,12 +124,12 @@ class Multiplexing:
 _REMOVE = pycurl.POLL_REMOVE
 _IN = int(pycurl.CSELECT_IN)
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
-_BRIEF = 0.1  # seconds of silence that are no sign of a dead connection
-_ON_ITS_WAY = 0.25  # of the time that a request waited: what came by then was sent before it
-_LONG = 1.0  # seconds without a sign of life that make a request that was given up suspicious
-_MOST_STARTS = 100  # of one attempt: after a restart each of a hundred kept connections may be dead
-_SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
-_QUIET = 0.1  # seconds from an event to the next look at its outcome
+_BRIEF = 0.1  # seconds of silence that do not mean a dead connection
+_ON_ITS_WAY = 0.25  # share of a request's wait; what came by then was sent before the request
+_LONG = 1.0  # seconds of silence after which a cancelled request means a dead connection
+_MAX_STARTS = 100  # of one attempt; after a restart of the server that many may be dead
+_SLICE = 0.02  # seconds of a turn for paused transfers, whose servers may send without end
+_QUIET = 0.1  # seconds from an event to the check of its outcome
 
 
 class Driver:
@@ -138,34 +143,34 @@ class Driver:
 
     Attributes:
         running: the attached transfers by their handle.
-        poller: the sockets, and the descriptor that stands for them.
+        poller: the sockets, and the descriptor that represents them.
         multi: the pycurl.CurlMulti.
         multiplexing: which origins share connections.
-        unanswered: connections on TLS that were opened for a transfer that still runs, by socket.
-        is_attached: the owner's loop may call; False after `detach`, and in a forked child.
-        broken: what a callback failed with. libcurl has given up on all transfers, and an
-            add_handle would fail (pycurl 7.47: kill the process).
+        unanswered: TLS connections that were opened for a running transfer, by socket.
+        is_attached: the owner's loop may call it; False after `detach`, and in a forked child.
+        broken: the exception of a callback. libcurl has given up all transfers, and add_handle
+            would fail (pycurl 7.47: kill the process).
     """
 
     _make_poller = staticmethod(make_poller)
 
     def __init__(self, limits: Limits, connections: int) -> None:
         self.running: dict[object, Transfer] = {}  # by pycurl's handle
-        with naming_lack():
+        with report_descriptor_shortage():
             self.poller = self._make_poller()
             self.multi = multi = pycurl.CurlMulti()
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
         self.unanswered: dict[int, Connection] = {}
-        self._acts_at: float | None = None  # when libcurl wants to act, as it said last
-        # Registered descriptors of which libcurl wants nothing for now; most are wanted again soon.
+        self._libcurl_due: float | None = None  # when libcurl wants to act next
+        # Registered descriptors that libcurl does not need now; most are needed again soon.
         self._idle: set[int] = set()
         self._has_forked = False  # a child has copies of the sockets
         self._last_event: dict[int, float] = {}  # by socket
-        self._last_read: dict[int, float] = {}  # by socket: when it had something to read
-        self._left: list[tuple[Connection, Connections]] = []  # at this turn, see _leave
-        self._seen = 0.0  # up to when it was looked at the outcome of events
-        self._check_at = math.inf  # before this no transfer needs a look of ours
+        self._last_read: dict[int, float] = {}  # by socket, when it was readable
+        self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
+        self._seen = 0.0  # time of the last check of the outcome of events
+        self._check_at = math.inf  # time of our next check of transfers
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
         self._read_timeouts = ReadTimeouts()
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
@@ -176,13 +181,13 @@ class Driver:
         if limits.max_connections_per_host is not None:
             multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, limits.max_connections_per_host)
 
-    # libcurl's callbacks: only a signal's handler raises in them, before they can catch that
+    # libcurl's callbacks: only a signal handler raises in them, where they cannot catch it
 
     def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
         try:
             if what == _REMOVE:
                 if self.unanswered:
-                    self._look_at_end(descriptor)
+                    self._check_for_alert(descriptor)
                 self._idle.add(descriptor)
                 if self._has_forked:
                     self.poller.forget(descriptor)
@@ -190,49 +195,49 @@ class Driver:
                 self._idle.discard(descriptor)
                 self.poller.watch(descriptor, what)
         except BaseException as error:
-            self.broken = raised_in_callback(error)
+            self.broken = unwrap_callback_error(error)
 
-    def _look_at_end(self, descriptor: int) -> None:
-        """Look at a new connection once more, because libcurl may be about to close its socket."""
+    def _check_for_alert(self, descriptor: int) -> None:
+        """Check a new connection for an alert, because libcurl may be about to close its socket."""
         connection = self.unanswered.get(descriptor)
         if connection is not None:
-            connection.look_at_end()
+            connection.check_for_alert()
 
-    def _give_up(self, error: BaseException) -> NoReturn:
-        """Raise what was raised in a callback, such as KeyboardInterrupt."""
-        self.broken = raised_in_callback(error)
-        self._act_at_once()  # the other transfers must not wait for ever
+    def _break(self, error: BaseException) -> NoReturn:
+        """Raise the exception of a callback, such as KeyboardInterrupt."""
+        self.broken = unwrap_callback_error(error)
+        self._act_at_once()  # the other transfers must not wait forever
         raise self.broken
 
-    # libcurl's timer is asked for: it would tell of every change, two for each request
+    # libcurl's timer is polled, because a callback would report two changes for each request
 
     def _act_at_once(self) -> None:
-        self._acts_at = 0.0
-        if self._fires > 0.0:
+        self._libcurl_due = 0.0
+        if self._timer_due > 0.0:
             self.rearm(0.0)
 
     def _read_timer(self) -> None:
         milliseconds = self.multi.timeout()
         if milliseconds < 0:
-            self._acts_at = None
+            self._libcurl_due = None
             return
-        due = self._acts_at = monotonic() + milliseconds / 1000 if milliseconds else 0.0
-        if due < self._fires:
+        due = self._libcurl_due = monotonic() + milliseconds / 1000 if milliseconds else 0.0
+        if due < self._timer_due:
             self.rearm(due)
 
-    _fires = -math.inf  # when the owner's timer does; with this one it is never set earlier
+    _timer_due = -math.inf  # of the owner; with this default it never needs to be set earlier
 
     def rearm(self, due: float) -> None:
-        """Make sure that the driver runs at a time; for owners that sleep meanwhile.
+        """Make the owner run the driver at a time; for owners that sleep until then.
 
         Args:
-            due: monotonic, 0.0 for at once.
+            due: the monotonic time, 0.0 for at once.
         """
 
     is_attached = True
 
     def detach(self) -> None:
-        """Take everything off the owner's loop, if it put anything on, for good."""
+        """Remove everything from the owner's loop for good."""
         self.is_attached = False
 
     # transfers
@@ -242,19 +247,19 @@ class Driver:
         request = transfer.request
         assert request is not None
         if transfer.handle.multiplexes:
-            self.multiplexing.decide_pipewait(transfer, request.url.origin)
+            self.multiplexing.set_pipewait(transfer, request.url.origin)
         easy = transfer.easy
         self.multi.add_handle(easy)
         self._act_at_once()
         self.running[easy] = transfer
         transfer.attached = self
-        self._watch_silence(transfer, request)
+        self._start_read_timeout(transfer, request)
         if self.broken is not None:
             self.fail_all()
 
-    def _watch_silence(self, transfer: Transfer, request: Request) -> None:
+    def _start_read_timeout(self, transfer: Transfer, request: Request) -> None:
         timeout = request.timeout
-        limit = timeout.read if timeout.write is None else first_limit(request)
+        limit = timeout.read if timeout.write is None else get_first_limit(request)
         if limit is not None:
             check = self._read_timeouts.start(transfer, limit)
             if check < self._check_at:
@@ -262,54 +267,54 @@ class Driver:
                 self.rearm(check)
 
     def set_read_timeout(self, transfer: Transfer, seconds: float | None) -> None:
-        """Change how long the server of a transfer under way may be silent.
+        """Change how long the server of a running transfer may be silent.
 
         Args:
-            transfer: may be over.
-            seconds: from now on; None for as long as it takes.
+            transfer: may have ended.
+            seconds: from now on; None for no limit.
         """
         request = transfer.request
         if request is not None and transfer.attached:
             request.timeout = replace(request.timeout, read=seconds)
             transfer.last_activity = monotonic()
             self._read_timeouts.stop(transfer)
-            self._watch_silence(transfer, request)
+            self._start_read_timeout(transfer, request)
 
     def use_own_connection(self, transfer: Transfer) -> None:
-        """Let a transfer that was added wait no longer for a connection that it might share."""
+        """Stop an added transfer from waiting for a connection that it might share."""
         transfer.handle.wait_to_share(False)
         self.restart(transfer)
 
     def restart(self, transfer: Transfer) -> None:
-        """Start a transfer over that was added, and not sent yet."""
-        self._take_off(transfer)
+        """Start an added transfer again that was not sent yet."""
+        self._remove_handle(transfer)
         self.multi.add_handle(transfer.easy)
         self._act_at_once()
 
     def remove(self, transfer: Transfer) -> None:
-        """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
+        """Remove a transfer, finished or not; an unfinished HTTP/1 one loses its connection."""
         if not transfer.attached:
             return
         if not transfer.done and transfer.sends and transfer.last_activity < monotonic() - _LONG:
-            self._suspect(transfer)  # its caller gave up before its timeouts did
+            self._retire_if_silent(transfer)  # its caller gave up before its timeouts did
         transfer.attached = None
         del self.running[transfer.easy]
         self._read_timeouts.stop(transfer)
         if transfer.is_new_connection and transfer.connection is not None:
             self.unanswered.pop(transfer.connection.descriptor, None)
-        self._take_off(transfer)
+        self._remove_handle(transfer)
 
-    def _take_off(self, transfer: Transfer) -> None:
+    def _remove_handle(self, transfer: Transfer) -> None:
         try:
             self.multi.remove_handle(transfer.easy)
         except SystemError as error:
-            self._give_up(error)
+            self._break(error)
         except pycurl.error:
             if not self._is_collected(transfer):
                 raise
 
     def _is_collected(self, transfer: Transfer) -> bool:
-        """Return whether the garbage collector closed either of libcurl's parts before this."""
+        """Return whether the garbage collector has already closed the handle or the multi."""
         try:
             self.multi.timeout()
             transfer.easy.getinfo(pycurl.TOTAL_TIME_T)
@@ -318,27 +323,27 @@ class Driver:
         return False
 
     def resume(self, transfer: Transfer) -> None:
-        """Go on with a transfer that paused because its reader or its body was behind."""
+        """Resume a transfer that paused because its reader or its body was too slow."""
         transfer.paused = transfer.starving = False
         transfer.last_activity = monotonic()
         if transfer.attached:
             try:
                 transfer.easy.pause(pycurl.PAUSE_CONT)
             except pycurl.error as error:
-                # A body that is too large; but one that has ended cannot go on either.
+                # A body that is too large; one that has ended also cannot be resumed.
                 if error.args[0] != pycurl.E_BAD_FUNCTION_ARGUMENT:
                     self._finish(transfer.easy, *error.args)
             except BaseException as error:
-                self._give_up(error)
+                self._break(error)
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
             self._collect()
             self._read_timer()
 
     def resume_soon(self, transfer: Transfer) -> None:
-        """Go on with a transfer that paused, at the next turn.
+        """Resume a paused transfer at the next turn.
 
-        Other transfers have theirs in between, however fast its server is. Callbacks of libcurl
-        may call this.
+        Other transfers run in between, however fast its server is. libcurl's callbacks may call
+        this.
         """
         self._to_resume.append((transfer, transfer.request))
         self._act_at_once()
@@ -347,7 +352,7 @@ class Driver:
         end = monotonic() + _SLICE
         for _ in range(len(self._to_resume)):
             transfer, request = self._to_resume.popleft()
-            if transfer.request is request:  # else it was dropped meanwhile
+            if transfer.request is request:  # otherwise it was dropped meanwhile
                 self.resume(transfer)
             if monotonic() > end:
                 break
@@ -358,37 +363,37 @@ class Driver:
         except pycurl.error as error:
             self.broken = self.broken or error
         except BaseException as error:
-            self._give_up(error)
+            self._break(error)
 
     # time
 
     def wait_seconds(self) -> float | None:
-        """Return how long nothing needs to be done unless a socket gets ready; None: no end."""
+        """Return the seconds until the next timer, None for no timer."""
         due = self.due()
         return None if due is None else max(0.0, due - monotonic())
 
     def due(self) -> float | None:
         """Return the monotonic time of the next timer, libcurl's or ours."""
         check = self._check_at
-        if self._acts_at is not None and self._acts_at < check:
-            return self._acts_at
+        if self._libcurl_due is not None and self._libcurl_due < check:
+            return self._libcurl_due
         return None if check == math.inf else check
 
     def run_once(self, wait: float | None = 0) -> None:
         """Handle what is ready and what is due.
 
         Args:
-            wait: how many seconds to wait for a socket; None for as long as it takes.
+            wait: how many seconds to wait for a socket; None for no limit.
         """
         if not self.is_attached:
-            return  # in a forked child whose loop has not ended: the sockets are the parent's
+            return  # in a forked child whose loop still runs; the sockets belong to the parent
         if self._to_resume:
             self._resume_all()
         events = self.poller.poll(wait)
         now = monotonic()
         for descriptor, bits in events:
             if descriptor in self._idle:
-                # Stop watching it until libcurl wants something of it again.
+                # Stop watching it until libcurl needs it again.
                 self._idle.discard(descriptor)
                 self.poller.forget(descriptor)
             else:
@@ -397,7 +402,7 @@ class Driver:
                     self._last_read[descriptor] = now
                 self._socket_action(descriptor, bits)
             if self._to_resume and monotonic() - now > _SLICE:
-                break  # the poller tells of the other sockets again
+                break  # the poller reports the other sockets again
         self.run_due()
         if now >= self._check_at:
             self._check(now)
@@ -406,12 +411,12 @@ class Driver:
             self.rearm(self._check_at)
 
     def run_due(self) -> None:
-        """Begin what was added and do what is due, without a look at the sockets."""
-        if self._acts_at is not None and self._acts_at <= monotonic():
-            self._acts_at = None
+        """Start what was added and do what is due, without polling the sockets."""
+        if self._libcurl_due is not None and self._libcurl_due <= monotonic():
+            self._libcurl_due = None
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        if self.multiplexing.found:
-            for transfer in self.multiplexing.take_found(self.running.values()):
+        if self.multiplexing.news:
+            for transfer in self.multiplexing.take_news(self.running.values()):
                 self.use_own_connection(transfer)
         self._collect()
         self._read_timer()
@@ -419,7 +424,7 @@ class Driver:
             self._act_at_once()
 
     def _collect(self) -> None:
-        """Finish the transfers that libcurl is done with."""
+        """Finish the transfers that libcurl has ended."""
         while True:
             more, finished, failed = self.multi.info_read()
             for easy in finished:
@@ -434,30 +439,30 @@ class Driver:
     def _finish(self, easy: object, code: int, message: str) -> None:
         transfer = self.running.get(easy)
         if transfer is None:
-            return  # given up meanwhile: the next one found that a callback had failed
+            return  # it was failed meanwhile, because a callback of another one failed
         finish(transfer, code, message)
         if transfer.restarts:
-            if transfer.starts < _MOST_STARTS:
+            if transfer.starts < _MAX_STARTS:
                 self._start_over(transfer)
                 return
             assert transfer.request is not None
-            transfer.failed = transfer.failed or found_no_connection(transfer.request)
+            transfer.failed = transfer.failed or no_connection_error(transfer.request)
         transfer.done = True
         if code:
-            self._look_at_connection(transfer, code)
-        if code or not transfer.handle.connects_only:  # else this would close the connection
+            self._check_connection(transfer, code)
+        if code or not transfer.handle.connects_only:  # removal would close the connection
             self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
 
-    def _look_at_connection(self, transfer: Transfer, code: int) -> None:
+    def _check_connection(self, transfer: Transfer, code: int) -> None:
         if code in _BREAKS_HPACK:
             _end_broken_http2(transfer)
         elif code == pycurl.E_OPERATION_TIMEDOUT:
-            self._suspect(transfer)
+            self._retire_if_silent(transfer)
 
     def _start_over(self, transfer: Transfer) -> None:
-        """Start a transfer over that has to go out on another connection."""
+        """Start a transfer again on another connection."""
         was_sent, connection = transfer.sends > 0, transfer.connection
         self.remove(transfer)
         transfer.restart()
@@ -465,12 +470,12 @@ class Driver:
             self._drop_idle_socket(connection, transfer)
         self.add(transfer)
 
-    def _suspect(self, transfer: Transfer) -> None:
-        """Quarantine the connection of a request that gave up, if it gave nothing to any other.
+    def _retire_if_silent(self, transfer: Transfer) -> None:
+        """Retire the connection of a request that gave up, if it was silent for all requests.
 
-        A NAT or a load balancer may have forgotten it. HTTP/1.1 loses the connection of a request
-        that gives up; a multiplexed one would take all further requests along. A slow server that
-        answers others on it is not dead.
+        A NAT or a load balancer may have forgotten it. HTTP/1.1 closes the connection of a request
+        that gives up; a multiplexed one would take further requests. A slow server that responds
+        to others on it is not dead.
         """
         connection = transfer.connection
         if not transfer.sends or connection is None or not connection.multiplexes:
@@ -478,19 +483,19 @@ class Driver:
         since, now = transfer.last_activity, monotonic()
         if now - since < _BRIEF:
             return
-        # What was under way when the request went out says nothing of the time after that.
+        # What was already on its way when the request went out proves nothing.
         if self._last_read.get(connection.descriptor, 0.0) <= since + (now - since) * _ON_ITS_WAY:
-            connection.quarantine()
-            self._leave(connection, transfer)
+            connection.retire()
+            self._drain(connection, transfer)
 
-    def _leave(self, connection: Connection, transfer: Transfer) -> bool:
-        """Keep requests off a connection that carries others; the last one closes it."""
+    def _drain(self, connection: Connection, transfer: Transfer) -> bool:
+        """Keep further requests off a connection; the last one on it closes it."""
         used = [one for one in self._users(connection) if one is not transfer]
         for one in used:
             one.handle.end_connection()
         if used:
-            self.multiplexing.leave(connection)
-            self._left.append((connection, transfer.connections))
+            self.multiplexing.drain(connection)
+            self._draining.append((connection, transfer.connections))
             self._check_at = 0.0  # at the next turn
             self._act_at_once()
         return bool(used)
@@ -498,53 +503,52 @@ class Driver:
     def _users(self, connection: Connection) -> list[Transfer]:
         return [one for one in self.running.values() if one.connection is connection]
 
-    def _end_left(self) -> None:
-        """End the connections that were left and carry no request any more.
+    def _end_drained(self) -> None:
+        """End the draining connections that carry no request any more.
 
-        libcurl closes one with its last request, but not if it was done with that before it was
-        told so.
+        libcurl closes one with its last request, unless it had ended that request before.
         """
-        left, self._left = self._left, []
+        left, self._draining = self._draining, []
         for connection, connections in left:
             if not self._users(connection):
                 connections.end(connection)
 
     def _drop_idle_socket(self, connection: Connection, transfer: Transfer) -> None:
-        """Make libcurl notice that an HTTP/2 connection has ended, and not offer it any more."""
-        if connection.is_quarantined and self._leave(connection, transfer):
+        """Make libcurl notice that an HTTP/2 connection has ended, so that it is not reused."""
+        if connection.is_retired and self._drain(connection, transfer):
             return
-        # Enough where another transfer uses the connection.
+        # This is enough if another transfer uses the connection.
         self._socket_action(connection.descriptor, pycurl.CSELECT_IN)
-        if not connection.is_buried and connection.has_ended():
-            connection.is_buried = True
-            transfer.handle.bury()
+        if not connection.is_discarded and connection.has_ended():
+            connection.is_discarded = True
+            transfer.handle.discard_next()
 
     def fail_all(self) -> None:
-        """Give up: after one failed callback nothing may be reported."""
+        """Fail all transfers, because after a failed callback libcurl may report nothing."""
         for transfer in list(self.running.values()):
             self._fail(transfer, self.broken)
 
-    # silence, and what is no answer
+    # read timeouts, and transfers that are stuck
 
     def _check(self, now: float) -> None:
-        self._end_left()
-        self._look_again()
+        self._end_drained()
+        self._end_stuck_transfers()
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
-            self._suspect(transfer)
+            self._retire_if_silent(transfer)
             self._fail(transfer, error)
         self._check_at = self._read_timeouts.next_check()
 
-    def _look_again(self) -> None:
-        """End what the last events decided, and libcurl (8.23) would leave to the read timeout."""
+    def _end_stuck_transfers(self) -> None:
+        """End transfers that libcurl (8.23) would leave waiting until the read timeout."""
         seen, self._seen = self._seen, monotonic()
         for transfer in list(self.running.values()):
             lines, request = transfer.lines, transfer.request
             assert request is not None
-            if lines and switches_unasked(lines, request):
-                self._fail(transfer, no_head(lines, request))
+            if lines and has_unasked_upgrade(lines, request):
+                self._fail(transfer, head_error(lines, request))
         if self.multiplexing.has_http2:
-            # A peer that breaks HTTP/2 is told so, but the request that noticed goes on waiting
-            # until there is something more to read.
+            # libcurl reports a peer's HTTP/2 error to the peer, but lets the request wait until
+            # there is more to read.
             for descriptor, event in self._last_event.items():
                 if event >= seen and descriptor not in self._idle:
                     self._socket_action(descriptor, pycurl.CSELECT_IN)
@@ -561,21 +565,21 @@ class Driver:
     # the end
 
     def after_fork_in_parent(self) -> None:
-        """Go on in the parent of a forked child.
+        """Continue in the parent of a forked child.
 
         The child's copies keep sockets open that are closed here, and a poller would report them
-        for ever. So those that may be closed without a word are watched no more.
+        forever. So sockets that libcurl may close without notice are no longer watched.
         """
         self._has_forked = True
         for descriptor in list(self._idle):
             self.poller.forget(descriptor)
 
     def close(self) -> None:
-        """Close all connections; may block while a name is being resolved (libcurl waits)."""
+        """Close all connections; may block, because libcurl waits for name lookups."""
         self.rearm = lambda due: None  # type: ignore[method-assign]
         self._read_timeouts.clear()
-        with suppress(pycurl.error):  # a garbage-collected one has been closed
-            self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # what it raises below would be lost
+        with suppress(pycurl.error):  # it was closed by the garbage collector
+            self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # its exceptions would be lost
             for transfer in list(self.running.values()):
                 transfer.attached = None
                 self.multi.remove_handle(transfer.easy)
@@ -585,10 +589,10 @@ class Driver:
 
 
 def _end_broken_http2(transfer: Transfer) -> None:
-    """End an HTTP/2 connection for all its streams after a broken header block.
+    """End an HTTP/2 connection and all its streams after a broken header block.
 
-    libcurl (8.23) keeps it, with an HPACK state that fits no further block.
+    libcurl (8.23) keeps it, with an HPACK state that no longer matches the server's.
     """
-    lines = transfer.lines  # none are left of a streamed response's informational heads
+    lines = transfer.lines  # without those of a streamed response's informational heads
     if not (lines and lines[0].startswith(b"HTTP/1")):
         shut_down(transfer.easy.getinfo(pycurl.ACTIVESOCKET))

@@ -1,4 +1,4 @@
-"""From libcurl's codes to exceptions, in one table. Nothing here decides what to do about them."""
+"""Map libcurl's result codes to exceptions, and make those that libcurl does not report."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 import pycurl
 
 from curlhttp import exceptions as e
-from curlhttp._curl.head import is_odd, switches_unasked
-from curlhttp._curl.libcurl_log import stream_reset_by_us
+from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
+from curlhttp._curl.libcurl_log import get_stream_reset
 from curlhttp._models.config import Transport
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.timings import Timings
@@ -33,17 +33,17 @@ __all__ = [
     "INTERNAL",
     "LACKS_CERTIFICATE",
     "TransferFailure",
-    "body_differs",
-    "came_early",
-    "error_for",
-    "found_no_connection",
-    "named_lack",
-    "naming_lack",
-    "no_head",
-    "raised_in_callback",
-    "refused_tls",
-    "silence",
-    "too_large",
+    "body_length_error",
+    "early_response_error",
+    "find_descriptor_shortage",
+    "find_tls_refusal",
+    "head_error",
+    "make_error",
+    "no_connection_error",
+    "read_timeout_error",
+    "report_descriptor_shortage",
+    "too_large_error",
+    "unwrap_callback_error",
 ]
 
 
@@ -61,7 +61,7 @@ _ECONNRESET_EPIPE = (104, 32, 54)  # Linux, both, macOS
 
 
 class TransferFailure(NamedTuple):
-    """What is known of a transfer that failed."""
+    """What is known about a transfer that failed."""
 
     request: Request
     code: int
@@ -69,21 +69,23 @@ class TransferFailure(NamedTuple):
     sent: bool  # a byte of the request may have left
     has_head: bool  # the head of a final response is in
     os_errno: int
-    connect_code: int  # the proxy's answer to CONNECT, 0 when there was none
+    connect_code: int  # the proxy's status for CONNECT, 0 if there was none
     timings: Timings | None
     deadline_passed: bool
-    aborted_resend: bool  # our guard stopped libcurl from sending a request twice
+    aborted_resend: bool  # we stopped libcurl from sending a request twice
     refused: bool = False  # the server said that it did not process the request
-    is_odd: bool = False  # what libcurl took for a head does not begin with a status line
-    is_connected: bool = True  # a connection was there that it could go out on
-    refusal: str = ""  # why the server refused TLS, where that is known of the connection
+    lacks_status_line: bool = (
+        False  # the head that libcurl accepted does not begin with a status line
+    )
+    is_connected: bool = True  # there was a connection to send it on
+    refusal: str = ""  # why the server refused TLS, if that is known
 
 
 _LOCAL = frozenset({pycurl.E_INTERFACE_FAILED, pycurl.E_SSL_SHUTDOWN_FAILED})
 _LASTING = _LOCAL | {_TOO_LARGE}
 _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
     pycurl.E_SSL_CONNECT_ERROR: "handshake",
-    # An alert: from TLS 1.3 on it comes after the handshake.
+    # An alert; from TLS 1.3 on it comes after the handshake.
     pycurl.E_RECV_ERROR: "handshake",
     pycurl.E_SEND_ERROR: "handshake",
     pycurl.E_GOT_NOTHING: "handshake",
@@ -151,8 +153,8 @@ _BY_FACTS = frozenset(
     }
 )
 
-# Every other code: protocols that are switched off, misuse of libcurl, lack of memory. A test
-# asserts that all of pycurl's codes are in the table, among those by facts, or here.
+# All other codes: disabled protocols, misuse of libcurl, lack of memory. A test asserts that each
+# of pycurl's codes is in _TABLE, in _BY_FACTS or here.
 INTERNAL = frozenset(
     value
     for name, value in vars(pycurl).items()
@@ -160,14 +162,14 @@ INTERNAL = frozenset(
 ) - {*_TABLE, *_BY_FACTS, pycurl.E_OK}
 
 
-def error_for(failure: TransferFailure) -> e.RequestException:
+def make_error(failure: TransferFailure) -> e.RequestException:
     """Return the exception for a failed transfer."""
     kind, what = _kind(failure)
-    if kind is e.ChunkedEncodingError and failure.is_odd:
+    if kind is e.ChunkedEncodingError and failure.lacks_status_line:
         kind, what = e.RemoteProtocolError, NOT_HTTP
     request = failure.request
     error = kind(
-        f"{request}: {what} (curl error {failure.code}{_words_of(failure)})",
+        f"{request}: {what} (curl error {failure.code}{_get_message(failure)})",
         request=request,
         curl_code=failure.code,
         request_sent=failure.sent,
@@ -179,14 +181,14 @@ def error_for(failure: TransferFailure) -> e.RequestException:
     return error
 
 
-def _words_of(failure: TransferFailure) -> str:
-    """Return libcurl's words without functions of ngtcp2 and errors of nghttp2's callbacks."""
+def _get_message(failure: TransferFailure) -> str:
+    """Return libcurl's message without names of ngtcp2 functions and nghttp2 callback errors."""
     message = _FUNCTIONS_OF_QUIC.sub("QUIC: ", failure.message)
-    return f": {message}" if message and not stream_reset_by_us(message) else ""
+    return f": {message}" if message and not get_stream_reset(message) else ""
 
 
 def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
-    """Note on an error what libcurl's code means, so that policies need not know its numbers."""
+    """Set attributes for what libcurl's code means, so that policies need not know codes."""
     code = failure.code
     error.refused = failure.refused
     if code in _LASTING:
@@ -203,18 +205,18 @@ def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
 
 
 def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
-    # In the order of what is known for certain: a limit of ours, a proxy in between, the word of
-    # the server, and last what libcurl's code stands for.
+    # In the order of certainty: our own limit, a proxy in between, what the server said, and last
+    # the meaning of libcurl's code.
     code = failure.code
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timed_out(failure)
     if _broke_connect(failure):
-        return e.ProxyError, "the proxy broke HTTP in its answer to CONNECT"
+        return e.ProxyError, "the proxy broke HTTP in its response to CONNECT"
     if failure.refused:
         return e.ConnectionError, "the server refused the request before it processed any of it"
     if code == pycurl.E_COULDNT_CONNECT or _lacks_connection(failure):
         return _not_connected(failure)
-    why = failure.refusal or refused_tls(failure.message, failure.request.transport)
+    why = failure.refusal or find_tls_refusal(failure.message, failure.request.transport)
     if why and not _is_of_proxy(failure):
         return e.SSLError, why
     if code == pycurl.E_SSL_CONNECT_ERROR:
@@ -225,64 +227,63 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return _ended(failure)
     if code == pycurl.E_UNSUPPORTED_PROTOCOL:
         if failure.sent:
-            return e.RemoteProtocolError, "the answer is not HTTP"
+            return e.RemoteProtocolError, "the response is not HTTP"
         return e.InvalidSchema, "libcurl cannot do this protocol or version"
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and _BAD_HEADER in failure.message:
-        return e.RemoteProtocolError, _WHAT[_WEIRD_SERVER_REPLY]
+        return e.RemoteProtocolError, _MESSAGES[_WEIRD_SERVER_REPLY]
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.transport.tls.cert is not None:
         return e.SSLError, "the client certificate and its key do not fit"
     if failure.aborted_resend or code == pycurl.E_SEND_FAIL_REWIND:
-        # In the second case libcurl wanted to send again: it has no way to rewind a body, which is
-        # how we want it.
+        # In the second case libcurl wanted to send again. On purpose it cannot rewind a body.
         return e.ConnectionError, _MAY_HAVE_ARRIVED if failure.sent else _NOT_SENT
     if code == pycurl.E_SEND_ERROR and failure.has_head and failure.request.body is None:
-        # On HTTP/2, what libcurl sends while it reads may notice first that the connection broke.
+        # On HTTP/2 libcurl also sends while it reads, and may notice the broken connection there.
         return e.ChunkedEncodingError, _CUT_BODY
     if code == pycurl.E_INTERFACE_FAILED:
         return e.ConnectionError, f"{_local_end(failure.request.transport)} cannot be used"
     if _is_left_unanswered(failure):
-        return e.ConnectionError, _WITHOUT_ANSWER
+        return e.ConnectionError, _WITHOUT_RESPONSE
     kind = _TABLE.get(code, e.RequestException)
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
         return kind, _untrusted(failure.message)
     if kind is e.SSLError:
-        return kind, _WHAT.get(code, _TLS_FAILED)
-    return kind, _WHAT.get(code, "the request failed")
+        return kind, _MESSAGES.get(code, _TLS_FAILED)
+    return kind, _MESSAGES.get(code, "the request failed")
 
 
 _MAY_HAVE_ARRIVED = (
-    "the connection broke before an answer came; the request may have been processed, "
+    "the connection broke before a response came; the request may have been processed, "
     "so it was not sent again"
 )
 
-_WITHOUT_ANSWER = (
-    "the server closed the HTTP/2 connection before it answered; the request may have been "
+_WITHOUT_RESPONSE = (
+    "the server closed the HTTP/2 connection before it responded; the request may have been "
     "processed, so it was not sent again"
 )
 _NOT_SENT = "the connection broke before any of the request was sent"
 
-_BAD_HEADER = "response header"  # in what libcurl says of a trailer that is folded, for one
+_BAD_HEADER = "response header"  # in libcurl's message for a folded trailer, for example
 
 _TLS_FAILED = "TLS failed; check the certificate, or pass verify= or cert="
 _VERIFY_RESULT = re.compile(r"verify result: (.+?)(?: \(\d+\))?$").search
 
 
 def _untrusted(message: str) -> str:
-    """Return what is wrong with a certificate, in the words of OpenSSL that programs look for."""
+    """Return what is wrong with a certificate, in OpenSSL's words, which programs look for."""
     result = _VERIFY_RESULT(message)
     why = f": {result[1]}" if result else ": Hostname mismatch" * ("subject name" in message)
     return f"certificate verify failed{why}; check the certificate, or pass verify= or cert="
 
 
-_WHAT = {
+_MESSAGES = {
     pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "the server's key is none of those that pins= has for it",
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
     pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
     _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
     HTTP2_STREAM: "the server ended the HTTP/2 stream",
     pycurl.E_PARTIAL_FILE: "the response body ended early",
-    pycurl.E_BAD_CONTENT_ENCODING: "the response has a transfer coding that nobody asked for",
-    pycurl.E_GOT_NOTHING: "the server closed the connection without an answer",
+    pycurl.E_BAD_CONTENT_ENCODING: "the response has a transfer coding that was not requested",
+    pycurl.E_GOT_NOTHING: "the server closed the connection without a response",
     pycurl.E_SEND_ERROR: "the connection broke while the request was sent",
     _TOO_LARGE: "the response's header block is too large",
     pycurl.E_FILESIZE_EXCEEDED: "the response is larger than max_response_size",
@@ -291,14 +292,14 @@ _WHAT = {
 
 
 def _is_left_unanswered(failure: TransferFailure) -> bool:
-    """Return whether the server left a stream of HTTP/2 unanswered, as on a reload."""
+    """Return whether the server ended an HTTP/2 stream without a response, as on a reload."""
     if failure.code != HTTP2_STREAM or failure.has_head or not failure.sent:
         return False
-    return stream_reset_by_us(failure.message) > 0
+    return get_stream_reset(failure.message) > 0
 
 
 def _ended(failure: TransferFailure) -> tuple[_Kind, str]:
-    """Return what became of a request whose HTTP/2 connection ended."""
+    """Return the error of a request whose HTTP/2 connection ended."""
     if "nghttp2" in failure.message:
         return e.RemoteProtocolError, "the server broke HTTP/2"
     if failure.has_head:
@@ -306,17 +307,17 @@ def _ended(failure: TransferFailure) -> tuple[_Kind, str]:
     if not failure.sent:
         return e.ConnectionError, _NOT_SENT
     if failure.request.method in IDEMPOTENT:
-        return e.ConnectionError, "the HTTP/2 connection ended before an answer came"
-    return e.ConnectionError, _WITHOUT_ANSWER
+        return e.ConnectionError, "the HTTP/2 connection ended before a response came"
+    return e.ConnectionError, _WITHOUT_RESPONSE
 
 
 def _timed_out(failure: TransferFailure) -> tuple[_Kind, str]:
     request = failure.request
-    # libcurl has one code for all limits in time, and the deadline may end any step.
+    # libcurl has one code for all timeouts, and the deadline may end any step.
     if failure.deadline_passed:
         return e.DeadlineExceeded, f"the total of {request.timeout.total} s ran out"
     if failure.sent:
-        return e.ReadTimeout, "the server did not answer in time"
+        return e.ReadTimeout, "the server did not respond in time"
     return e.ConnectTimeout, (
         f"no connection within {request.timeout.connect} s; the host may be down, or raise "
         "timeout=Timeout(connect=...)"
@@ -324,9 +325,9 @@ def _timed_out(failure: TransferFailure) -> tuple[_Kind, str]:
 
 
 def _broke_connect(failure: TransferFailure) -> bool:
-    """Return whether what a proxy said to CONNECT is no answer; its status counts for nothing then.
+    """Return whether a proxy's response to CONNECT is invalid; then its status is ignored.
 
-    Nothing of the request was sent: what libcurl read can only be of the proxy.
+    Nothing of the request was sent, so what libcurl read can only come from the proxy.
     """
     if failure.request.transport.proxy is None or failure.sent:
         return False
@@ -334,14 +335,14 @@ def _broke_connect(failure: TransferFailure) -> bool:
     if code == pycurl.E_COULDNT_CONNECT:
         return "CONNECT" in message and failure.connect_code < 200
     if code == pycurl.E_RECV_ERROR:
-        return "CONNECT" in message and failure.connect_code > 0  # else it only hung up
+        return "CONNECT" in message and failure.connect_code > 0  # otherwise it only hung up
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT:
         return _BAD_HEADER in message
     return code in (_WEIRD_SERVER_REPLY, _TOO_LARGE)
 
 
 def _local_end(transport: Transport) -> str:
-    """Return what a request is to go out from, as it was given."""
+    """Return the configured local address, port and interface as text."""
     address, port = transport.local_address or ("", 0)
     parts = [f"address {address}"] if address else []
     parts += [f"port {port}"] if port else []
@@ -350,9 +351,9 @@ def _local_end(transport: Transport) -> str:
 
 
 def _lacks_connection(failure: TransferFailure) -> bool:
-    """Return whether it is QUIC that did not connect, for which libcurl has codes of later phases.
+    """Return whether QUIC did not connect, which libcurl reports with codes of later phases.
 
-    Its words tell where it was to connect once more, after the connection that it had broke.
+    Its message shows whether it tried to connect again, after an earlier connection broke.
     """
     if failure.code not in _ON_QUIC or failure.request.transport.proxy is not None:
         return False
@@ -366,7 +367,7 @@ def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
         reason = f": {os.strerror(failure.os_errno)}" if failure.os_errno else ""
         return e.ConnectionError, f"the connection was refused or the host is unreachable{reason}"
     if failure.connect_code:
-        return e.ProxyError, f"the proxy answered {failure.connect_code} to CONNECT"
+        return e.ProxyError, f"the proxy responded to CONNECT with {failure.connect_code}"
     return e.ProxyError, "the proxy could not be reached"
 
 
@@ -375,21 +376,21 @@ _MAY_WANT_CERTIFICATE = (
     "the server ended TLS right after the handshake; "
     "most likely it wants a client certificate (cert=)"
 )
-# What says that a server got no client certificate, and wants one.
+# Messages for a server that got no client certificate and wants one.
 LACKS_CERTIFICATE = (_WANTS_CERTIFICATE, _MAY_WANT_CERTIFICATE)
 
-# In OpenSSL's names for the alerts by which a server refuses a client (RFC 8446, section 6.2).
+# In OpenSSL's names of alerts with which a server refuses a client (RFC 8446, section 6.2).
 _ABOUT_CERTIFICATES = ("certificate", "unknown ca", "access denied")
 
 
-def refused_tls(message: str, transport: Transport, is_hidden: bool = False) -> str:
+def find_tls_refusal(message: str, transport: Transport, is_hidden: bool = False) -> str:
     """Return why a server refused TLS, if it did; "" if not.
 
-    In TLS 1.3 it refuses a client certificate, or the lack of one, when the client is done with
-    the handshake. So this may come with any of libcurl's codes, and at any time.
+    In TLS 1.3 it refuses a client certificate, or the lack of one, after the client has finished
+    the handshake. So the refusal may come with any of libcurl's codes and at any time.
 
     Args:
-        message: libcurl's words for the failure; those of an alert are OpenSSL's.
+        message: libcurl's text for the failure, with OpenSSL's for an alert.
         transport: of the request.
         is_hidden: there was an alert that libcurl did not read.
     """
@@ -405,7 +406,7 @@ def refused_tls(message: str, transport: Transport, is_hidden: bool = False) -> 
     proxy = transport.proxy
     if not is_hidden or (proxy is not None and proxy.url.startswith("https:")):
         return ""
-    # Nothing else is refused at that time.
+    # Servers refuse nothing else at that time.
     if has_cert:
         return (
             "the server ended TLS right after the handshake; "
@@ -415,13 +416,13 @@ def refused_tls(message: str, transport: Transport, is_hidden: bool = False) -> 
 
 
 def _is_of_proxy(failure: TransferFailure) -> bool:
-    """Return whether what was said of TLS may be the word of a proxy that speaks it."""
+    """Return whether a TLS error may come from an https proxy."""
     proxy = failure.request.transport.proxy
     return proxy is not None and proxy.url.startswith("https:") and not failure.sent
 
 
 def _no_handshake(failure: TransferFailure) -> tuple[_Kind, str]:
-    # A handshake that was cut says nothing of certificates: another attempt may well succeed.
+    # A broken handshake says nothing about certificates, so another attempt may succeed.
     was_cut = failure.os_errno in _ECONNRESET_EPIPE or "unexpected eof" in failure.message
     if was_cut:
         return e.ConnectionError, "the connection broke during the TLS handshake"
@@ -432,7 +433,7 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     message = failure.message
     if failure.request.transport.proxy is not None and not failure.sent:
         return e.ProxyError, "the proxy broke the connection"
-    # libcurl has one code for whatever goes wrong while it reads; only its words tell more.
+    # libcurl has one code for all errors while it reads; only its message says more.
     if "Too many response headers" in message or "too large" in message.lower():
         return e.RemoteProtocolError, "the response's header block is too large"
     if "nghttp2" in message:
@@ -441,36 +442,36 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.ChunkedEncodingError, "the response's chunked framing broke"
     if failure.has_head:
         return e.ChunkedEncodingError, _CUT_BODY
-    return e.ConnectionError, "the connection broke before the answer was complete"
+    return e.ConnectionError, "the connection broke before the response was complete"
 
 
-def raised_in_callback(error: BaseException) -> BaseException:
-    """Return what a signal's handler raised in a callback of libcurl, from its outcome.
+def unwrap_callback_error(error: BaseException) -> BaseException:
+    """Return the exception that a signal handler raised in a callback of libcurl.
 
-    libcurl may call others meanwhile, and pycurl return as if nothing had happened: Python then
-    makes a SystemError of it.
+    libcurl may call other callbacks after it, and pycurl may return normally. Then Python wraps the
+    exception in a SystemError.
     """
     while isinstance(error, SystemError) and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
-# --- The exceptions for answers that libcurl takes for good, and that we reject ---
+# --- Exceptions for responses that libcurl accepts and we reject ---
 
 
-def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
-    """Return the exception for a response that has no whole, final head.
+def head_error(lines: list[bytes], request: Request) -> RemoteProtocolError:
+    """Return the exception for a response without a complete final head.
 
     Args:
-        lines: of all heads and trailers so far, with their ends.
-        request: what the server was asked.
+        lines: of all heads and trailers so far, with their line ends.
+        request: sent to the server.
     """
-    # A head that ended early may be odd as well, and is no HTTP then.
+    # An incomplete head without a status line is not HTTP.
     is_cut = False
-    if is_odd(lines):
+    if lacks_status_line(lines):
         what = NOT_HTTP
-    elif switches_unasked(lines, request):
-        what = "the server switches to a protocol that nobody asked for"
+    elif has_unasked_upgrade(lines, request):
+        what = "the server switches to a protocol that was not requested"
     else:
         what, is_cut = "the response ended within its header block", True
     error = RemoteProtocolError(f"{request}: {what}", curl_code=0)
@@ -478,8 +479,8 @@ def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
     return error
 
 
-def body_differs(request: Request, size: int) -> ChunkedEncodingError:
-    """Return the exception for a body of a size that its head does not announce."""
+def body_length_error(request: Request, size: int) -> ChunkedEncodingError:
+    """Return the exception for a body whose size differs from the one that its head announces."""
     return ChunkedEncodingError(
         f"{request}: the response body ended after {size} bytes, "
         "which is not what its head announces",
@@ -487,16 +488,16 @@ def body_differs(request: Request, size: int) -> ChunkedEncodingError:
     )
 
 
-def too_large(request: Request) -> ResponseTooLarge:
-    """Return the exception for a body beyond the request's max_response_size."""
+def too_large_error(request: Request) -> ResponseTooLarge:
+    """Return the exception for a body that is larger than the request's max_response_size."""
     return ResponseTooLarge(
         f"{request}: the response body is larger than "
         f"max_response_size={request.max_response_size} bytes"
     )
 
 
-def found_no_connection(request: Request) -> ConnectionError:
-    """Return the exception for a request for which no connection stayed open until it was sent."""
+def no_connection_error(request: Request) -> ConnectionError:
+    """Return the exception for a request for which no connection stayed open long enough."""
     return ConnectionError(
         f"{request}: every connection to the server ended, or was not clean, before the request "
         "could be sent; it may be restarting",
@@ -505,22 +506,22 @@ def found_no_connection(request: Request) -> ConnectionError:
     )
 
 
-def came_early(request: Request) -> RemoteProtocolError:
-    """Return the exception for an answer that was there before its request."""
+def early_response_error(request: Request) -> RemoteProtocolError:
+    """Return the exception for a response that came before its request."""
     return RemoteProtocolError(
-        f"{request}: the server had sent the answer before the request, "
-        "so that it cannot be the answer to it; the request may have been processed",
+        f"{request}: the response came before the request was sent, "
+        "so it belongs to another one; the request may have been processed",
         request=request,
         curl_code=0,
         request_sent=True,
     )
 
 
-def silence(request: Request, *, has_head: bool) -> ReadTimeout:
-    """Return the exception for a server that is silent for longer than the read timeout.
+def read_timeout_error(request: Request, *, has_head: bool) -> ReadTimeout:
+    """Return the exception for a server that was silent for longer than the read timeout.
 
     Args:
-        request: what the server was asked.
+        request: sent to the server.
         has_head: the head of the response is in.
     """
     what = "within the response body" if has_head else "after the request"
@@ -533,8 +534,8 @@ def silence(request: Request, *, has_head: bool) -> ReadTimeout:
     )
 
 
-def stalled_upload(request: Request) -> WriteTimeout:
-    """Return the exception for a server that takes no more of the body than it took so far."""
+def write_timeout_error(request: Request) -> WriteTimeout:
+    """Return the exception for a server that accepted no more of the body in the write timeout."""
     return WriteTimeout(
         f"{request}: no byte of the body went out for {request.timeout.write} s; the server may "
         "be slow to read it, or raise timeout=Timeout(write=...)",
@@ -544,15 +545,15 @@ def stalled_upload(request: Request) -> WriteTimeout:
     )
 
 
-# --- What is said where descriptors are lacking: libcurl and pycurl have no word for it ---
+# --- Report a shortage of file descriptors, which libcurl and pycurl do not ---
 #
-# A connection takes a socket, the look-up of its name some files, TLS that of the authorities.
-# libcurl reports the failure of each as if the host, its name or the file were to blame.
+# A connection needs a socket, its name lookup some files, and TLS the file of authorities. libcurl
+# reports each failure as if the host, its name or that file were the cause.
 
-_LACKS = (errno.EMFILE, errno.ENFILE)
-_TAKES = 4  # files that a request may have had open when it failed, and has closed by now
+_SHORTAGES = (errno.EMFILE, errno.ENFILE)
+_MAX_CLOSED = 4  # files that a request may have had open when it failed, and has closed since
 _OF_FILES = frozenset({pycurl.E_SSL_CERTPROBLEM, pycurl.E_SSL_CACERT_BADFILE})
-# What libcurl makes of a socket, a thread, a name or a file that it did not get.
+# Codes that libcurl reports if it did not get a socket, a thread, a name or a file.
 _SUSPICIOUS = _OF_FILES | {
     pycurl.E_FAILED_INIT,
     pycurl.E_COULDNT_RESOLVE_PROXY,
@@ -562,22 +563,22 @@ _SUSPICIOUS = _OF_FILES | {
 }
 
 
-def _lack() -> str:
-    """Return why no more files can be opened, "" where they can."""
+def _find_shortage() -> str:
+    """Return why no more files can be opened, "" if they can."""
     opened: list[int] = []
     try:
-        while len(opened) < _TAKES:
+        while len(opened) < _MAX_CLOSED:
             opened.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
-        if error.errno in _LACKS:
-            return _in_words(error.errno, len(opened))
+        if error.errno in _SHORTAGES:
+            return _describe_shortage(error.errno, len(opened))
     finally:
         for descriptor in opened:
             os.close(descriptor)
     return ""
 
 
-def _in_words(number: int | None, left: int) -> str:
+def _describe_shortage(number: int | None, left: int) -> str:
     words = f"{left or 'no'} file descriptor{'' if left == 1 else 's'} left: "
     if number == errno.ENFILE:
         return f"{words}the system has too many open files"
@@ -589,21 +590,21 @@ def _in_words(number: int | None, left: int) -> str:
     return f"{words}the process has too many open files, and may have {limit} (ulimit -n)"
 
 
-def named_lack(
+def find_descriptor_shortage(
     request: Request, code: int, message: str, os_errno: int
 ) -> ConnectionError | SSLError | None:
-    """Return the exception for an attempt that failed for lack of descriptors, None for others.
+    """Return the exception for an attempt that failed because descriptors ran out, else None.
 
     Args:
-        request: what was to be sent.
+        request: of the attempt.
         code: libcurl's; the attempt has just ended.
-        message: libcurl's words for it.
-        os_errno: what the system said of connecting, 0 where no socket was there for it.
+        message: libcurl's text for it.
+        os_errno: the system's error for connecting, 0 if there was no socket.
     """
-    was_refused = code == pycurl.E_COULDNT_CONNECT and os_errno not in (0, *_LACKS)
+    was_refused = code == pycurl.E_COULDNT_CONNECT and os_errno not in (0, *_SHORTAGES)
     if code not in _SUSPICIOUS or was_refused:
         return None
-    lack = _lack()
+    lack = _find_shortage()
     if not lack:
         return None
     error = (SSLError if code in _OF_FILES else ConnectionError)(
@@ -615,17 +616,17 @@ def named_lack(
 
 
 @contextmanager
-def naming_lack() -> Iterator[None]:
-    """Turn what is raised where something of the system could not be had into our exception.
+def report_descriptor_shortage() -> Iterator[None]:
+    """Replace an OSError or pycurl.error by a ConnectionError that names the shortage.
 
     Raises:
-        ConnectionError: names the lack, if there is one.
+        ConnectionError: names the shortage of descriptors, if there is one.
     """
     try:
         yield
     except RequestException:
         raise
     except (OSError, pycurl.error) as error:
-        lacking = ConnectionError(f"no connection can be made: {_lack() or error}")
+        lacking = ConnectionError(f"no connection can be made: {_find_shortage() or error}")
         lacking.is_local = True
         raise lacking from error

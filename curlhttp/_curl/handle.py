@@ -1,7 +1,7 @@
-"""An easy handle: what is set on it, and what must come off it before it idles.
+"""Set the options of an easy handle, and take off what must not stay on an idle one.
 
-Setting all options again costs a quarter of a small request, so a handle remembers and sets what
-differs. It knows no transfer: the callbacks are given to it once, when it is made.
+Setting all options for each request costs a quarter of a small request, so a handle remembers them
+and sets what differs. It knows no transfer; it gets its callbacks once, when it is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from curlhttp._curl.options import (
     address_options,
     base_options,
     body_headers,
-    connect_ms,
+    get_connect_ms,
     limit_options,
     transport_options,
 )
@@ -27,15 +27,15 @@ from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
-    from curlhttp._curl.libcurl_log import WireLog
+    from curlhttp._curl.libcurl_log import DebugLog
 
 __all__ = ["Callbacks", "Handle", "Shares"]
 
 
-# --- What keeps connections and names of different routes apart (CURLSH) ---
+# --- Keep connections and names of different lanes apart (CURLSH) ---
 #
-# libcurl uses a connection again for another request to the same host, though that would have asked
-# another name server for it; and a curl_multi has one cache of names.
+# libcurl reuses a connection for another request to the same host even if that one uses another
+# name server, and a curl_multi has a single cache of names.
 
 _MOST = 256  # lanes; each request may have one of its own
 
@@ -44,7 +44,7 @@ class Shares:
     """One pycurl.CurlShare for each lane, for handles that one thread uses at a time.
 
     Args:
-        common: that of requests of no lane, or None for what their curl_multi has.
+        common: for requests without a lane; None for the connections of their curl_multi.
     """
 
     __slots__ = ("_by_lane",)
@@ -52,11 +52,11 @@ class Shares:
     def __init__(self, common: pycurl.CurlShare | None = None) -> None:
         self._by_lane: dict[Lane | None, pycurl.CurlShare | None] = {None: common}
 
-    def of(self, lane: Lane | None) -> pycurl.CurlShare | None:
-        """Return what has the connections and names of a lane; None for the curl_multi."""
+    def for_lane(self, lane: Lane | None) -> pycurl.CurlShare | None:
+        """Return the share of a lane's connections and names; None for the curl_multi."""
         if lane in self._by_lane:
             return self._by_lane[lane]
-        if len(self._by_lane) > _MOST:  # which its handles keep until they leave the lane
+        if len(self._by_lane) > _MOST:  # its handles keep the share until they leave the lane
             del self._by_lane[next(each for each in self._by_lane if each is not None)]
         share = self._by_lane[lane] = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
@@ -64,7 +64,7 @@ class Shares:
         return share
 
     def clear(self) -> None:
-        """Let go of all of them; their handles are closed."""
+        """Release all of them, after their handles were closed."""
         self._by_lane.clear()
 
 
@@ -77,7 +77,7 @@ _NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 
 
 class Callbacks(NamedTuple):
-    """What libcurl calls while a handle carries out a request; none of them may raise.
+    """Functions that libcurl calls during a request; they must not raise.
 
     An exception in a callback breaks all other transfers of a curl_multi.
     """
@@ -89,10 +89,10 @@ class Callbacks(NamedTuple):
     on_read: Callable[[int], bytes | int]
     on_socket: Callable[[int, int], int]
     on_send: Callable[..., int]
-    on_open: Callable[..., object]  # where there is a guard of addresses, as the next two
+    on_open: Callable[..., object]  # the next three only with an address guard
     on_guarded_socket: Callable[[int, int], int]
     on_guarded_send: Callable[..., int]
-    on_burial: Callable[..., int]
+    on_discard: Callable[..., int]
     on_log: Callable[[int, bytes], None]
 
 
@@ -102,14 +102,14 @@ class Handle:
     Args:
         limits: the client's limits.
         callbacks: are called for each request.
-        shares: what has the connections of each lane.
+        shares: hold the connections of each lane.
 
     Attributes:
         easy: the pycurl.Curl.
-        connects_only: it makes a connection, sends nothing, and keeps it (CURLOPT_CONNECT_ONLY).
-        multiplexes: the connection of the request may be shared with other requests.
-        is_burying: see `bury`.
-        is_dirty: something must come off before the next request; see `clean`.
+        connects_only: it opens a connection, sends nothing, and keeps it (CURLOPT_CONNECT_ONLY).
+        multiplexes: the request may share its connection with other requests.
+        is_discarding: see `discard_next`.
+        is_dirty: something must be taken off before the next request; see `clean`.
     """
 
     __slots__ = (
@@ -138,8 +138,8 @@ class Handle:
         "_waits_to_share",
         "connects_only",
         "easy",
-        "is_burying",
         "is_dirty",
+        "is_discarding",
         "multiplexes",
     )
 
@@ -158,7 +158,7 @@ class Handle:
         self._method = "GET"
         self._custom = ""  # CURLOPT_CUSTOMREQUEST
         self._header_lines: list[bytes] | None = None
-        # Those of the last request that had to speak of a body, without and with what it says.
+        # Of the last request that needed lines about its body: without and with these lines.
         self._bare_lines: list[bytes] | None = None
         self._body_lines: list[bytes] = []
         self._transport: Transport | None = None
@@ -166,9 +166,9 @@ class Handle:
         self._connect_ms = self._timeout_ms = self._generation = 0
         self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
         self._needs_reset = self._clears_headers = self._reads_log = False
-        self._log: WireLog | None = None
+        self._log: DebugLog | None = None
         self.connects_only = False
-        self.is_dirty = self.is_burying = False
+        self.is_dirty = self.is_discarding = False
         for option, value in (*base_options(), *limit_options(self._limits)):
             self._set(option, value)
         easy.setopt(pycurl.HEADERFUNCTION, callbacks.on_line)
@@ -183,7 +183,7 @@ class Handle:
             self.easy.setopt(option, value)
 
     def prepare(self, request: Request) -> None:
-        """Set what the request needs and is not set yet.
+        """Set the options that the request needs and that are not set yet.
 
         Args:
             request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
@@ -191,9 +191,9 @@ class Handle:
         easy = self.easy
         transport = request.transport
         if transport is not self._transport and transport != self._transport:
-            self._use(transport)
+            self._set_transport(transport)
         url = request.url.wire
-        # Most requests of a handle go where the last one went, with the same settings.
+        # Most requests of a handle go to the same URL as the last one, with the same settings.
         if url != self._url:
             easy.setopt(pycurl.URL, url)
             self._url = url
@@ -223,7 +223,7 @@ class Handle:
         if request.connects_only:
             self._set_connecting()
 
-    def _use(self, transport: Transport) -> None:
+    def _set_transport(self, transport: Transport) -> None:
         if self._transport is not None:
             self.easy.reset()
             self._set_base()
@@ -236,7 +236,7 @@ class Handle:
         if transport.guard is not None:
             self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._callbacks.on_open)
             self.easy.setopt(pycurl.SOCKOPTFUNCTION, self._callbacks.on_guarded_socket)
-            self._judge_connections()
+            self._set_connection_check()
         # Credentials must not outlive their request on a handle (curl's advisories of 2026 are
         # full of state that did).
         proxy = transport.proxy
@@ -247,7 +247,7 @@ class Handle:
 
     def _set_lane(self, lane: Lane | None) -> None:
         self._lane = lane
-        share = self._shares.of(lane)
+        share = self._shares.for_lane(lane)
         if share is not None:
             self.easy.setopt(pycurl.SHARE, share)  # survives reset()
 
@@ -259,9 +259,9 @@ class Handle:
         self._header_lines = lines
         if any(map(_SECRET, lines)):
             self._clears_headers = self.is_dirty = True
-            # A proxy's credentials would go to the origin: proxies= is the place for them.
-            # Framing is libcurl's, which knows the body: two lengths mean two messages. It
-            # leaves a right one where it stands.
+            # A proxy's credentials would go to the origin; they belong into proxies=. libcurl
+            # frames the body, because two different lengths could mean two messages. It keeps a
+            # correct line where it stands.
             framing = _framing(request)
             lines = [line for line in lines if not _NOT_OURS(line) or line.lower() == framing]
         if request.get_header("accept") is None:
@@ -270,7 +270,7 @@ class Handle:
 
     def _set_method(self, request: Request) -> None:
         easy, method, body = self.easy, request.method, request.body
-        # NOBODY makes a GET of the method when it is taken off: before the method is set.
+        # Taking NOBODY off sets the method to GET, so that comes first.
         if self._method == "HEAD":
             easy.setopt(pycurl.NOBODY, 0)
         if method == "HEAD":
@@ -285,7 +285,7 @@ class Handle:
         else:
             self._set_upload(body.length)
             implied = "PUT"
-        # Named only where the options above imply another method, and unset as soon as they do not.
+        # Set only where the options above imply another method, and unset otherwise.
         custom = "" if method == implied else method
         if custom != self._custom:
             self._set(pycurl.CUSTOMREQUEST, custom or None)
@@ -294,14 +294,14 @@ class Handle:
         self._has_body = body is not None
 
     def _set_upload(self, length: int | None) -> None:
-        # No SEEKFUNCTION: libcurl would rewind the body and send it again by itself, unseen.
+        # No SEEKFUNCTION, because libcurl would rewind the body and resend it unnoticed.
         self._needs_reset = self.is_dirty = True
         self.easy.setopt(pycurl.UPLOAD, 1)
         self.easy.setopt(pycurl.INFILESIZE_LARGE, -1 if length is None else length)
         self.easy.setopt(pycurl.READFUNCTION, self._callbacks.on_read)
 
     def _set_connect_timeout(self, timeout: Timeout) -> None:
-        limit = connect_ms(timeout)
+        limit = get_connect_ms(timeout)
         if limit != self._connect_ms:
             self.easy.setopt(pycurl.CONNECTTIMEOUT_MS, limit)
             self._connect_ms = limit
@@ -318,25 +318,25 @@ class Handle:
         self._timeout_ms = left
 
     def _set_streaming(self, streams: bool) -> None:
-        # Left as it is until a request wants it otherwise: a handle that streamed streams again.
+        # Kept until a request needs the other way; a handle that streamed often streams again.
         easy, callbacks = self.easy, self._callbacks
         easy.setopt(pycurl.HEADERFUNCTION, callbacks.on_header if streams else callbacks.on_line)
         easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_piece if streams else callbacks.on_body)
-        easy.setopt(pycurl.OPT_CERTINFO, int(streams))  # a streamed response can show it
+        easy.setopt(pycurl.OPT_CERTINFO, int(streams))  # a streamed response can report it
         self._streams = streams
 
     def _set_connecting(self) -> None:
         self._needs_reset = self.is_dirty = self.connects_only = True
         self.easy.setopt(pycurl.CONNECT_ONLY, 1)
         self.easy.setopt(pycurl.FRESH_CONNECT, 1)
-        self.easy.setopt(pycurl.FORBID_REUSE, 0)  # libcurl would close it as soon as it is there
-        self.easy.setopt(pycurl.HTTPPROXYTUNNEL, 1)  # a proxy knows nothing of what will be said
+        self.easy.setopt(pycurl.FORBID_REUSE, 0)  # libcurl would close it at once
+        self.easy.setopt(pycurl.HTTPPROXYTUNNEL, 1)  # a proxy does not know the other protocol
         self.easy.unsetopt(pycurl.PREREQFUNCTION)
 
     # which connection
 
     def wait_to_share(self, waits: bool) -> None:
-        """Wait for a connection that may be shared, or open another one (CURLOPT_PIPEWAIT)."""
+        """Wait for a connection that can be shared, or open another one (CURLOPT_PIPEWAIT)."""
         if waits is not self._waits_to_share:
             self.easy.setopt(pycurl.PIPEWAIT, int(waits))
             self._waits_to_share = waits
@@ -344,8 +344,8 @@ class Handle:
     def set_generation(self, generation: int) -> None:
         """Share no connection with requests of another generation.
 
-        libcurl has no word for "not that connection", but requests whose CURLOPT_SSL_OPTIONS
-        differ never share one. The bits that differ here mean something to Schannel alone.
+        libcurl has no option to avoid one connection, but requests whose CURLOPT_SSL_OPTIONS
+        differ never share one. The bits that differ here only matter to Schannel.
 
         Args:
             generation: from 0 to 7.
@@ -361,48 +361,48 @@ class Handle:
             self.is_dirty = True
 
     def end_connection(self) -> None:
-        """Make libcurl close the connection of a request under way, if no other one is on it."""
+        """Make libcurl close the connection of a running request, if no other request uses it."""
         self._needs_reset = self.is_dirty = True
         self.easy.setopt(pycurl.FORBID_REUSE, 1)
 
     def avoid_reuse(self, avoids: bool) -> None:
-        """Open a new connection for the request, or not (CURLOPT_FRESH_CONNECT)."""
+        """Set whether the request opens a new connection (CURLOPT_FRESH_CONNECT)."""
         if avoids is not self._avoids_reuse:
             self.easy.setopt(pycurl.FRESH_CONNECT, int(avoids))
             self._avoids_reuse = avoids
             self.is_dirty = True
 
-    def bury(self) -> None:
+    def discard_next(self) -> None:
         """Make libcurl close the idle connection that it picks next; nothing is sent on it.
 
-        One that has ended would be offered to each request until libcurl's own look at it.
+        Otherwise it would offer a connection that has ended to each request until its own check.
         """
-        self.is_burying = self._needs_reset = self.is_dirty = True
+        self.is_discarding = self._needs_reset = self.is_dirty = True
         self.avoid_reuse(False)
         self.easy.setopt(pycurl.FORBID_REUSE, 1)
-        self.easy.setopt(pycurl.PREREQFUNCTION, self._callbacks.on_burial)
+        self.easy.setopt(pycurl.PREREQFUNCTION, self._callbacks.on_discard)
 
-    def end_burial(self) -> None:
-        """Send the request after all: the connection that was to be closed is."""
-        self.is_burying = False
+    def end_discarding(self) -> None:
+        """Send the request, now that the connection is closed."""
+        self.is_discarding = False
         self.easy.setopt(pycurl.FORBID_REUSE, int(self._limits.max_keepalive_connections == 0))
-        self._judge_connections()
+        self._set_connection_check()
 
-    def _judge_connections(self) -> None:
+    def _set_connection_check(self) -> None:
         transport, callbacks = self._transport, self._callbacks
         is_guarded = transport is not None and transport.guard is not None
-        judge = callbacks.on_guarded_send if is_guarded else callbacks.on_send
-        self.easy.setopt(pycurl.PREREQFUNCTION, judge)
+        check = callbacks.on_guarded_send if is_guarded else callbacks.on_send
+        self.easy.setopt(pycurl.PREREQFUNCTION, check)
 
-    # its log, and its end
+    # log, and end
 
-    def read_log(self, log: WireLog | None = None) -> None:
+    def read_log(self, log: DebugLog | None = None) -> None:
         """Read libcurl's log of the request, which costs 10 us.
 
         Args:
-            log: collects it and passes it on, until the handle is clean again; or None.
+            log: collects it and passes it on until `clean`; or None.
         """
-        if self._reads_log:  # by one that passes it on
+        if self._reads_log:  # the log that reads it passes it on
             return
         self.easy.setopt(pycurl.VERBOSE, 1)
         self.easy.setopt(pycurl.DEBUGFUNCTION, log or self._callbacks.on_log)
@@ -410,13 +410,13 @@ class Handle:
         self._reads_log = self.is_dirty = True
 
     def note(self, text: str) -> None:
-        """Tell the log, if there is one, what was done for a reason that libcurl does not know."""
+        """Add a line to the log, if there is one, about something that libcurl does not know."""
         if self._log is not None:
             self._log.note(text)
 
     def clean(self) -> None:
         """Take off what must not stay on an idle handle."""
-        if self._needs_reset:  # cheaper than to know what each of those options was before
+        if self._needs_reset:  # cheaper than remembering what each of those options was
             self.easy.reset()
             self._set_base()
             return
@@ -434,20 +434,20 @@ class Handle:
             self._clears_headers = False
 
     def close(self) -> None:
-        """Close the handle, and the connections that are its own."""
+        """Close the handle, and the connections that only it has."""
         self.easy.close()
         del self._shares
-        del self._callbacks  # they hold the transfer, which holds this: no garbage to collect
+        del self._callbacks  # they hold the transfer, which holds this handle: a cycle
 
 
 def _framing(request: Request) -> bytes:
-    """Return the header line, in lower case, that libcurl would add for the body."""
+    """Return the header line that libcurl would add for the body, in lower case."""
     length = 0 if request.body is None else request.body.length
     return b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
 
 
 def may_multiplex(request: Request) -> bool:
-    """Return whether the request's connection may be shared with others."""
+    """Return whether the request may share its connection with others."""
     http2 = request.transport.http2
     return (
         bool(request.transport.http3)

@@ -1,6 +1,6 @@
-"""The final head among the header lines of an attempt, and whether its body is whole. Pure.
+"""Find the final head among the header lines of an attempt, and check its body. Pure.
 
-libcurl reads heads for itself; what it lets pass, or does not see, is found here.
+libcurl also parses heads. This module finds errors that libcurl accepts or does not see.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from curlhttp._models.response import Head, has_body
 
 __all__ = [
     "ENDS",
-    "answer_head",
-    "contradicts",
-    "final_head",
+    "contradicts_length",
+    "has_unasked_upgrade",
     "is_final",
-    "is_odd",
-    "is_unasked",
-    "switches_unasked",
+    "is_unasked_upgrade",
+    "lacks_status_line",
+    "parse_final_head",
+    "parse_response_head",
 ]
 
-ENDS = (b"\r\n", b"\n")  # what ends a head
+ENDS = (b"\r\n", b"\n")  # lines that end a head
 _SWITCHING_PROTOCOLS = 101
 _END = b"\r\n"
 _UNSEEN_CODING = re.compile(r"\ntransfer-encoding[ \t]+:").search
@@ -33,14 +33,14 @@ def is_final(head: Head) -> bool:
     return head.status_code >= 200 or head.status_code == _SWITCHING_PROTOCOLS
 
 
-def final_head(lines: list[bytes]) -> Head | None:
-    """Return the head behind all informational ones, with its trailers.
+def parse_final_head(lines: list[bytes]) -> Head | None:
+    """Return the head after all informational ones, with its trailers.
 
     Args:
-        lines: of all heads and trailers so far, with their ends.
+        lines: of all heads and trailers so far, with their line ends.
 
     Returns:
-        None while it is not complete, and where a head does not begin with a status line.
+        None while it is incomplete, and if a head does not begin with a status line.
     """
     start = 0
     for number, line in enumerate(lines):
@@ -49,53 +49,53 @@ def final_head(lines: list[bytes]) -> Head | None:
             if is_final(head):
                 head.trailers = b"".join(lines[number + 1 :])
                 return head
-            # No status line, no response: what follows cannot be trusted to be one.
+            # Without a status line it is no response, and what follows may be none either.
             if not head.status_code:
                 return None
             start = number + 1
     return None
 
 
-def answer_head(lines: list[bytes], request: Request) -> Head | None:
-    """Return the final head if it is complete and an answer to the request, else None.
+def parse_response_head(lines: list[bytes], request: Request) -> Head | None:
+    """Return the final head if it is complete and a response to the request, else None.
 
-    libcurl takes a head that was cut for a whole one.
+    libcurl accepts an incomplete head as a complete one.
 
     Args:
-        lines: see final_head.
-        request: what the server was asked.
+        lines: see parse_final_head.
+        request: sent to the server.
     """
-    if lines.count(_END) == 1 and lines[-1] == _END:  # as most are
+    if lines.count(_END) == 1 and lines[-1] == _END:  # most are like this
         head = Head(b"".join(lines))
         if head.status_code >= 200:
             return head
-    whole = final_head(lines)
-    return None if whole is not None and is_unasked(whole, request) else whole
+    whole = parse_final_head(lines)
+    return None if whole is not None and is_unasked_upgrade(whole, request) else whole
 
 
-def is_unasked(head: Head, request: Request) -> bool:
-    """Return whether the server goes over to a protocol that nobody asked for.
+def is_unasked_upgrade(head: Head, request: Request) -> bool:
+    """Return whether the server switches to a protocol that was not requested.
 
-    libcurl takes what follows for a body, up to the end of the connection.
+    libcurl takes everything up to the end of the connection for a body.
 
     Source: RFC 9110, section 7.8.
     """
     return head.status_code == _SWITCHING_PROTOCOLS and request.get_header("upgrade") is None
 
 
-def switches_unasked(lines: list[bytes], request: Request) -> bool:
-    """Return whether the final head among the lines is one that `is_unasked`."""
+def has_unasked_upgrade(lines: list[bytes], request: Request) -> bool:
+    """Return whether the final head among the lines is an unrequested upgrade."""
     if not any(line[8:12] == b" 101" for line in lines):
         return False
-    head = final_head(lines)
-    return head is not None and is_unasked(head, request)
+    head = parse_final_head(lines)
+    return head is not None and is_unasked_upgrade(head, request)
 
 
-def is_odd(lines: list[bytes]) -> bool:
+def lacks_status_line(lines: list[bytes]) -> bool:
     """Return whether a head, complete or not, does not begin with a status line.
 
     Args:
-        lines: of all heads and trailers so far, with their ends.
+        lines: of all heads and trailers so far, with their line ends.
     """
     begins = True
     for line in lines:
@@ -109,16 +109,16 @@ def is_odd(lines: list[bytes]) -> bool:
     return False
 
 
-def contradicts(head: Head, method: str, size: int) -> bool:
-    """Return whether the head announces another body than the one that libcurl gave.
+def contradicts_length(head: Head, method: str, size: int) -> bool:
+    """Return whether the head announces another body length than libcurl delivered.
 
-    libcurl passes over a Content-Length beyond 63 bits, and fields with a blank before the colon;
-    it reads to the end of the connection then, and takes that for the end of the body.
+    libcurl ignores a Content-Length above 63 bits, and fields with a blank before the colon; then
+    it reads to the end of the connection, and takes that for the end of the body.
 
     Args:
         head: the final one.
         method: of the request.
-        size: bytes of the body, as they were on the wire.
+        size: bytes of the body on the wire.
 
     Source: RFC 9112, section 6.3.
     """
@@ -126,7 +126,7 @@ def contradicts(head: Head, method: str, size: int) -> bool:
         return False
     if _UNSEEN_CODING(head.lower) is not None:
         return True  # the chunks are in the body
-    # Without a length, libcurl has checked all that there is: chunks, or the connection's end.
+    # Without a length, libcurl has checked the chunks or the end of the connection.
     if "content-length" not in head.lower:
         return False
     fields = Headers.from_block(head.block)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.result import head_of, raise_failure, status_of
+from curlhttp._curl.result import get_head, get_status, raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
@@ -16,19 +16,19 @@ from curlhttp._models.timings import make_timings
 __all__ = ["HedgeRace"]
 
 
-_EARLY = 0.001  # seconds that a loop's timer may be; uvloop's clock has milliseconds
+_EARLY = 0.001  # seconds that a loop's timer may fire early; uvloop's clock counts milliseconds
 
 
 class HedgeRace:
-    """The attempts of one request that run at once.
+    """The attempts of one request that run at the same time.
 
     Args:
-        plan: says when, whether and what is good.
+        plan: decides when to send another attempt, and which response is accepted.
         first: the first attempt, started.
-        drop: called with an attempt that is out and one that is not; lets go of the former.
+        drop: called with an attempt to drop and one that continues.
 
     Attributes:
-        running: those that are not out, oldest first; never none.
+        running: the remaining attempts, oldest first; never empty.
     """
 
     __slots__ = ("_begun", "_drop", "_due", "_first", "_left", "_plan", "running")
@@ -49,24 +49,23 @@ class HedgeRace:
         after = self._plan.after
         self._due = None if after is None or not self._left else now + after
 
-    async def run_out(
+    async def run(
         self,
         wait: Callable[[float | None], Awaitable[None]],
         join: Callable[[], Awaitable[None]],
     ) -> Transfer:
-        """Return the attempt that surfaces, and let go of all others.
+        """Return the winning attempt, and drop all others.
 
         Args:
-            wait: waits until one of those that run has something to look at, or for so many
-                seconds.
+            wait: waits until a running attempt has made progress, or for so many seconds.
             join: sends one more attempt, see `add`, or calls `stop`.
         """
         while (winner := self.winner()) is None:
             await wait(self._wait_seconds())
-            # Asked again: the wait may have ended because an attempt moved.
+            # Checked again, because the wait may have ended for an attempt that made progress.
             if self._is_due():
                 await join()
-        self._settle(winner)
+        self._finish(winner)
         return winner
 
     def _wait_seconds(self) -> float | None:
@@ -77,7 +76,8 @@ class HedgeRace:
         """Return whether it is time for one more attempt."""
         if self._due is None or monotonic() < self._due - _EARLY:
             return False
-        if any(status_of(transfer) for transfer in self.running):  # a slow body is no reason
+        # A slow body is no reason for another attempt.
+        if any(get_status(transfer) for transfer in self.running):
             self._due = None
         return self._due is not None
 
@@ -89,23 +89,22 @@ class HedgeRace:
         return request
 
     async def next(self) -> Request | None:
-        """Return the request of the attempt that is due, None if there shall be no more."""
+        """Return the request of the attempt that is due, None to send no more."""
         request = await self._plan.again()
-        # What was refused once is not asked for again: nothing here waits until there is room.
+        # After one refusal there are no more attempts, because nothing here waits for permission.
         self._left = 0 if request is None else self._left - 1
         self._set_due(monotonic())
         return request
 
     def add(self, rival: Transfer, driver: Driver) -> None:
-        """Take one more attempt into the race, which was started.
+        """Add one more attempt, which was started.
 
         Args:
             rival: the attempt.
-            driver: what it runs on.
+            driver: runs it.
         """
         self.running.append(rival)
-        # While no attempt was sent, their connection is what takes so long: the rival must not
-        # wait for that, too.
+        # If no attempt was sent yet, their connection is slow, and the rival must not wait for it.
         if rival.handle.multiplexes and not any(transfer.sends for transfer in self.running):
             driver.use_own_connection(rival)
 
@@ -114,36 +113,36 @@ class HedgeRace:
         self._due = None
 
     def winner(self) -> Transfer | None:
-        """Return the attempt that surfaces, once there is one: the first good, or the last."""
-        # A copy, because those that are out leave the list.
+        """Return the winner once there is one: the first accepted attempt, or the last one."""
+        # A copy, because dropped attempts leave the list.
         for transfer in tuple(self.running):
             if not _has_ended(transfer):
                 continue
             if len(self.running) == 1 or self._is_good(transfer):
                 return transfer
-            self._leave(transfer, _outcome(transfer))
+            self._drop_attempt(transfer, _outcome(transfer))
         return None
 
-    def _settle(self, winner: Transfer) -> None:
-        """Let go of all but the winner."""
-        # The first attempt alone is a fair sample: the others run where it was slow.
+    def _finish(self, winner: Transfer) -> None:
+        """Drop all attempts but the winner."""
+        # Only the first attempt is a fair sample, because the others run when it was slow.
         assert winner.request is not None
-        self._plan.surfaces(winner.request)
+        self._plan.won(winner.request)
         first = self._first
-        if first is not None and status_of(first):
+        if first is not None and get_status(first):
             self._plan.timed(make_timings(first.timings()).first_byte)
         elif first is not None and first is not winner:
             self._plan.timed(monotonic() - self._begun)
         for transfer in tuple(self.running):
             if transfer is not winner:
-                self._leave(transfer, None)
+                self._drop_attempt(transfer, None)
 
     def abandon(self) -> Transfer:
-        """Let go of all but one attempt, and return that."""
-        # One is left for the caller to drop: whoever leaves hands it what they shared.
+        """Drop all attempts but one, and return that."""
+        # The caller drops the last one, which inherits what the attempts shared.
         last = self.running[-1]
         for transfer in self.running[:-1]:
-            self._leave(transfer, None)
+            self._drop_attempt(transfer, None)
         return last
 
     def _is_good(self, transfer: Transfer) -> bool:
@@ -152,14 +151,14 @@ class HedgeRace:
             return not isinstance(failed, Exception)  # Ctrl-C ends everything
         if transfer.code and not transfer.is_cut_short:
             return False
-        status = status_of(transfer)
+        status = get_status(transfer)
         return status > 0 and self._plan.is_good(status)
 
-    def _leave(self, transfer: Transfer, result: AttemptResult) -> None:
+    def _drop_attempt(self, transfer: Transfer, result: AttemptResult) -> None:
         self.running.remove(transfer)
         if transfer is self._first:
             self._first = None
-        # First of all, because a transfer that was dropped has forgotten its timings.
+        # This comes first, because a dropped transfer has no timings any more.
         assert transfer.request is not None
         total = make_timings(transfer.timings()).total
         self._plan.dropped(transfer.request, result, total, transfer.was_sent)
@@ -169,7 +168,7 @@ class HedgeRace:
 def _has_ended(transfer: Transfer) -> bool:
     request = transfer.request
     assert request is not None
-    # The head decides a race of streams: a body may last for hours.
+    # The head decides a race of streams, because a body may take hours.
     return transfer.done or (request.stream and transfer.head is not None)
 
 
@@ -177,7 +176,7 @@ def _outcome(transfer: Transfer) -> AttemptResult:
     assert transfer.request is not None
     try:
         raise_failure(transfer)
-        return Response(transfer.request, head_of(transfer), b"", transfer.timings())
-    # Ctrl-C is no outcome of an attempt, and goes on to the caller.
+        return Response(transfer.request, get_head(transfer), b"", transfer.timings())
+    # Ctrl-C is no outcome of an attempt; it is raised in the caller.
     except Exception as error:
         return error

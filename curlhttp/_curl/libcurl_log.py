@@ -1,8 +1,8 @@
 """Read libcurl's debug output (CURLOPT_DEBUGFUNCTION).
 
-`WireLog` collects it for one attempt and logs it when the attempt ends: heads as they were on the
-wire, and of bodies only the number of bytes. Some facts are reported nowhere else, so they are
-parsed from the text: refused streams, GOAWAY, ALPN.
+`DebugLog` collects the output of one attempt, which is logged when the attempt ends: heads as they
+were on the wire, and only the number of bytes of bodies. libcurl reports some facts nowhere else:
+refused streams, GOAWAY, ALPN. They are parsed from the text.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from curlhttp._curl.transfer import Transfer
     from curlhttp._models.request import Request
 
-__all__ = ["LogNews", "WireLog", "is_left_out_by_goaway", "listen", "news_in", "stream_reset_by_us"]
+__all__ = [
+    "DebugLog",
+    "LogNews",
+    "collect_log",
+    "get_stream_reset",
+    "is_excluded_by_goaway",
+    "parse_news",
+]
 
 
-_MOST = 64 * 1024  # bytes of one attempt: a server may send heads without end
+_MAX_BYTES = 64 * 1024  # of one attempt, because a server may send heads without end
 _TEXT_LINE, _HEAD_IN, _HEAD_OUT = (
     int(pycurl.INFOTYPE_TEXT),
     int(pycurl.INFOTYPE_HEADER_IN),
@@ -35,21 +42,21 @@ _BODIES = {int(pycurl.INFOTYPE_DATA_IN): "received", int(pycurl.INFOTYPE_DATA_OU
 _MARKS = {_TEXT_LINE: "*", _HEAD_IN: "<", _HEAD_OUT: ">"}
 
 
-class WireLog:
-    """Collects the log of one attempt, up to 64 KiB of it.
+class DebugLog:
+    """Collect the log of one attempt, up to 64 KiB.
 
     Args:
-        on_log: is called with each line first (CURLOPT_DEBUGFUNCTION); does not raise.
-        sensitive: lower-case names of header fields that are not to be shown.
+        on_log: called first with each line (CURLOPT_DEBUGFUNCTION); must not raise.
+        sensitive: lower-case names of header fields that are not shown.
     """
 
     def __init__(self, on_log: Callable[[int, bytes], None], sensitive: frozenset[str]) -> None:
         self._on_log = on_log
         self._sensitive = sensitive
         self._begun = monotonic()
-        self._left = _MOST
+        self._left = _MAX_BYTES
         self._found: list[tuple[float, int, bytes]] = []
-        # libcurl may tell a head in pieces that end anywhere, in the middle of a secret too.
+        # libcurl may pass a head in pieces that end anywhere, even within a secret.
         self._started: dict[int, bytes] = {}
         self._bodies: dict[int, int] = {}
 
@@ -57,14 +64,14 @@ class WireLog:
         self._on_log(kind, text)
         if kind in _BODIES:
             self._bodies[kind] = self._bodies.get(kind, 0) + len(text)
-        # HTTP/2 tells each field in a line of its own ("[HTTP/2] [1] [cookie: ...]"), and then the
-        # same head once more.
+        # HTTP/2 logs each field in a separate line ("[HTTP/2] [1] [cookie: ...]"), and then the
+        # same head again.
         elif kind in _MARKS and self._left > 0 and not (kind == _TEXT_LINE and text[:1] == b"["):
             self._left -= len(text)
             self._add(kind, text)
 
     def note(self, text: str) -> None:
-        """Take down what we did ourselves."""
+        """Add a line about something that we did."""
         self(_TEXT_LINE, text.encode())
 
     def _add(self, kind: int, text: bytes) -> None:
@@ -78,12 +85,12 @@ class WireLog:
             self._started[kind] = rest
 
     def take(self) -> Iterable[str]:
-        """Return the lines so far, and collect no more."""
+        """Return the lines so far, and stop collecting."""
         found, left, self._left = self._found, self._left, 0
         self._found = []
-        return self._told(found, left)
+        return self._format(found, left)
 
-    def _told(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
+    def _format(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
         masks = watch_log.masks
         heads = {kind: HeadRedactor(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
         for since, kind, raw in found:
@@ -92,17 +99,17 @@ class WireLog:
             else:
                 line = redact_log_line(raw) if kind == _TEXT_LINE else heads[kind].line(raw)
             yield f"+{since:.6f} {_MARKS[kind]} {line}"
-        for kind, raw in self._started.items():  # the rest may be a part of a secret
+        for kind, raw in self._started.items():  # it may contain part of a secret
             yield f"{_MARKS[kind]} {len(raw)} bytes of a line that did not end"
         for kind, size in self._bodies.items():
             yield f"* {size} bytes of body {_BODIES[kind]}"
         if left <= 0:
-            yield f"* the rest is left out: it is more than {_MOST} bytes"
+            yield f"* the rest is left out: it is more than {_MAX_BYTES} bytes"
 
 
-def listen(transfer: Transfer, watch: RequestLog, request: Request) -> None:
+def collect_log(transfer: Transfer, watch: RequestLog, request: Request) -> None:
     """Collect the log of a request that is about to go out, for what watches it."""
-    log = WireLog(transfer._on_log, request.sensitive)
+    log = DebugLog(transfer._on_log, request.sensitive)
     watch.add(log)
     transfer.handle.read_log(log)
 
@@ -115,18 +122,18 @@ _TEXT = int(pycurl.INFOTYPE_TEXT)
 _REFUSED = re.compile(rb"HTTP/[23] stream \d+ refused by server").match
 _GOAWAY = re.compile(rb"received GOAWAY, error=\d+, last_stream=(\d+)").match
 _RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl(?: \(error 0x([0-9a-f]+))?").match
-# What nghttp2 resets a stream with by itself, because of what came on it (RFC 9113, section 7).
+# Codes with which nghttp2 resets a stream because of its content (RFC 9113, section 7).
 _OWN_REASONS = frozenset({0x1, 0x2, 0x3, 0x5, 0x6, 0x7, 0x8, 0x9})
 
 
-def news_in(kind: int, text: bytes) -> tuple[LogNews, int] | None:
-    """Return what a line of the log tells, None for nothing that counts here.
+def parse_news(kind: int, text: bytes) -> tuple[LogNews, int] | None:
+    """Parse a line of the log; return None if it is not relevant here.
 
     refused      the server processed nothing of the request: REFUSED_STREAM, or a GOAWAY that
                  leaves its stream out (RFC 9113, section 8.7)
     goaway       with the last stream that the server may have processed
-    downgrades   to HTTP/1.1, as the server asked: HTTP_1_1_REQUIRED (RFC 9113, section 7)
-    alpn         a new connection on TLS multiplexes (1), or speaks HTTP/1.1 (0)
+    downgrades   to HTTP/1.1, because the server sent HTTP_1_1_REQUIRED (RFC 9113, section 7)
+    alpn         a new TLS connection multiplexes (1), or speaks HTTP/1.1 (0)
 
     Args:
         kind: of the line (CURLOPT_DEBUGFUNCTION).
@@ -134,7 +141,7 @@ def news_in(kind: int, text: bytes) -> tuple[LogNews, int] | None:
     """
     if kind != _TEXT or text[:1] == b"[":  # 25 lines a request, many "[HTTP/2] [1] [...]"
         return None
-    # Six bytes decide for most lines, which costs less than three patterns.
+    # Six bytes decide most lines, which is cheaper than three patterns.
     start = text[:6]
     if start == b"HTTP/2" or start == b"HTTP/3":
         return ("refused", 0) if _REFUSED(text) else None
@@ -149,19 +156,19 @@ def news_in(kind: int, text: bytes) -> tuple[LogNews, int] | None:
     return None
 
 
-def stream_reset_by_us(message: str) -> int:
-    """Return the number of the HTTP/2 stream that libcurl says it has ended, 0 for none.
+def get_stream_reset(message: str) -> int:
+    """Return the number of the HTTP/2 stream that libcurl reset according to a message, 0 for none.
 
-    It does so with those that a GOAWAY leaves out which has an error.
+    libcurl resets the streams that a GOAWAY with an error excludes.
     """
     found = _RESET_BY_US(message)
     return 0 if found is None else int(found[1])
 
 
-def is_left_out_by_goaway(message: str) -> bool:
-    """Return whether libcurl ended a stream for a reason that only a GOAWAY can have given.
+def is_excluded_by_goaway(message: str) -> bool:
+    """Return whether libcurl reset a stream for a reason that only a GOAWAY can have.
 
-    It ends those beyond the last stream that the server may have processed.
+    It resets the streams after the last one that the server may have processed.
     """
     found = _RESET_BY_US(message)
     return found is not None and found[2] is not None and int(found[2], 16) not in _OWN_REASONS

@@ -1,6 +1,6 @@
-"""What is set on an easy handle, and why. The only place that knows libcurl's option names.
+"""Map settings to libcurl options: which are set on an easy handle, and why.
 
-Options that pycurl has no name for are raw numbers of curl.h.
+Options without a name in pycurl are numbers from curl.h.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from curlhttp._models.url import URL, bracketed
 
 __all__ = [
     "address_options",
-    "addresses_of",
     "base_options",
     "body_headers",
-    "connect_ms",
-    "dialled",
+    "get_addresses",
+    "get_connect_ms",
+    "get_connect_target",
     "limit_options",
     "transport_options",
 ]
@@ -37,7 +37,7 @@ _PROXY_SSL_OPTIONS = 261
 _FOREVER_MS = 2**31 - 1  # 0 would mean libcurl's own default, 300 s for connecting
 _BUFFER = 128 * 1024  # bytes per read: 1 MiB bodies cost a fifth less CPU than with 16 KiB
 
-_DETOUR = re.compile(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)").fullmatch
+_CONNECT_TO = re.compile(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)").fullmatch
 
 _HTTP_VERSIONS = {
     False: pycurl.CURL_HTTP_VERSION_1_1,
@@ -51,7 +51,7 @@ _TLS_VERSIONS = {
     "1.2": pycurl.SSLVERSION_TLSv1_2,
     "1.3": pycurl.SSLVERSION_TLSv1_3,
 }
-# What names authorities: a file, a folder, PEM bytes, and how they are used.
+# Options for authorities: a file, a folder, PEM bytes, and flags.
 _ORIGIN_TRUST = (pycurl.CAINFO, pycurl.CAPATH, pycurl.CAINFO_BLOB, pycurl.SSL_OPTIONS)
 _PROXY_TRUST = (
     pycurl.PROXY_CAINFO,
@@ -59,7 +59,7 @@ _PROXY_TRUST = (
     pycurl.PROXY_CAINFO_BLOB,
     _PROXY_SSL_OPTIONS,
 )
-# Without a name: the ticket says who it is.
+# Without a name, because the ticket has it.
 _NEGOTIATE = ((pycurl.HTTPAUTH, pycurl.HTTPAUTH_NEGOTIATE), (pycurl.USERPWD, ":"))
 _PROXY_TYPES = {
     "http": pycurl.PROXYTYPE_HTTP,
@@ -72,24 +72,24 @@ _PROXY_TYPES = {
 
 
 def base_options() -> list[Option]:
-    """Return what holds for every transfer."""
+    """Return the options of every transfer."""
     return [
-        (pycurl.NOSIGNAL, 1),  # signals in a threaded program kill it
+        (pycurl.NOSIGNAL, 1),  # signals would kill a threaded program
         (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
         (pycurl.FOLLOWLOCATION, 0),  # the flow follows: libcurl forwards credentials
         (pycurl.HTTP_CONTENT_DECODING, 0),  # decoding in libcurl cannot be bounded or paused
-        (pycurl.PATH_AS_IS, 1),  # the URL is canonical already
+        (pycurl.PATH_AS_IS, 1),  # the URL is already canonical
         (pycurl.NETRC, pycurl.NETRC_IGNORED),
         (pycurl.BUFFERSIZE, _BUFFER),
         (pycurl.TCP_NODELAY, 1),
         (_SUPPRESS_CONNECT_HEADERS, 1),  # a proxy's headers are not the origin's
         (pycurl.ACCEPT_ENCODING, None),  # the header is ours
-        (pycurl.USERAGENT, ""),  # ours, too; pycurl has one of its own
+        (pycurl.USERAGENT, ""),  # the header is ours; pycurl would set its own
     ]
 
 
 def limit_options(limits: Limits) -> list[Option]:
-    """Return what a client's limits come to on a handle."""
+    """Return the options for a client's limits."""
     lifetime = limits.max_connection_lifetime
     return [
         (pycurl.MAXAGE_CONN, max(1, int(limits.keepalive_expiry))),
@@ -100,7 +100,7 @@ def limit_options(limits: Limits) -> list[Option]:
 
 
 def transport_options(transport: Transport) -> list[Option]:
-    """Return what a transport comes to on a handle that was reset."""
+    """Return the options for a transport, on a handle that was reset."""
     version = _HTTP_VERSIONS[transport.http2]
     if transport.http3:
         version = pycurl.CURL_HTTP_VERSION_3
@@ -111,7 +111,7 @@ def transport_options(transport: Transport) -> list[Option]:
         *([(pycurl.SSL_SESSIONID_CACHE, 0)] if transport.certificates else ()),
         *_identity(transport.tls.cert),
         *_proxy(transport.proxy, transport.tls.verify),
-        *_route(transport),
+        *_route_options(transport),
         *(_NEGOTIATE if transport.negotiate else ()),
     ]
 
@@ -139,7 +139,7 @@ def _pins(pins: str | None) -> list[Option]:
     return [] if pins is None else [(pycurl.PINNEDPUBLICKEY, pins)]
 
 
-def _route(transport: Transport) -> list[Option]:
+def _route_options(transport: Transport) -> list[Option]:
     options: list[Option] = []
     address, port = transport.local_address or ("", 0)
     if address or port or transport.interface:
@@ -150,7 +150,7 @@ def _route(transport: Transport) -> list[Option]:
         versions = {4: pycurl.IPRESOLVE_V4, 6: pycurl.IPRESOLVE_V6}
         options.append((pycurl.IPRESOLVE, versions[transport.ip_version]))
     if transport.judged is not None:
-        # The proxy dials this address. TLS, Host and cookies stay with the URL's host; http goes
+        # The proxy connects to this address. TLS, Host and cookies use the URL's host; http goes
         # through a tunnel then (CURLOPT_CONNECT_TO).
         host, port = transport.judged.address, transport.judged.connect_port
         options.append((pycurl.CONNECT_TO, [f"::{bracketed(host)}:{port}"]))
@@ -167,10 +167,10 @@ def _route(transport: Transport) -> list[Option]:
     return options
 
 
-def dialled(transport: Transport, host: str, port: int) -> tuple[str, int]:
-    """Return where CURLOPT_CONNECT_TO leads instead: the first entry that fits."""
+def get_connect_target(transport: Transport, host: str, port: int) -> tuple[str, int]:
+    """Return the host and port that CURLOPT_CONNECT_TO selects: the first matching entry."""
     for entry in transport.connect_to:
-        match = _DETOUR(entry)
+        match = _CONNECT_TO(entry)
         assert match is not None
         name, its_port, other, other_port = match.groups()
         if name.strip("[]") in ("", host) and its_port in ("", str(port)):
@@ -178,8 +178,8 @@ def dialled(transport: Transport, host: str, port: int) -> tuple[str, int]:
     return host, port
 
 
-def addresses_of(transport: Transport, host: str, port: int) -> tuple[str, ...]:
-    """Return the addresses that a host was given; () if it is to be looked up."""
+def get_addresses(transport: Transport, host: str, port: int) -> tuple[str, ...]:
+    """Return the addresses configured for a host; () if it has to be looked up."""
     for name, its_port, addresses in transport.addresses:
         if name == host and its_port in ("", str(port)):
             return addresses
@@ -187,20 +187,20 @@ def addresses_of(transport: Transport, host: str, port: int) -> tuple[str, ...]:
 
 
 def address_options(transport: Transport, url: URL) -> list[Option]:
-    """Return what has the host of a URL dialled at the addresses that it was given."""
-    host, port = dialled(transport, url.host, url.port)
-    addresses = addresses_of(transport, host, port)
-    if transport.proxy is not None:  # which takes one address
-        detours = [f"::{bracketed(addresses[0])}:{port}"] if addresses else transport.connect_to
-        return [(pycurl.CONNECT_TO, list(detours))]
+    """Return the options to connect to the addresses configured for the host of a URL."""
+    host, port = get_connect_target(transport, url.host, url.port)
+    addresses = get_addresses(transport, host, port)
+    if transport.proxy is not None:  # a proxy takes one address
+        entries = [f"::{bracketed(addresses[0])}:{port}"] if addresses else transport.connect_to
+        return [(pycurl.CONNECT_TO, list(entries))]
     entry = f"{bracketed(host)}:{port}:{','.join(map(bracketed, addresses))}"
     return [(pycurl.RESOLVE, [entry] if addresses else [])]
 
 
 def _local_end(address: str, interface: str | None) -> list[Option]:
     if interface is not None:
-        # With an address next to it, libcurl would go on without an interface that is not there.
-        both = address and _is_there(interface)
+        # With an address as well, libcurl would ignore that the interface does not exist.
+        both = address and _interface_exists(interface)
         local = f"ifhost!{interface}!{address}" if both else f"if!{interface}"
     elif address:
         local = f"host!{address}"
@@ -209,7 +209,7 @@ def _local_end(address: str, interface: str | None) -> list[Option]:
     return [(pycurl.INTERFACE, local)]
 
 
-def _is_there(interface: str) -> bool:
+def _interface_exists(interface: str) -> bool:
     try:
         socket.if_nametoindex(interface)
     except OSError:
@@ -223,7 +223,7 @@ def _authorities(verify: Verify, file: int, folder: int, blob: int, options: int
     if isinstance(verify, bytes):
         return [(folder, None), (blob, verify)]
     if verify is True:
-        import certifi  # loads half of the standard library: not before the first request
+        import certifi  # loads half of the standard library, so not before the first request
 
         verify = certifi.where()
     if os.path.isdir(verify):
@@ -234,7 +234,7 @@ def _authorities(verify: Verify, file: int, folder: int, blob: int, options: int
 def _identity(cert: object) -> list[Option]:
     if cert is None:
         return []
-    certificate, key, password = cast(_Identity, cert)  # as TLS has checked it
+    certificate, key, password = cast(_Identity, cert)  # validated by TLS
     options: list[Option] = [
         (pycurl.SSLCERT_BLOB if isinstance(certificate, bytes) else pycurl.SSLCERT, certificate),
         (pycurl.SSLKEY_BLOB if isinstance(key, bytes) else pycurl.SSLKEY, key),
@@ -245,7 +245,7 @@ def _identity(cert: object) -> list[Option]:
 
 
 def _proxy(proxy: Proxy | None, verify: Verify) -> list[Option]:
-    # Both are always set: libcurl reads the environment for what is not.
+    # Always set both, because libcurl reads the environment otherwise.
     if proxy is None:
         return [(pycurl.PROXY, ""), (pycurl.NOPROXY, "")]
     scheme = proxy.url.partition(":")[0]
@@ -274,21 +274,21 @@ def _proxy_trust(verify: Verify) -> list[Option]:
     return _authorities(verify, *_PROXY_TRUST)
 
 
-def connect_ms(timeout: Timeout) -> int:
+def get_connect_ms(timeout: Timeout) -> int:
     """Return CURLOPT_CONNECTTIMEOUT_MS for a timeout."""
     return _FOREVER_MS if timeout.connect is None else max(1, int(timeout.connect * 1000))
 
 
 def body_headers(lines: list[bytes]) -> list[bytes]:
-    """Return header lines with what keeps libcurl from adding its own for a body.
+    """Return header lines that also keep libcurl from adding its own for a body.
 
     Args:
-        lines: the request's own.
+        lines: of the request.
     """
     names = {line.partition(b":")[0].lower() for line in lines}
     extra = []
     if b"expect" not in names:
         extra.append(b"Expect:")  # waiting for 100 (Continue) costs a second
     if b"content-type" not in names:
-        extra.append(b"Content-Type:")  # POSTFIELDS says that everything is a form
+        extra.append(b"Content-Type:")  # POSTFIELDS would declare a form
     return lines + extra

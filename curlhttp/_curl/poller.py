@@ -1,7 +1,7 @@
-"""The readiness of many sockets behind one descriptor, by what the platform has for that.
+"""Wait for many sockets through one descriptor, with epoll, kqueue, poll or select.
 
-Not CurlMulti.select: select(2) cannot see descriptors above 1023 and spins on them. Knows nothing
-of transfers: which sockets there are, and for what to watch them, libcurl tells the driver.
+CurlMulti.select does not work, because select(2) cannot see descriptors above 1023 and spins on
+them. A poller knows nothing about transfers: libcurl tells the driver which sockets to watch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _BATCH = 256  # events taken at once
 
 
 class Poller(Protocol):
-    """A set of sockets that can be waited for as one."""
+    """A set of sockets with one descriptor to wait for."""
 
     def fileno(self) -> int:
-        """Return the descriptor that gets readable when one of the sockets is ready."""
+        """Return the descriptor that becomes readable when one of the sockets is ready."""
 
     def watch(self, descriptor: int, what: int) -> None:
-        """Report from now on when a socket is ready for what libcurl wants of it.
+        """Report a socket from now on when it is ready for what libcurl wants to do.
 
         Args:
             descriptor: the socket.
@@ -35,13 +35,13 @@ class Poller(Protocol):
         """
 
     def forget(self, descriptor: int) -> None:
-        """Report nothing of a socket any more; it may be closed already."""
+        """Stop reporting a socket, which may already be closed."""
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
-        """Wait until something is ready, and return what is.
+        """Wait until a socket is ready, and return those that are.
 
         Args:
-            seconds: how long to wait; None for as long as it takes.
+            seconds: how long to wait; None for no limit.
 
         Returns:
             Descriptors with libcurl's CSELECT bits.
@@ -52,20 +52,20 @@ class Poller(Protocol):
 
 
 def _mask(what: int) -> int:
-    """Return what libcurl wants as bits of epoll and poll, which have the same for it."""
+    """Return libcurl's POLL bits as bits of epoll and poll, which use the same ones."""
     # POLL_IN is EPOLLIN and POLLIN; POLL_OUT is 2, EPOLLOUT and POLLOUT are 4
     mask: int = (what & _IN) | ((what & _OUT) << 1)
     return mask
 
 
 def _ready(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return descriptors with bits of epoll and poll as those with libcurl's CSELECT bits."""
-    # Errors and hang-ups go to libcurl as readable: it finds out what happened by reading.
+    """Return descriptors with bits of epoll or poll as descriptors with CSELECT bits."""
+    # Errors and hang-ups are reported as readable, because libcurl finds the reason by reading.
     return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
 
 
 class EpollSockets:
-    """The readiness of a set of sockets, as one descriptor (Linux)."""
+    """A set of sockets with one descriptor, by epoll (Linux)."""
 
     def __init__(self) -> None:
         self._epoll = _select.epoll()
@@ -73,27 +73,27 @@ class EpollSockets:
         self.close = self._epoll.close
 
     def watch(self, descriptor: int, what: int) -> None:
-        """Report from now on when a socket is ready for what libcurl wants of it."""
+        """Report a socket from now on when it is ready for what libcurl wants to do."""
         mask = _mask(what)
         try:
             self._epoll.modify(descriptor, mask)
-        except FileNotFoundError:  # new, or its number is of a socket that was closed meanwhile
+        except FileNotFoundError:  # new, or the earlier socket with this number was closed
             self._epoll.register(descriptor, mask)
 
     def forget(self, descriptor: int) -> None:
-        """Report nothing of a socket any more."""
-        with suppress(OSError):  # closed already, which unregisters
+        """Stop reporting a socket."""
+        with suppress(OSError):  # it was closed, which unregisters it
             self._epoll.unregister(descriptor)
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
-        """Return what is ready."""
+        """Return the sockets that are ready."""
         return _ready(self._epoll.poll(seconds, _BATCH))
 
 
 class PollSockets:
-    """The readiness of a handful of sockets, for a thread that waits itself (poll).
+    """A few sockets, for a thread that waits itself (poll).
 
-    A change of what is watched is no call into the system: most are taken back before a wait.
+    Changing what is watched makes no system call, because most changes are undone before a wait.
     """
 
     def __init__(self) -> None:
@@ -103,16 +103,16 @@ class PollSockets:
         self.watch = self._wanted.__setitem__
 
     def fileno(self) -> int:
-        """Refuse: whoever drives must call `poll` instead of waiting for a descriptor."""
+        """Raise, because the owner must call `poll` instead of waiting for a descriptor."""
         raise NotImplementedError("poll has no descriptor of its own")
 
     def forget(self, descriptor: int) -> None:
-        """Report nothing of a socket any more."""
+        """Stop reporting a socket."""
         self._wanted.pop(descriptor, None)
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
-        """Return what is ready."""
-        if self._wanted != self._polled:  # one wait is mostly for what the last one was for
+        """Return the sockets that are ready."""
+        if self._wanted != self._polled:  # most waits are for the same as the last one
             self._polled = self._wanted.copy()
             poller = _select.poll()
             for descriptor, what in self._polled.items():
@@ -121,15 +121,15 @@ class PollSockets:
         return _ready(self._poll(None if seconds is None else ceil(seconds * 1000)))
 
     def descriptors(self) -> list[int]:
-        """Return the sockets, to any thread."""
+        """Return the sockets; any thread may call this."""
         return list(self._wanted)
 
     def close(self) -> None:
-        """Hold nothing more: there is no descriptor."""
+        """Do nothing, because there is no descriptor."""
 
 
 class KqueueSockets:
-    """The readiness of a set of sockets, as one descriptor (macOS and the BSDs)."""
+    """A set of sockets with one descriptor, by kqueue (macOS and the BSDs)."""
 
     def __init__(self) -> None:
         self._kqueue = _select.kqueue()
@@ -137,11 +137,11 @@ class KqueueSockets:
         self.close = self._kqueue.close
 
     def watch(self, descriptor: int, what: int) -> None:
-        """Report from now on when a socket is ready for what libcurl wants of it."""
+        """Report a socket from now on when it is ready for what libcurl wants to do."""
         self._change(descriptor, what)
 
     def forget(self, descriptor: int) -> None:
-        """Report nothing of a socket any more."""
+        """Stop reporting a socket."""
         self._change(descriptor, 0)
 
     def _change(self, descriptor: int, what: int) -> None:
@@ -154,14 +154,14 @@ class KqueueSockets:
                     raise
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
-        """Return what is ready."""
+        """Return the sockets that are ready."""
         found = self._kqueue.control(None, _BATCH, seconds)
         readable = _select.KQ_FILTER_READ
         return [(event.ident, 1 if event.filter == readable else 2) for event in found]
 
 
 class SelectorSockets:
-    """The readiness of a set of sockets, on platforms where nothing else can wait for it."""
+    """A set of sockets by `selectors`, for other platforms."""
 
     def __init__(self) -> None:
         import selectors
@@ -170,30 +170,30 @@ class SelectorSockets:
         self.close = self._selector.close
 
     def fileno(self) -> int:
-        """Refuse: whoever drives must call `poll` instead of waiting for a descriptor."""
+        """Raise, because the owner must call `poll` instead of waiting for a descriptor."""
         raise NotImplementedError("this platform has no pollable set of sockets")
 
     def watch(self, descriptor: int, what: int) -> None:
-        """Report from now on when a socket is ready for what libcurl wants of it."""
+        """Report a socket from now on when it is ready for what libcurl wants to do."""
         self.forget(descriptor)
         self._selector.register(descriptor, what)
 
     def forget(self, descriptor: int) -> None:
-        """Report nothing of a socket any more."""
+        """Stop reporting a socket."""
         with suppress(KeyError):
             self._selector.unregister(descriptor)
 
     def descriptors(self) -> list[int]:
-        """Return the sockets, to any thread."""
+        """Return the sockets; any thread may call this."""
         return [key.fd for key in list(self._selector.get_map().values())]
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
-        """Return what is ready."""
+        """Return the sockets that are ready."""
         return [(key.fd, events) for key, events in self._selector.select(seconds)]
 
 
 def make_poller() -> Poller:
-    """Return a new set of sockets, of the best kind that this platform has."""
+    """Return a new poller, of the best kind that this platform has."""
     if hasattr(select, "epoll"):
         return EpollSockets()
     if hasattr(select, "kqueue"):
@@ -202,5 +202,5 @@ def make_poller() -> Poller:
 
 
 def make_small_poller() -> PollSockets | SelectorSockets:
-    """Return a new set for a handful of sockets, of a thread that waits itself."""
+    """Return a new poller for a few sockets, for a thread that waits itself."""
     return PollSockets() if hasattr(select, "poll") else SelectorSockets()

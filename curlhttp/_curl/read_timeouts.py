@@ -1,9 +1,9 @@
-"""When to look whether a transfer has been silent for too long.
+"""Read and write timeouts: find transfers that have been silent for too long.
 
 libcurl's low-speed limit counts whole seconds and does not stop while a transfer is paused. Here a
-sign of life moves nothing: a transfer is looked at when its first read timeout would be over, and
-once more when the next one would be, counted from the last sign of life. Where there is a write
-timeout, it takes the place of the read timeout until the body has gone out.
+sign of life sets no timer. A transfer is checked when its first read timeout would expire, and
+again when the next one would, counted from the last sign of life. A write timeout replaces the read
+timeout until the body has gone out.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from math import inf
 
 import pycurl
 
-from curlhttp._curl.errors import silence, stalled_upload
-from curlhttp._curl.head import answer_head
+from curlhttp._curl.errors import read_timeout_error, write_timeout_error
+from curlhttp._curl.head import parse_response_head
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp.exceptions import Timeout
 
-__all__ = ["ReadTimeouts", "first_limit"]
+__all__ = ["ReadTimeouts", "get_first_limit"]
 
-_LOOKS = 4  # in a write timeout, which ends so much later at most where other streams are busy
+_CHECKS = 4  # per write timeout, which ends that much later at most if other streams are busy
 
 
-def first_limit(request: Request) -> float | None:
-    """Return after how many seconds of silence a request needs its first look; None for never."""
+def get_first_limit(request: Request) -> float | None:
+    """Return after how many seconds of silence a request needs its first check; None for never."""
     read, write = request.timeout.read, request.timeout.write
     if write is None or request.body is None:
         return read
-    return min(write / _LOOKS, inf if read is None else read)
+    return min(write / _CHECKS, inf if read is None else read)
 
 
 class ReadTimeouts:
-    """The times at which the transfers of one driver are to be looked at.
+    """The times at which the transfers of one driver have to be checked.
 
-    Transfers with one timeout start in the order in which they are due, so that each distinct
+    Transfers with the same timeout are due in the order in which they start, so each distinct
     timeout has a queue that needs no sorting. The few that live longer are in a heap.
     """
 
@@ -46,17 +46,17 @@ class ReadTimeouts:
     def __init__(self) -> None:
         self._queues: dict[float, dict[Transfer, float]] = {}
         self._rechecks: list[tuple[float, int, Transfer]] = []
-        self._serial = 0  # transfers cannot be compared where two are due at the same time
+        self._serial = 0  # breaks ties, because transfers cannot be compared
 
     def start(self, transfer: Transfer, seconds: float) -> float:
-        """Begin to look after a transfer that starts now.
+        """Begin to check a transfer that starts now.
 
         Args:
-            transfer: as it was prepared.
-            seconds: the shortest of its limits, see first_limit.
+            transfer: prepared.
+            seconds: the shortest of its limits, see get_first_limit.
 
         Returns:
-            The monotonic time of the first look at it.
+            The monotonic time of its first check.
         """
         queue = self._queues.get(seconds)
         if queue is None:
@@ -66,17 +66,17 @@ class ReadTimeouts:
         return check
 
     def stop(self, transfer: Transfer) -> None:
-        """Look after a transfer no longer."""
+        """Stop checking a transfer."""
         queue = transfer.timeout_queue
         if queue is not None:
-            queue.pop(transfer, None)  # it may be among the rechecks, which notice by themselves
+            queue.pop(transfer, None)  # it may be in _rechecks, which notices
             transfer.timeout_queue = None
             transfer.recheck_at = 0.0
 
     def take_silent(
         self, now: float, last_event: Mapping[int, float]
     ) -> list[tuple[Transfer, Timeout]]:
-        """Take out the transfers that have been silent for too long, with what they fail with.
+        """Remove and return the transfers that were silent for too long, with their errors.
 
         Args:
             now: the monotonic time.
@@ -86,7 +86,7 @@ class ReadTimeouts:
         for transfer in self._take_due(now):
             request = transfer.request
             assert request is not None
-            due, sends = _next_look(transfer, request, now, last_event)
+            due, sends = _get_next_check(transfer, request, now, last_event)
             if due <= now:
                 found.append((transfer, _failure(transfer, request, sends=sends)))
             else:
@@ -96,7 +96,7 @@ class ReadTimeouts:
         return found
 
     def _take_due(self, now: float) -> list[Transfer]:
-        """Take out the transfers that are to be looked at: nobody looks at all of them."""
+        """Remove and return the transfers that are due for a check."""
         found = []
         for seconds, queue in list(self._queues.items()):
             while queue and next(iter(queue.values())) <= now:
@@ -108,55 +108,57 @@ class ReadTimeouts:
         rechecks = self._rechecks
         while rechecks and rechecks[0][0] <= now:
             due, _, transfer = heappop(rechecks)
-            # Else it has finished, and may carry another request by now.
+            # Otherwise it has ended, and may carry another request by now.
             if transfer.attached and transfer.recheck_at == due:
                 found.append(transfer)
         return found
 
     def next_check(self) -> float:
-        """Return the monotonic time of the next look, math.inf for none."""
+        """Return the monotonic time of the next check, math.inf for none."""
         checks = [next(iter(queue.values())) for queue in self._queues.values() if queue]
         if self._rechecks:
             checks.append(self._rechecks[0][0])
         return min(checks, default=inf)
 
     def clear(self) -> None:
-        """Look after nothing any more."""
+        """Stop checking all transfers."""
         self._queues.clear()
         self._rechecks.clear()
 
 
-def _next_look(
+def _get_next_check(
     transfer: Transfer, request: Request, now: float, last_event: Mapping[int, float]
 ) -> tuple[float, bool]:
-    """Return when to look again, or when its time was over; and whether it is the write timeout."""
+    """Return the time of the next check or of the expiry, and whether it is the write timeout."""
     read, write, body = request.timeout.read, request.timeout.write, request.body
     if write is not None and body is not None:
         uploaded = transfer.easy.getinfo(pycurl.SIZE_UPLOAD_T)
         if _has_more(transfer, body, uploaded):
-            due = _last_upload(transfer, uploaded, now, last_event) + write
+            due = _get_last_upload(transfer, uploaded, now, last_event) + write
             if due > now:
-                # The body may have gone out by then, and the read timeout be a shorter one.
-                due = min(due, now + write / _LOOKS, inf if read is None else now + read)
+                # The body may have gone out by then, and the read timeout may be shorter.
+                due = min(due, now + write / _CHECKS, inf if read is None else now + read)
             return due, True
-    if read is None:  # libcurl may yet send the body again, on another connection
+    if read is None:  # libcurl may still send the body again, on another connection
         assert write is not None
         return now + write, False
-    return _last_sign(transfer, now, last_event) + read, False
+    return _get_last_activity(transfer, now, last_event) + read, False
 
 
 def _failure(transfer: Transfer, request: Request, *, sends: bool) -> Timeout:
     if sends:
-        return stalled_upload(request)
-    return silence(request, has_head=answer_head(transfer.lines, request) is not None)
+        return write_timeout_error(request)
+    return read_timeout_error(
+        request, has_head=parse_response_head(transfer.lines, request) is not None
+    )
 
 
 def _has_more(transfer: Transfer, body: Body, uploaded: int) -> bool:
-    """Return whether a part of the body is known not to have gone out yet.
+    """Return whether a part of the body has certainly not gone out yet.
 
     Args:
-        transfer: what sends it.
-        body: what is sent.
+        transfer: sends the body.
+        body: of the request.
         uploaded: bytes of it that went out, with their framing (CURLINFO_SIZE_UPLOAD_T).
     """
     if body.length is not None:
@@ -164,14 +166,14 @@ def _has_more(transfer: Transfer, body: Body, uploaded: int) -> bool:
     return not transfer.is_read_out or uploaded < transfer.fed
 
 
-def _last_upload(
+def _get_last_upload(
     transfer: Transfer, uploaded: int, now: float, last_event: Mapping[int, float]
 ) -> float:
-    """Return when a part of the body went out last, or when it could not have done so."""
+    """Return the latest time when a part of the body can have gone out."""
     if _waits_for_us(transfer):
         transfer.upload_at = now
     elif uploaded != transfer.upload_mark:
-        # When it went out is not known, but it was not after the socket's last event.
+        # The exact time is unknown, but it was not after the socket's last event.
         descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
         transfer.upload_at = max(transfer.last_activity, last_event.get(descriptor, 0.0))
     transfer.upload_mark = uploaded
@@ -180,24 +182,23 @@ def _last_upload(
 
 
 def _waits_for_us(transfer: Transfer) -> bool:
-    """Return whether the server is not to blame: a transfer waits for its caller or its turn."""
+    """Return whether the transfer waits for its caller or for a connection, not for the server."""
     return transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends
 
 
-def _last_sign(transfer: Transfer, now: float, last_event: Mapping[int, float]) -> float:
-    """Return when a transfer last moved; one that waits for its caller always does."""
+def _get_last_activity(transfer: Transfer, now: float, last_event: Mapping[int, float]) -> float:
+    """Return when a transfer last made progress; now if it does not wait for the server."""
     if _waits_for_us(transfer):
         return now
     lines = transfer.lines
     is_http1 = lines[0].startswith(b"HTTP/1") if lines else not transfer.handle.multiplexes
-    if not is_http1:  # else the connection is this transfer's alone
+    if not is_http1:  # otherwise no other transfer uses the connection
         mark = (len(lines), transfer.easy.getinfo(pycurl.SIZE_UPLOAD_T))
         if mark == transfer.progress_mark:
             return transfer.last_activity
         transfer.progress_mark = mark
         if not (lines or mark[1]):
             return transfer.last_activity
-        # When lines or a part of the upload passed is not known, but it was not after the
-        # socket's last event.
+        # The exact time of the progress is unknown, but it was not after the socket's last event.
     descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
     return max(transfer.last_activity, last_event.get(descriptor, 0.0))

@@ -1,8 +1,9 @@
-"""One attempt on a handle: what libcurl calls while it runs, and the response that comes in.
+"""Run one attempt on a handle: libcurl's callbacks, and the response as it comes in.
 
-The callbacks do not raise, because that breaks all other transfers of a curl_multi. They store what
-went wrong in `failed`, and whoever runs the transfer raises it. The outcome of an attempt when it
-has ended, result.py says.
+The callbacks do not raise, because an exception breaks all other transfers of a curl_multi. They
+store the error in `failed`, and whoever runs the transfer raises it. When the attempt has ended,
+result.py turns it into a response or an exception. The engines' counts of open connections, and
+what a forked child does with its parent's transfers, are here as well.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any, Protocol, TypeAlias
 
 import pycurl
 
-from curlhttp._curl.address_guard import GuardedSending
-from curlhttp._curl.connections import Connection, Connections, Route
-from curlhttp._curl.errors import no_head, too_large
+from curlhttp._curl.connection_state import Connection, OpenConnections, Route
+from curlhttp._curl.errors import head_error, too_large_error
 from curlhttp._curl.handle import Callbacks, Handle, Shares
-from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
-from curlhttp._engine.engine import DRAINED
-from curlhttp._engine.log import RequestLog, watch_of
+from curlhttp._curl.head import ENDS, is_final, is_unasked_upgrade, parse_response_head
+from curlhttp._curl.request_sender import RequestSender
+from curlhttp._engine.engine import MAX_DRAINED
+from curlhttp._engine.log import RequestLog, get_request_log
 from curlhttp._models.config import Limits
 from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
@@ -33,10 +34,10 @@ from curlhttp.exceptions import ConnectionError
 __all__ = ["Counts", "Transfer", "count_connections", "leak", "leak_transfer"]
 
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
-_LOOK_AT = 16 * 1024  # bytes of a body before the first look at its pieces
-_LOOK_EVERY = 128 * 1024  # bytes from one look to the next
+_FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
+_CHECK_EVERY = 128 * 1024  # bytes from one look to the next
 _NEVER = math.inf
-# What every response asks for, without a look-up in a module.
+# Looked up once, because every response needs them.
 _NAMELOOKUP_TIME_T = pycurl.NAMELOOKUP_TIME_T
 _CONNECT_TIME_T = pycurl.CONNECT_TIME_T
 _APPCONNECT_TIME_T = pycurl.APPCONNECT_TIME_T
@@ -51,42 +52,42 @@ class _RunsTransfers(Protocol):
     def resume_soon(self, transfer: Transfer) -> None: ...
 
 
-class Transfer(GuardedSending):
-    """Carry out one attempt at a time on one easy handle.
+class Transfer(RequestSender):
+    """Run one attempt at a time on one easy handle.
 
     Args:
         limits: the client's limits.
-        shares: what has the connections of each lane.
+        shares: hold the connections of each lane.
 
     Attributes:
         easy: the pycurl.Curl of the handle.
         shares: as given.
         head: the final head of a response that streams, or is complete.
-        pieces: the body that was received and not taken yet.
+        pieces: the body that was received and not read yet.
         size: bytes of the body that were received.
-        done: libcurl is finished with the attempt; `code` and `message` say how.
+        done: libcurl has ended the attempt; `code` and `message` say how.
         is_cut_short: enough of the body is there; nobody wants the rest.
-        paused: libcurl waits until the driver resumes it, when pieces were taken.
+        paused: libcurl waits until the driver resumes it, after pieces were read.
         feeds_in_task: the caller's task is busy with the request's body, and cannot read the
             response.
         attached: the driver that it runs on, or None.
         timeout_queue: the driver's queue of read timeouts that it is or was in, or None.
-        recheck_at: the monotonic time when the driver looks whether it is silent, 0.0 for none.
-        progress_mark: what had come and gone at the last such look, or None.
-        upload_mark: bytes of the body that had gone out at the last such look, or None.
-        upload_at: the monotonic time after which none of them did, as far as that look told.
-        queue_seconds: how long the request waited for its turn.
-        idle: seconds from the last sign of life of the attempt before to this one.
-        origin: that of the slot that it has, of engines whose transfers share connections.
-        key: what it is connected to, of the blocking engine.
-        released: when it was given back to its pool, as a serial number.
-        driver: what the blocking engine borrowed for it, or None.
+        recheck_at: the monotonic time when the driver checks whether it is silent, 0.0 for none.
+        progress_mark: what had come and gone at the last such check, or None.
+        upload_mark: bytes of the body that had gone out at the last such check, or None.
+        upload_at: the latest monotonic time, as far as that check shows, when any of them did.
+        queue_seconds: how long the request waited for a slot.
+        idle: seconds from the last sign of life of the previous attempt to this one.
+        origin: of its slot, in engines whose transfers share connections.
+        key: the origin and transport that it is connected to, in the blocking engine.
+        released: when it was released to its pool, as a serial number.
+        driver: the one that the blocking engine acquired for it, or None.
     """
 
     __slots__ = (
-        "_folded",  # how many of the first pieces are joined from many
-        "_limit",  # bytes of the body up to which it needs no look
-        "_most",  # bytes that the body may have, 0.0 while that is not known
+        "_check_size_at",  # bytes of the body up to which it needs no check
+        "_folded",  # number of the first pieces that are joined from many
+        "_max_size",  # bytes that the body may have, 0.0 while unknown
         "_unread",  # bytes of the pieces of a streamed body
         "attached",
         "done",
@@ -113,7 +114,7 @@ class Transfer(GuardedSending):
 
     def __init__(self, limits: Limits, shares: Shares) -> None:
         self.pieces: list[bytes] = []
-        self.key: Any = None  # the thread pool's Key, where one has it
+        self.key: Any = None  # a Key of the ConnectionPool
         self.driver: Any = None  # a PooledDriver, which imports this module
         self.shares = shares
         self.origin = ""
@@ -125,7 +126,7 @@ class Transfer(GuardedSending):
         self.upload_at = 0.0
         self.released = 0
         super().__init__()
-        self._forget()
+        self._reset()
         self.handle = Handle(limits, self._callbacks(), shares)
         self.easy = self.handle.easy
 
@@ -141,34 +142,34 @@ class Transfer(GuardedSending):
             on_open=self._on_open,
             on_guarded_socket=self._on_guarded_socket,
             on_guarded_send=self._on_guarded_send,
-            on_burial=self._on_burial,
+            on_discard=self._on_discard,
             on_log=self._on_log,
         )
 
-    def _forget(self) -> None:
-        """Forget what every attempt leaves behind."""
-        self._forget_sending()
+    def _reset(self) -> None:
+        """Reset the state that every attempt changes."""
+        self._reset_sending()
         self.done = self.is_cut_short = self.paused = False
         self.size = self._folded = self._unread = 0
-        self._most = self.queue_seconds = 0.0
+        self._max_size = self.queue_seconds = 0.0
         self.head: Head | None = None
-        # A body below this needs no look at its head or its pieces: most are.
-        self._limit: float = _LOOK_AT
+        # Most bodies are smaller, and need no check of their head or pieces.
+        self._check_size_at: float = _FIRST_CHECK
 
-    def _forget_detours(self) -> None:
-        super()._forget_detours()
+    def _reset_dirty(self) -> None:
+        super()._reset_dirty()
         self.feeds_in_task = False
 
     def prepare(self, request: Request) -> None:
-        """Make ready to send a request.
+        """Prepare to send a request.
 
         Args:
             request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
         """
         self.request = request
         self.handle.prepare(request)
-        if request.extensions is not None and (watch := watch_of(request)) is not None:
-            self._listen(watch, request)
+        if request.extensions is not None and (watch := get_request_log(request)) is not None:
+            self._collect_log(watch, request)
         body = request.body
         if body is not None and body.data is None:
             self.feed = body.read
@@ -176,29 +177,29 @@ class Transfer(GuardedSending):
         else:
             self.sends_once = request.method not in IDEMPOTENT
         if request.max_response_size is not None:
-            self._limit = min(request.max_response_size, _LOOK_AT)
+            self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
         now = monotonic()
         self.idle = now - self.last_activity
         self.last_activity = now
 
-    def _listen(self, watch: RequestLog, request: Request) -> None:
-        from curlhttp._curl.libcurl_log import listen
+    def _collect_log(self, watch: RequestLog, request: Request) -> None:
+        from curlhttp._curl.libcurl_log import collect_log
 
-        listen(self, watch, request)
+        collect_log(self, watch, request)
 
     def restart(self) -> None:
-        """Make ready to go out on another connection."""
+        """Prepare to go out on another connection."""
         super().restart()
         self.done = False
         self.pieces.clear()
         self.size = self._folded = 0
-        self._most = self._limit = 0.0
+        self._max_size = self._check_size_at = 0.0
 
-    # libcurl's callbacks: they do not raise, but keep the error in `failed`
+    # libcurl's callbacks: they do not raise, but store the error in `failed`
 
     def _note_connection(self, route: Route) -> Connection | None:
         connection = super()._note_connection(route)
-        if connection is not None and connection.counts and self.attached is not None:
+        if connection is not None and connection.counts_bytes and self.attached is not None:
             self.attached.unanswered[connection.descriptor] = connection
         return connection
 
@@ -209,15 +210,15 @@ class Transfer(GuardedSending):
         lines.append(line)
         self.last_activity = monotonic()
         if line in ENDS and self.head is None:
-            if not self.may_be_answer(0, ends=False):
-                self.disown_answer(has_head=False)
-                return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
+            if not self.may_be_response(0, ends=False):
+                self.reject_early_response(has_head=False)
+                return 0  # any number but the length ends the transfer with E_WRITE_ERROR
             head = Head(b"".join(lines))
-            if is_final(head) and not is_unasked(head, request):
+            if is_final(head) and not is_unasked_upgrade(head, request):
                 self.head = head
                 self._wake()
-            elif not head.status_code or is_unasked(head, request):
-                self.failed = no_head(lines, request)
+            elif not head.status_code or is_unasked_upgrade(head, request):
+                self.failed = head_error(lines, request)
                 return 0  # libcurl closes the connection
             else:
                 lines.clear()
@@ -227,27 +228,27 @@ class Transfer(GuardedSending):
         """Collect a piece of a body that is kept in memory."""
         size = self.size = self.size + len(piece)
         self.last_activity = monotonic()
-        if size > self._limit:
-            answer = self._look(piece, size)
-            if answer is not None:
-                return answer
+        if size > self._check_size_at:
+            verdict = self._check_body(piece, size)
+            if verdict is not None:
+                return verdict
         self.pieces.append(piece)
         return None
 
     def _on_piece(self, piece: bytes) -> int | None:
-        """Collect a piece of a streamed body, or let it wait."""
+        """Collect a piece of a streamed body, or pause the transfer."""
         if self.head is None:
-            # libcurl takes any line that begins with CR for the end of a head. Whoever waits for
-            # the head would wait for ever, once the pieces before it pause the transfer.
+            # libcurl takes any line that begins with CR for the end of a head. A caller that waits
+            # for the head would wait for ever once the pieces pause the transfer.
             assert self.request is not None
-            self.failed = no_head(self.lines, self.request)
+            self.failed = head_error(self.lines, self.request)
             return 0
         size = self.size + len(piece)
         self.last_activity = monotonic()
-        if size > self._limit and self._is_enough(piece, size):
+        if size > self._check_size_at and self._is_enough(piece, size):
             return 0
         if self._unread >= _PAUSE_AT or len(self.pieces) - self._folded >= MANY:
-            if not self.feeds_in_task:  # else both sides would wait
+            if not self.feeds_in_task:  # otherwise both sides would wait
                 self.paused = True
                 return _PAUSE
             self._folded = fold(self.pieces, self._folded)
@@ -261,69 +262,71 @@ class Transfer(GuardedSending):
         if self.wake is not None:
             self.wake()
 
-    def _look(self, piece: bytes, size: int) -> int | None:
-        """Look at a body at some of its pieces; return what to tell libcurl, None to go on.
+    def _check_body(self, piece: bytes, size: int) -> int | None:
+        """Check a body at some of its pieces; return what libcurl gets, None to continue.
 
-        Millions of small pieces would take a multiple of their memory, and the loop's time for as
-        long as more come in. So they are joined, and libcurl is stopped until the next turn: what
-        it has read by then it gives in large pieces.
+        Millions of small pieces would take a multiple of their memory, and would keep the loop
+        busy while more come in. So they are joined, and libcurl is paused until the next turn:
+        then it delivers what it has read in large pieces.
         """
         if self._is_enough(piece, size):
-            return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
+            return 0  # any number but the length ends the transfer with E_WRITE_ERROR
         is_many = len(self.pieces) - self._folded >= MANY
         if is_many:
             self._folded = fold(self.pieces, self._folded)
-        # Where there were small pieces, more are to be expected.
-        self._limit = min(self._limit, size + (2 * MANY if self._folded else _LOOK_EVERY))
+        # After small pieces, more are likely.
+        self._check_size_at = min(
+            self._check_size_at, size + (2 * MANY if self._folded else _CHECK_EVERY)
+        )
         if is_many and self.attached is not None:
-            self.size = size - len(piece)  # it comes again
+            self.size = size - len(piece)  # libcurl delivers it again
             self.paused = True
             self.attached.resume_soon(self)
             return _PAUSE
         return None
 
     def _is_enough(self, piece: bytes, size: int) -> bool:
-        """Return whether a body that exceeds the limit so far must end here, or raise the limit."""
-        most = self._most = self._most or self._find_most()
-        self._limit = most
+        """Return whether a body that needs a check must end here; else set the next check."""
+        most = self._max_size = self._max_size or self._get_max_size()
+        self._check_size_at = most
         if size <= most:
             return False
         if self._is_unwanted():
             self.is_cut_short = True
-            self.pieces.append(piece[: len(piece) - (size - DRAINED)])
+            self.pieces.append(piece[: len(piece) - (size - MAX_DRAINED)])
         else:
             assert self.request is not None
-            self.failed = too_large(self.request)
+            self.failed = too_large_error(self.request)
         return True
 
-    def _find_most(self) -> float:
+    def _get_max_size(self) -> float:
         """Return how many bytes the body may have."""
         assert self.request is not None
         if self._is_unwanted():
-            return DRAINED
+            return MAX_DRAINED
         most = self.request.max_response_size
         return _NEVER if most is None else most
 
     def _is_unwanted(self) -> bool:
-        """Return whether the body is that of a redirect, which is followed."""
+        """Return whether it is the body of a redirect that is followed."""
         request = self.request
         assert request is not None
-        head = self.head if request.stream else answer_head(self.lines, request)
+        head = self.head if request.stream else parse_response_head(self.lines, request)
         return request.follow_redirects and head is not None and head.redirects
 
-    # what came in
+    # the response
 
-    def take(self) -> bytes:
-        """Return what of a streamed body is there, b"" when nothing is."""
+    def read_pieces(self) -> bytes:
+        """Return the received part of a streamed body, b"" for none."""
         taken = b"".join(self.pieces)
         self.pieces.clear()
         self._unread = self._folded = 0
         return taken
 
     def timings(self) -> CurlTimings:
-        """Return where the time went up to now, as libcurl counts it: most is never looked at."""
+        """Return where the time went so far, as libcurl counts it; few callers need it in full."""
         info = self.easy.getinfo
-        # Without a byte libcurl gives the end.
+        # Before the first byte libcurl reports the end.
         first_byte = info(_STARTTRANSFER_TIME_T) if self.lines else 0
         total = info(_TOTAL_TIME_T)
         route, steps = self.route, None
@@ -332,9 +335,10 @@ class Transfer(GuardedSending):
         return self.queue_seconds, first_byte, total, route, steps
 
     def certificate(self) -> str | None:
-        """Return the server's certificate, as PEM; None without TLS.
+        """Return the server's certificate as PEM; None without TLS.
 
-        libcurl knows that of a new connection. Of another it is known if it was asked for then.
+        libcurl only reports it for a new connection. For a reused one it is known if it was
+        requested when the connection was new.
         """
         chain = self.easy.getinfo(pycurl.INFO_CERTINFO)
         found = dict(chain[0]).get("Cert") if chain else None
@@ -347,27 +351,27 @@ class Transfer(GuardedSending):
     # between attempts
 
     def clean(self) -> None:
-        """Forget the request, and what of it must not stay on an idle handle."""
+        """Forget the request, and take off what must not stay on an idle handle."""
         if self.handle.is_dirty:
             self._close_body()
-            self._forget_detours()
+            self._reset_dirty()
             self.handle.clean()
-        self._forget()
+        self._reset()
         self.lines.clear()
         self.pieces.clear()
 
     def _close_body(self) -> None:
         request = self.request
         if self.feed is not None and request is not None and request.body is not None:
-            with suppress(Exception):  # a file that was only read has nothing to lose
+            with suppress(Exception):  # nothing is lost of a file that was only read
                 request.body.close()
 
     def close(self) -> None:
-        """Close the handle, and the connections that are its own."""
+        """Close the handle, and the connections that only it has."""
         self._close_body()
         try:
             if self.driver is not None:
-                self.driver.give_up(self)
+                self.driver.abandon(self)
         finally:
             self.handle.close()
             del self.shares
@@ -379,11 +383,11 @@ Counts: TypeAlias = "Counter[tuple[str, bool]]"
 """Numbers of connections by their origin, and by whether they are in use."""
 
 
-def count_connections(known: Iterable[Connections], at_work: Iterable[Transfer]) -> Counts:
+def count_connections(known: Iterable[OpenConnections], at_work: Iterable[Transfer]) -> Counts:
     """Return how many connections are open; may be called from any thread.
 
     Args:
-        known: what is known of them.
+        known: the connections of the engine.
         at_work: transfers that are not idle.
     """
     used = {id(transfer.connection) for transfer in at_work}
@@ -391,20 +395,20 @@ def count_connections(known: Iterable[Connections], at_work: Iterable[Transfer])
     return Counter((each.origin, number in used) for number, each in every.items())
 
 
-# --- What a forked child does with the connections of its parent: nothing, ever ---
+# --- Keep a forked child from using or closing the connections of its parent ---
 #
 # A child that uses them gets the parent's responses; one that closes or garbage-collects them
-# ends the parent's TLS sessions. So each handle gets a reference that is never given back, and the
-# engines start afresh.
+# ends the parent's TLS sessions. So each handle gets a reference that is never released, and the
+# engines start with new handles.
 
 
 def leak(*handles: object) -> None:
     """Keep pycurl objects from being freed, also when the interpreter exits.
 
     Args:
-        handles: of pycurl, or what holds some; None for nothing.
+        handles: pycurl objects, or objects that hold some; None is ignored.
     """
-    import ctypes  # late: only forked children need it
+    import ctypes  # only forked children need it
 
     for handle in handles:
         if handle is not None:
@@ -412,8 +416,8 @@ def leak(*handles: object) -> None:
 
 
 def leak_transfer(transfer: Transfer) -> None:
-    """Leave a transfer to the parent; whoever still reads its response here gets an error."""
-    # The transfer as well: nothing that the handle calls back may be freed before it.
+    """Leave a transfer to the parent process; reading its response here raises."""
+    # The transfer as well, because the callbacks of the handle must not be freed before it.
     driver = transfer.driver
     leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
     transfer.attached = None

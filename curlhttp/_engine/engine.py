@@ -1,7 +1,7 @@
-"""The seam between the flow, which decides in what order, and the engines, which move bytes.
+"""Protocols between the flow, which decides the order of things, and the engines, which move bytes.
 
-Everything above is written once, as coroutines that suspend in an engine's methods only. The
-blocking engine's never suspend, so that `run_sync` can drive the same code.
+The code above the engines is written once, as coroutines that suspend only in an engine's methods.
+Those of the blocking engine never suspend, so `run_sync` can run the same code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timings import CurlTimings, Timings
 
 __all__ = [
-    "DRAINED",
+    "MAX_DRAINED",
     "AttemptResult",
     "ByteStream",
     "Clock",
@@ -25,29 +25,29 @@ __all__ = [
     "Engine",
     "EngineWrapper",
     "Exchange",
-    "Gate",
     "HedgePlan",
     "Incoming",
     "Layer",
-    "MakeGate",
+    "MakeWaiter",
     "Middleware",
     "Send",
-    "check_transport",
+    "Waiter",
     "connector",
-    "reader_of",
+    "get_reader",
+    "validate_transport",
 ]
 
-DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
+MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its connection
 
 AttemptResult: TypeAlias = "Response | Exception | None"
 """The outcome of an attempt: its response without the body, its error, None if it was cancelled."""
 
-# Any: an engine gets back what its own `open` returned, whose class other engines need not know.
+# Any: an engine gets what its own `open` returned, whose class other engines need not know.
 _Opened: TypeAlias = Any
 
 
 class Incoming(Protocol):
-    """A response whose head is in and whose body is on the wire still."""
+    """A response whose head is in, and whose body is still on the wire."""
 
     @property
     def head(self) -> Head | None:
@@ -55,17 +55,17 @@ class Incoming(Protocol):
 
     @property
     def done(self) -> bool:
-        """Return whether all of it has come, or will never: reading the rest does not wait."""
+        """Return whether nothing more will come, so that reading the rest does not wait."""
 
     def timings(self) -> Timings | CurlTimings:
-        """Return where the time went up to now."""
+        """Return where the time went so far."""
 
     def certificate(self) -> str | None:
-        """Return the server's certificate as PEM, of a new TLS connection at least; else None."""
+        """Return the server's certificate as PEM, at least for a new TLS connection; else None."""
 
 
 class HedgePlan(Protocol):
-    """What an engine asks about the attempts of one request that may run at once.
+    """Decisions about the attempts of one request that may run at the same time.
 
     Attributes:
         after: seconds without a head, after which one more attempt is due; None for never.
@@ -76,13 +76,13 @@ class HedgePlan(Protocol):
     most: int
 
     async def again(self) -> Request | None:
-        """Return one more attempt's request, or None when there shall be none, now or later."""
+        """Return the request of one more attempt, or None for no more attempts."""
 
     def is_good(self, status_code: int) -> bool:
-        """Return whether an answer wins while other attempts are under way."""
+        """Return whether a response wins while other attempts are running."""
 
-    def surfaces(self, request: Request) -> None:
-        """Hear which attempt's outcome is what the engine returns or raises.
+    def won(self, request: Request) -> None:
+        """Note the attempt whose outcome the engine returns or raises.
 
         Args:
             request: of the attempt.
@@ -91,7 +91,7 @@ class HedgePlan(Protocol):
     def dropped(
         self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
-        """Count an attempt that does not surface.
+        """Note an attempt that did not win.
 
         Args:
             request: of the attempt.
@@ -101,21 +101,21 @@ class HedgePlan(Protocol):
         """
 
     def timed(self, seconds: float) -> None:
-        """Learn how long the first attempt took to its head, or has taken without one."""
+        """Note how long the first attempt took to its head, or has taken so far without one."""
 
 
-class Gate(Protocol):
-    """Something that one caller waits at until another one opens it."""
+class Waiter(Protocol):
+    """Lets one caller wait until another one wakes it."""
 
-    def open(self) -> object:
-        """Let the caller go on; never waits, may be called twice.
+    def wake(self) -> object:
+        """Wake the caller; never blocks, may be called twice.
 
         Returns:
-            False if the event loop has ended in which it would go on.
+            False if the event loop of the caller has ended.
         """
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        """Return what ends when the gate is open, or after so many seconds."""
+        """Return an awaitable that ends at `wake`, or after so many seconds."""
 
 
 class Engine(Protocol):
@@ -126,7 +126,7 @@ class Engine(Protocol):
 
         Args:
             request: complete.
-            plan: when to send it again while it is under way; None for never.
+            plan: when to send it again while it is running; None for never.
 
         Raises:
             RequestException: no response was received.
@@ -147,14 +147,14 @@ class Engine(Protocol):
         """Return the next piece of the body as it came, b"" at the end.
 
         Raises:
-            RequestException: the body broke off; the engine has let go of the response.
+            RequestException: the body broke off, and the engine has abandoned the response.
         """
 
     def abort(self, incoming: _Opened) -> None:
-        """Let go of a response; never waits."""
+        """Abandon a response; never blocks."""
 
     def abort_from_finalizer(self, incoming: _Opened) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abandon a response from a finalizer, which may run in any thread."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -165,85 +165,85 @@ class Engine(Protocol):
     def wall(self) -> float:
         """Return the time of day in seconds since the epoch, as time.time() does."""
 
-    def gate(self) -> Gate:
-        """Return a closed gate, for a caller to wait at; it may be opened from any thread."""
+    def make_waiter(self) -> Waiter:
+        """Return a new waiter for the caller, which any thread may wake."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class EngineWrapper(Protocol):
-    """What stands around the engines that a client makes, and sees what they do."""
+    """Wraps the engines that a client makes, and sees what they do."""
 
-    def around(self, engine: Engine) -> Engine:
-        """Return what takes the place of an engine; made again for each request, in AsyncClient."""
+    def wrap(self, engine: Engine) -> Engine:
+        """Return an engine that replaces another one; called for each request in AsyncClient."""
 
     def close(self) -> object:
-        """Hear that the client was closed."""
+        """Clean up, after the client was closed."""
 
 
 class ByteStream(Protocol):
-    """A connection on which both sides send bytes when they like.
+    """A connection on which both sides send bytes at any time.
 
-    One caller at a time receives; any may write, in a blocking client from several threads.
-    Whatever waits may be cancelled, and nothing is lost by that.
+    One caller at a time receives. Any caller may write, in a blocking client from several threads.
+    A wait may be cancelled without losing bytes.
     """
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return the next bytes, b"" at the end of what the peer sends, None for none in time.
+        """Return the next bytes, b"" at the end, None if none came in time.
 
         Args:
-            seconds: how long to wait; None for as long as it takes.
+            seconds: how long to wait; None for no limit.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
 
     def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
+        """Return what `receive` would, None if it would have to wait."""
 
     def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+        """Queue bytes to send, and send what can go out at once; never blocks.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Wait until all that was written is sent; return False if it was not in time.
+        """Wait until everything written is sent; return False if it was not in time.
 
         Args:
-            seconds: how long to wait; None for as long as it takes.
+            seconds: how long to wait; None for no limit.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
 
     def unsent(self) -> int:
         """Return how many bytes were written and wait to be sent."""
 
     def abort(self, error: Exception | None = None) -> None:
-        """End the connection at once, from any thread; never waits, may be called twice.
+        """Close the connection at once, from any thread; never blocks, may be called twice.
 
         Args:
-            error: what whoever waits for it gets, and whoever uses it afterwards; or None.
+            error: raised in callers that wait for it or use it later; or None.
         """
 
     def timings(self) -> Timings:
-        """Return where the time went until the connection was there."""
+        """Return where the time went until the connection was established."""
 
 
 class Connector(Protocol):
-    """An engine that also opens connections for other protocols than HTTP."""
+    """An engine that also opens connections for protocols other than HTTP."""
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection of its own to a request's origin, and send nothing on it.
+        """Open a separate connection to a request's origin, and send nothing on it.
 
-        The caller writes the head of the request on it and reads the response's, as bytes of
+        The caller writes the head of the request and reads that of the response, as bytes of
         HTTP/1.1. A stream that is dropped unclosed closes its connection in its finalizer.
 
         Args:
-            request: complete; its transport, timeouts and deadline count.
+            request: complete; its transport, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.
@@ -251,10 +251,10 @@ class Connector(Protocol):
 
 
 def connector(engine: Engine) -> Connector:
-    """Return an engine as one that opens connections.
+    """Return an engine as a Connector.
 
     Raises:
-        TypeError: it does not.
+        TypeError: it opens no connections.
     """
     if not hasattr(engine, "connect"):
         raise TypeError(
@@ -264,38 +264,28 @@ def connector(engine: Engine) -> Connector:
     return cast("Connector", engine)
 
 
-def reader_of(incoming: Incoming, engine: Engine) -> Engine:
+def get_reader(incoming: Incoming, engine: Engine) -> Engine:
     """Return the engine that reads a response.
 
-    What a stand-in for the network opened is read by it, even after its time.
+    A replacement of the network reads what it opened, even after it was removed.
 
     Args:
         incoming: the response.
-        engine: was asked for it.
+        engine: was called for it.
     """
     found: Engine = getattr(incoming, "engine", engine)
     return found
 
 
-class Lifecycle(Protocol):
-    """What an engine of AsyncClient can do in addition, if it begins and ends with waits."""
-
-    async def astart(self) -> None:
-        """Begin; called by `async with client`, in each event loop."""
-
-    async def aclose(self) -> None:
-        """End what belongs to the running event loop, in place of close."""
-
-
-def check_transport(transport: Engine, client: str) -> None:
-    """Look whether an engine is for a kind of client; most are for both.
+def validate_transport(transport: Engine, client: str) -> None:
+    """Check that an engine works with a kind of client; most work with both.
 
     Args:
-        transport: the user's; one that is for one kind alone names it in `needs_client`.
+        transport: the user's; one for a single kind of client names it in `needs_client`.
         client: "Client" or "AsyncClient".
 
     Raises:
-        TypeError: it is for the other kind, or no engine, such as a transport of httpx.
+        TypeError: it is for the other kind, or it is no engine, such as a transport of httpx.
     """
     needed = getattr(transport, "needs_client", client)
     name = type(transport).__name__
@@ -310,12 +300,12 @@ def check_transport(transport: Engine, client: str) -> None:
 
 
 class Clock(NamedTuple):
-    """The time as the engine has it; real engines have the machine's, a scripted one its own.
+    """The engine's time: the machine's for real engines, simulated for a scripted one.
 
     Attributes:
-        now: gives monotonic seconds.
-        wall: gives the time of day in seconds since the epoch.
-        sleep: waits for seconds; to be awaited.
+        now: returns monotonic seconds.
+        wall: returns the time of day in seconds since the epoch.
+        sleep: waits for seconds; awaited.
     """
 
     now: Callable[[], float]
@@ -324,13 +314,13 @@ class Clock(NamedTuple):
 
 
 class Exchange(Protocol):
-    """The last step of the flow, which hands a request to the engine."""
+    """The last step of the flow, which passes a request to the engine."""
 
     def __call__(self, request: Request, plan: HedgePlan | None = None, /) -> Awaitable[Response]:
-        """Return what gives the response."""
+        """Return an awaitable of the response."""
 
 
-MakeGate: TypeAlias = Callable[[], Gate]
+MakeWaiter: TypeAlias = Callable[[], Waiter]
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
 Layer: TypeAlias = Callable[[Send], Send]
 Middleware: TypeAlias = Callable[[Request, Send], Awaitable[Response]]

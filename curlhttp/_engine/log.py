@@ -1,8 +1,8 @@
-"""The logger "curlhttp": whether it takes lines of requests, and those of one request.
+"""The logger "curlhttp": collect the lines of a request, and log them at its end.
 
-Lines are collected while the request is under way, and logged in the caller's own thread or task
-when that is over: handlers are anybody's code, which may block, raise, or send requests itself, and
-libcurl's callbacks are no place for that. What is logged meanwhile is not logged in turn.
+They are logged in the caller's thread or task, because handlers are the user's code: they may
+block, raise, or send requests, which libcurl's callbacks must not do. Requests that a handler sends
+are not logged.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from curlhttp._models.timings import Timings
 if TYPE_CHECKING:
     from logging import Logger
 
-__all__ = ["DEBUG", "INFO", "RequestLog", "log", "watch_of"]
+__all__ = ["DEBUG", "INFO", "RequestLog", "get_request_log", "log"]
 
 INFO, DEBUG = 20, 10  # as in `logging`
-_KEY = "curlhttp.watch"  # in the extensions of a request that an engine has
+_KEY = "curlhttp.watch"  # in the extensions of a request
 _is_logging: ContextVar[bool] = ContextVar("curlhttp_is_logging", default=False)
 _numbers = count(1)
 
 
 class Source(Protocol):
-    """What collects lines about one attempt."""
+    """Collects lines about one attempt."""
 
     def take(self) -> Iterable[str]:
-        """Return the lines so far, and collect no more."""
+        """Return the lines so far, and stop collecting."""
 
 
 class Log:
-    """The logger, once somebody has loaded `logging`: before that, nobody has set a level.
+    """The logger, once `logging` was imported; before that, nobody has set a level.
 
     Attributes:
-        takes: returns whether lines of a level are logged; asked for each request, because that
-            may change at any time. It becomes the logger's own method, which saves a call.
-        masks: credentials are masked; the command line's --show-secrets alone says otherwise.
+        takes: returns whether lines of a level are logged; called for each request, because that
+            may change at any time. It becomes the logger's method, which saves a call.
+        masks: whether credentials are masked; only the command line's --show-secrets turns it off.
     """
 
     logger: Logger
@@ -65,18 +65,18 @@ class Log:
 log = Log()
 
 
-def watch_of(request: Request) -> RequestLog | None:
-    """Return what collects the DEBUG lines of a request that an engine has, None for nothing."""
+def get_request_log(request: Request) -> RequestLog | None:
+    """Return the RequestLog that collects DEBUG lines of a request, None for none."""
     extensions = request.extensions
     found = None if extensions is None else extensions.get(_KEY)
     return found if isinstance(found, RequestLog) else None
 
 
 class RequestLog:
-    """Collects what is told of one request, and logs it at the end of the `with` block.
+    """Collects the lines of one request, and logs them at the end of the `with` block.
 
     Args:
-        request: is handed to an engine within that block.
+        request: is sent within that block.
     """
 
     def __init__(self, request: Request) -> None:
@@ -96,15 +96,15 @@ class RequestLog:
         return self
 
     def add(self, source: Source) -> None:
-        """Log what a source has collected, too, after that of the others."""
+        """Also log the lines of a source, after those of earlier ones."""
         self._sources.append(source)
 
     def answered(self, head: Head, timings: Timings, request: Request) -> None:
-        """Take the outcome of the request.
+        """Set the outcome of the request.
 
         Args:
             head: of the response.
-            timings: of the attempt that it came by.
+            timings: of the attempt that received it.
             request: of that attempt; with a hedge it is a copy.
         """
         self._answer = head, timings
@@ -115,8 +115,9 @@ class RequestLog:
     ) -> None:
         _forget(self._request)
         if not self._had_extensions:
-            self._request.extensions = self._request.extensions or None  # or others' by now
-        # A coroutine that is dropped ends in a finalizer: no place for handlers and their locks.
+            # Others may use them by now.
+            self._request.extensions = self._request.extensions or None
+        # A dropped coroutine ends in a finalizer, which must not call handlers: they take locks.
         if self._is_silent or kind is GeneratorExit:
             return
         token = _is_logging.set(True)
@@ -140,7 +141,7 @@ class RequestLog:
                 for line in source.take():
                     logger.debug("#%d %s", number, line)
             if error is not None:
-                # As text: a handler that keeps records would keep the error's frames alive.
+                # As text, because a handler that keeps records would keep the error's frames alive.
                 logger.debug("#%d failed: %s: %s", number, type(error).__name__, str(error))
             elif self._answer is not None:
                 logger.debug("#%d times: %s", number, _times(self._answer[1]))

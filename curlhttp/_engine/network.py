@@ -1,7 +1,7 @@
-"""What may stand in place of the network for all engines at once: a mock, in somebody's tests.
+"""Replace the network for all engines at once: by a mock in tests, or to trace each attempt.
 
-Engines that move bytes ask here, so that a stand-in serves clients that it never saw: those that
-were made before it, and those inside the code under test. It decides nothing.
+Engines that move bytes look here for an override, so that it also serves clients that it does not
+know: those made before it, and those inside the code under test.
 """
 
 from __future__ import annotations
@@ -16,81 +16,82 @@ __all__ = ["NetworkOverride", "Waits", "network", "now", "wall"]
 
 
 class Waits(Protocol):
-    """What a stand-in may ask of the engine that it takes a request from."""
+    """What an override may use of the engine whose request it takes."""
 
     @property
     def is_closed(self) -> bool:
         """Return whether no more requests are sent."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, unless the stand-in skips that."""
+        """Wait, unless the override skips that."""
 
 
 class NetworkOverride(Protocol):
-    """Take requests away from the engines that reach the network."""
+    """Takes requests from the engines that reach the network."""
 
     def engine_for(self, request: Request, engine: Waits) -> Engine | None:
-        """Return the engine that takes a request, or None to leave it to the one that has it.
+        """Return the engine that takes a request, or None to leave it to its own engine.
 
         Args:
             request: complete.
-            engine: has it. What another one opens has an attribute `engine`, which reads it.
+            engine: the request's own. A response that another engine opens needs an attribute
+                `engine`, which reads it.
         """
 
     def skip(self, seconds: float) -> bool:
-        """Return whether a wait of an engine takes no time, after moving the clock by that much."""
+        """Return whether to skip a wait of an engine, after moving the clock by that much."""
 
 
 class Instrumentation(Protocol):
-    """See each attempt of all engines, whatever stands in for the network."""
+    """Sees each attempt of all engines, also with a mock."""
 
     def over(self, mocked: NetworkOverride | None) -> NetworkOverride:
-        """Return the stand-in that looks at each request and leaves it to another one, if any."""
+        """Return an override that sees each request and leaves it to the mock, if there is one."""
 
 
 class Network:
-    """What all engines of this process that reach the network have in common.
+    """State shared by all engines of this process that reach the network.
 
     Attributes:
-        stand_in: takes their requests, or None; what the engines ask.
-        mocked: what takes the requests in the end: a mock, or None.
-        skipped: seconds that a stand-in let go by in no time.
-        numbers_sends: how many want to know which attempt of a request each one is.
+        override: takes their requests, or None; read by the engines.
+        mocked: the mock, or None; it is the override, or instrumentation wraps it.
+        skipped: seconds of waits that an override skipped.
+        counts_sends: number of observers that need the number of each attempt of a request.
     """
 
-    stand_in: NetworkOverride | None = None
+    override: NetworkOverride | None = None
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
-    numbers_sends: int = 0
+    counts_sends: int = 0
     _watcher: Instrumentation | None = None
 
-    def mock(self, stand_in: NetworkOverride | None) -> None:
-        """Put a stand-in in place of the network, None for the network."""
-        self.mocked = stand_in
+    def mock(self, override: NetworkOverride | None) -> None:
+        """Set the mock that replaces the network, None for the network."""
+        self.mocked = override
         self._settle()
 
     def watch(self, watcher: Instrumentation | None) -> None:
-        """Have somebody see each attempt, None for nobody."""
+        """Set the instrumentation that sees each attempt, None for none."""
         self._watcher = watcher
         self._settle()
 
     def _settle(self) -> None:
-        self.stand_in = self.mocked if self._watcher is None else self._watcher.over(self.mocked)
+        self.override = self.mocked if self._watcher is None else self._watcher.over(self.mocked)
 
     def skip(self, seconds: float) -> bool:
-        """Return whether a wait takes no time since a stand-in has its own."""
-        stand_in = self.stand_in  # once: another thread may end it
-        return stand_in is not None and stand_in.skip(seconds)
+        """Return whether an override skips a wait."""
+        override = self.override  # read once, because another thread may remove it
+        return override is not None and override.skip(seconds)
 
 
 network = Network()
 
 
 def now() -> float:
-    """Return monotonic seconds: time.monotonic(), and what was skipped."""
+    """Return monotonic seconds: time.monotonic() plus skipped waits."""
     return monotonic() + network.skipped
 
 
 def wall() -> float:
-    """Return the time of day in seconds since the epoch: time.time(), and what was skipped."""
+    """Return the time of day in seconds since the epoch: time.time() plus skipped waits."""
     return time() + network.skipped

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["NEEDS_A_LOOP", "Offload", "ThreadGate", "run_here", "run_sync", "send_sync"]
+__all__ = ["NEEDS_A_LOOP", "Offload", "ThreadWaiter", "run_here", "run_sync", "send_sync"]
 
 
 T = TypeVar("T")
@@ -19,11 +19,11 @@ class Offload(Protocol):
 
     # Any: the arguments are those of the function.
     def __call__(self, call: Callable[..., T], /, *arguments: Any) -> Awaitable[T]:
-        """Return what gives the function's result."""
+        """Return an awaitable of the function's result."""
 
 
 async def run_here(call: Callable[..., T], /, *arguments: Any) -> T:  # Any: see Offload
-    """Call a function right here: in Client, everything may block."""
+    """Call a function directly, because everything may block in Client."""
     return call(*arguments)
 
 
@@ -33,18 +33,18 @@ NEEDS_A_LOOP = (
 )
 
 
-# Both below make the coroutine themselves, by a call without `*`: one that is passed would be left
-# behind, with a warning, by a Ctrl-C that comes when they begin, and one that `call(*arguments)`
-# made by a Ctrl-C that comes right then. The interpreter lets signals in there, and not between
-# the two steps below.
+# These functions make the coroutine themselves, by a call without `*`. A Ctrl-C at the start of the
+# function would leave a coroutine behind that was passed, with a warning, and so would a Ctrl-C
+# right after `call(*arguments)`. The interpreter handles signals there, but not between the two
+# steps below.
 def run_sync(call: Callable[[], Awaitable[T]]) -> T:
-    """Return what a coroutine returns that never suspends.
+    """Run a coroutine that never suspends, and return its result.
 
     Args:
-        call: makes the coroutine; the layers that it comes through promise no more.
+        call: makes the coroutine; its type only promises an awaitable.
 
     Raises:
-        RuntimeError: it suspended: something in it awaits an event loop.
+        RuntimeError: it suspended, because something in it awaits an event loop.
     """
     awaitable = call()
     try:
@@ -55,7 +55,7 @@ def run_sync(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def send_sync(send: Callable[[R], Awaitable[T]], request: R) -> T:
-    """Return what a coroutine returns for a request; see run_sync."""
+    """Run the coroutine of a request, and return its result; see run_sync."""
     awaitable = send(request)
     try:
         awaitable.send(None)  # type: ignore[attr-defined]
@@ -69,14 +69,14 @@ def _suspended(awaitable: Awaitable[object]) -> RuntimeError:
     return RuntimeError(NEEDS_A_LOOP)
 
 
-# --- Where one thread waits until another one lets it go on ---
+# --- Make a thread wait until another one wakes it ---
 
 
-class ThreadGate:
-    """Something that one thread waits at until it is opened, from any.
+class ThreadWaiter:
+    """A waiter for one thread, which any thread may wake.
 
-    No threading.Event: a finalizer that opens one in the thread that waits for it would wait for
-    itself, and of Ctrl-C in its wait it may make a RuntimeError.
+    It is no threading.Event, because a finalizer that sets one in the thread that waits for it
+    would deadlock, and Ctrl-C during its wait may become a RuntimeError.
     """
 
     __slots__ = ("_lock",)
@@ -85,17 +85,17 @@ class ThreadGate:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def open(self) -> None:
-        """Let the thread go on; never waits, may be called twice."""
-        with suppress(RuntimeError):  # it was open
+    def wake(self) -> None:
+        """Wake the thread; never blocks, may be called twice."""
+        with suppress(RuntimeError):  # it was already woken
             self._lock.release()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is open, or for so long."""
-        self.pass_within(seconds)
+        """Wait until it is woken, or for so many seconds."""
+        self.wait_blocking(seconds)
 
-    def pass_within(self, seconds: float | None = None) -> bool:
-        """Wait as `wait` does, without a coroutine; return whether the gate was opened."""
+    def wait_blocking(self, seconds: float | None = None) -> bool:
+        """Wait as `wait` does, without a coroutine; return whether it was woken."""
         return self._lock.acquire(
             timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
         )

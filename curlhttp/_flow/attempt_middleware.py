@@ -129,10 +129,10 @@ class _Race:
             sent.transport = sent.route(sent.url)  # by the URL as it is now
         return sent
 
-    def surfaces(self, request: Request) -> None:
+    def won(self, request: Request) -> None:
         """Hear which attempt's outcome the engine returns or raises."""
         self._surfacing = self._run_of(request)
-        self._plan.surfaces(request)
+        self._plan.won(request)
 
     def dropped(
         self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool

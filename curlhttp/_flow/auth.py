@@ -9,7 +9,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, cast
 
-from curlhttp._engine.engine import Clock, Gate, MakeGate, Send
+from curlhttp._engine.engine import Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.run import Offload
 from curlhttp._models.body import rewind
 from curlhttp._models.request import Request
@@ -18,7 +18,7 @@ from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, flow_method
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._policy.token_auth import CachedToken, TokenAuth, TokenRequest, Waiter
+    from curlhttp._policy.token_auth import CachedToken, TokenAuth, TokenRequest, TokenWaiter
 
 __all__ = ["AuthContext", "FindCredentials", "authenticate", "method_from_netrc"]
 
@@ -31,11 +31,11 @@ _END = object()
 
 
 class AuthContext(NamedTuple):
-    """Hold what an Auth uses of the client: clock, gates, and a way to send other requests.
+    """Hold what an Auth uses of the client: clock, waiters, and a way to send other requests.
 
     Attributes:
         clock: tells the time.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         is_async: the client is AsyncClient: flows may await.
         run_blocking: calls what may block.
         subrequest: gives what sends other requests than the one that is to be authenticated, where
@@ -44,7 +44,7 @@ class AuthContext(NamedTuple):
     """
 
     clock: Clock
-    gate: MakeGate
+    make_waiter: MakeWaiter
     is_async: bool
     run_blocking: Offload
     subrequest: Callable[[], Send] | None
@@ -250,7 +250,7 @@ async def send_with_token(
 async def _get_token(
     method: TokenAuth, request: Request, subrequest: Send, client: AuthContext
 ) -> CachedToken:
-    from curlhttp._policy.token_auth import Waiter  # few clients need it
+    from curlhttp._policy.token_auth import TokenWaiter  # few clients need it
 
     shared, now = method.shared, client.clock.now
 
@@ -260,8 +260,8 @@ async def _get_token(
     latest = shared.latest
     if latest is not None and is_usable(latest):
         return latest
-    woken = client.gate()
-    place = Waiter(woken.open, request.timeout)
+    woken = client.make_waiter()
+    place = TokenWaiter(woken.wake, request.timeout)
     try:
         shared.join(place, is_usable)
         if not (place.is_first or place.outcome):
@@ -292,7 +292,7 @@ async def _get_token(
 
 
 async def _wait_in_line(
-    place: Waiter, woken: Gate, method: TokenAuth, request: Request, client: AuthContext
+    place: TokenWaiter, woken: Waiter, method: TokenAuth, request: Request, client: AuthContext
 ) -> None:
     """Wait until a request in line is the first, or the first has told it its outcome."""
     now = client.clock.now
@@ -303,8 +303,8 @@ async def _wait_in_line(
             raise _too_late(request, method, now())
         await woken.wait(min(left, _LAP))
         method.shared.pass_over_ended(place)
-        woken = client.gate()  # a gate that was waited at in vain is of no use
-        place.wake = woken.open
+        woken = client.make_waiter()  # a waiter that timed out cannot be used again
+        place.wake = woken.wake
 
 
 async def _fetch(

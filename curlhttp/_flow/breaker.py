@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
-from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.limits import asked
 from curlhttp._models.request import Request
@@ -28,18 +28,18 @@ _EVENT = "breaker_transition"
 _SUCCESS, _FAILURE = Outcome.SUCCESS, Outcome.FAILURE
 
 
-def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, gate: MakeGate) -> Layer:
+def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: MakeWaiter) -> Layer:
     """Return the layer that lets through only what the breaker permits.
 
     Args:
         policy: the breaker, which other clients may use as well.
         clock: tells the time.
         hooks: the user's; they hear of the transitions that this client's requests lead to.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
     """
     guard = _BreakerLayer(policy, clock, hooks)
     if policy.shared is not None:
-        guard.shared = SharedBreaker(policy, policy.shared, clock.now, gate)
+        guard.shared = SharedBreaker(policy, policy.shared, clock.now, make_waiter)
     origin, hidden_origin = policy.judge(), policy.judge(via_proxy=True)
     proxy = ProxyClassifier()
 
@@ -178,7 +178,7 @@ class SharedBreaker:
         breaker: whose; lets calls through where the store has no answer.
         circuits: what is asked, and known.
         now: gives monotonic seconds.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
     """
 
     def __init__(
@@ -186,12 +186,12 @@ class SharedBreaker:
         breaker: CircuitBreaker,
         circuits: SharedCircuits,
         now: Callable[[], float],
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
     ) -> None:
         self._breaker = breaker
         self._circuits = circuits
         self._now = now
-        self._gate = gate
+        self._make_waiter = make_waiter
 
     async def admit(self, key: str, request: Request) -> Permit | SharedPermit:
         """Return a permit for a call.
@@ -214,7 +214,9 @@ class SharedBreaker:
                 raise refusal(key, seconds)
             return SharedPermit(circuits, key, known.number, now)
         left = math.inf if request.deadline is None else request.deadline - now
-        answer = await asked(circuits.store, circuits.admitting(key), self._gate, request, left)
+        answer = await asked(
+            circuits.store, circuits.admitting(key), self._make_waiter, request, left
+        )
         now = self._now()
         if answer is None:
             return self._admit_alone(key, now)
@@ -254,7 +256,7 @@ class SharedBreaker:
         if question is not None:
             try:
                 with suppress(StoreError):  # what the call itself led to is there
-                    answer = await self._circuits.store.ask(question, self._gate)
+                    answer = await self._circuits.store.ask(question, self._make_waiter)
             except BaseException:
                 if permit.is_probe:  # it may not have been sent; of a probe, one result counts
                     self._circuits.store.tell(question)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from curlhttp._engine.engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
+from curlhttp._engine.engine import Clock, Exchange, Layer, MakeWaiter, Middleware, Send
 from curlhttp._engine.run import Offload
 from curlhttp._flow.auth import AuthContext
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
@@ -112,7 +112,7 @@ class Chain:
         self,
         last: Exchange,
         clock: Clock,
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         *,
         retries: bool | None = None,
         within_retry: Layer | None = None,
@@ -123,7 +123,7 @@ class Chain:
         Args:
             last: hands the request to the engine.
             clock: the engine's.
-            gate: makes a gate of the engine.
+            make_waiter: makes a waiter of the engine.
             retries: what to take in place of the attribute, or None.
             within_retry: one more layer, whose work is part of each attempt, or None. It is not
                 for the subrequests of an Auth.
@@ -132,13 +132,13 @@ class Chain:
         hsts = self._hsts
         if self._certificates:
             last = self._with_certificates(last)
-        below = partial(self._below, clock=clock, gate=gate, retries=retries)
+        below = partial(self._below, clock=clock, make_waiter=make_waiter, retries=retries)
         subrequest = None
         if within_retry is not None:
             subrequest = partial(_with_cookies, below, last if plain is None else plain)
         upgrade = None if hsts is None else hsts.upgrade
         auth_context = AuthContext(
-            clock, gate, self._is_async, self._run_blocking, subrequest, upgrade
+            clock, make_waiter, self._is_async, self._run_blocking, subrequest, upgrade
         )
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
@@ -155,7 +155,7 @@ class Chain:
         last: Exchange,
         *,
         clock: Clock,
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         retries: bool | None,
         within_retry: Layer | None = None,
     ) -> Send:
@@ -164,24 +164,32 @@ class Chain:
             *map(_layer, self.middleware),
             # A hit is no attempt: nothing below waits for it, counts it, or refuses it.
             *self._caching(clock, within_retry),
-            *self._attempts(clock, gate, retries, within_retry),
+            *self._attempts(clock, make_waiter, retries, within_retry),
         )
         return _around(last, layers)
 
-    def below_cache(self, last: Exchange, clock: Clock, gate: MakeGate) -> Send:
+    def below_cache(self, last: Exchange, clock: Clock, make_waiter: MakeWaiter) -> Send:
         """Return what the cache asks when no caller waits; the arguments are those of ending_in."""
-        return _around(last, self._attempts(clock, gate, None, None))
+        return _around(last, self._attempts(clock, make_waiter, None, None))
 
     def _attempts(
-        self, clock: Clock, gate: MakeGate, retries: bool | None, within_retry: Layer | None
+        self,
+        clock: Clock,
+        make_waiter: MakeWaiter,
+        retries: bool | None,
+        within_retry: Layer | None,
     ) -> tuple[Layer, ...]:
         return (
             # Repeats all below: each attempt is admitted and counted by itself.
-            *(self._retry(clock, gate) if (self.retries if retries is None else retries) else ()),
+            *(
+                self._retry(clock, make_waiter)
+                if (self.retries if retries is None else retries)
+                else ()
+            ),
             *(() if within_retry is None else (within_retry,)),
-            *self._limits(clock, gate),
-            *self._guard(clock, gate),
-            *(() if self._hedge is None else (self._hedge(gate),)),
+            *self._limits(clock, make_waiter),
+            *self._guard(clock, make_waiter),
+            *(() if self._hedge is None else (self._hedge(make_waiter),)),
             # Below all of them, because a hedge is an attempt, too, and is made by the engine.
             *self._around_attempts(),
         )
@@ -205,24 +213,24 @@ class Chain:
 
         return with_certificates(last)
 
-    def _retry(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
+    def _retry(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         from curlhttp._flow.retry import retry
 
-        return (retry(clock, self.told, gate),)
+        return (retry(clock, self.told, make_waiter),)
 
-    def _limits(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
+    def _limits(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         if self._rate_limit is None and self._concurrency_limit is None:
             return ()
         from curlhttp._flow.limits import limits
 
-        return (limits(self._rate_limit, self._concurrency_limit, clock, gate),)
+        return (limits(self._rate_limit, self._concurrency_limit, clock, make_waiter),)
 
-    def _guard(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
+    def _guard(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         if self._breaker is None:
             return ()
         from curlhttp._flow.breaker import breaker
 
-        return (breaker(self._breaker, clock, self.told, gate),)
+        return (breaker(self._breaker, clock, self.told, make_waiter),)
 
     def _around_attempts(self) -> tuple[Layer, ...]:
         if not self._attempt_middleware:
@@ -233,7 +241,7 @@ class Chain:
 
     def _hedging(
         self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]
-    ) -> Callable[[MakeGate], Layer]:
+    ) -> Callable[[MakeWaiter], Layer]:
         from curlhttp._flow.hedge import hedge
 
         return hedge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from curlhttp._engine.engine import Engine, Exchange, HedgePlan
-from curlhttp._engine.log import INFO, RequestLog, log, watch_of
+from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
 from curlhttp._flow.redirects import LEAST
 from curlhttp._flow.streamed_response import Streamed
 from curlhttp._models.redaction import HeadRedactor, escape_bytes
@@ -41,7 +41,7 @@ def note_head(request: Request, mark: str, block: bytes) -> None:
         mark: ">" if it was sent, "<" if it came.
         block: as on the wire.
     """
-    watch = watch_of(request)
+    watch = get_request_log(request)
     if watch is not None:
         watch.add(_HeadLines(mark, block, HeadRedactor(request.sensitive)))
 

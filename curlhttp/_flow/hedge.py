@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from curlhttp._engine.engine import AttemptResult, Exchange, Layer, MakeGate, Send
+from curlhttp._engine.engine import AttemptResult, Exchange, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.retry import is_paid_at
 from curlhttp._models.body import Body
@@ -101,17 +101,17 @@ class HedgeAdmission:
         self._budget = budget
         self._now = now
 
-    async def admit(self, request: Request, gate: MakeGate) -> AttemptPermit | None:
+    async def admit(self, request: Request, make_waiter: MakeWaiter) -> AttemptPermit | None:
         """Return a ticket, or None when a policy says no; the other ones get back what they gave.
 
         Args:
             request: what would be sent.
-            gate: makes a gate of the engine.
+            make_waiter: makes a waiter of the engine.
         """
         back: list[Callable[[], object]] = []  # what gives back what was given
         ticket = None
         try:
-            ticket = await self._admitted(request, gate, back)
+            ticket = await self._admitted(request, make_waiter, back)
         except (CircuitBreakerOpen, StoreError):
             pass  # the request goes on without it
         finally:
@@ -121,25 +121,25 @@ class HedgeAdmission:
         return ticket
 
     async def _admitted(
-        self, request: Request, gate: MakeGate, back: list[Callable[[], object]]
+        self, request: Request, make_waiter: MakeWaiter, back: list[Callable[[], object]]
     ) -> AttemptPermit | None:
         leases: list[Lease | SharedLease] = []
         permits: list[_Permitted] = []
         # In the order of their price: a place is given back without a trace, the rate nearly so.
-        if not await self._has_place(request, gate, leases, back):
+        if not await self._has_place(request, make_waiter, leases, back):
             return None
-        if not await self._has_turn(request, gate, back):
+        if not await self._has_turn(request, make_waiter, back):
             return None
-        await self._permit(request, gate, permits, back)
+        await self._permit(request, make_waiter, permits, back)
         # Last: what a limit or the breaker refuses must not cost a retry.
-        if not await self._is_paid(request, gate):
+        if not await self._is_paid(request, make_waiter):
             return None
         return AttemptPermit(leases, permits)
 
     async def _has_place(
         self,
         request: Request,
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         leases: list[Lease | SharedLease],
         back: list[Callable[[], object]],
     ) -> bool:
@@ -156,19 +156,19 @@ class HedgeAdmission:
         shared = SharedLease(limit, limit.store, origin)
         leases.append(shared)
         back.append(shared.give)
-        answer = await limit.store.ask(shared.taking(joins=False), gate)
+        answer = await limit.store.ask(shared.taking(joins=False), make_waiter)
         if answer is not None and answer[0]:
             shared.start()
         return answer is None or bool(answer[0])
 
     async def _has_turn(
-        self, request: Request, gate: MakeGate, back: list[Callable[[], object]]
+        self, request: Request, make_waiter: MakeWaiter, back: list[Callable[[], object]]
     ) -> bool:
         rate, origin = self._rate, request.url.origin
         if rate is None:
             return True
         if rate.store is not None:
-            answer = await rate.store.ask(rate.reserving(origin, 0.0), gate)
+            answer = await rate.store.ask(rate.reserving(origin, 0.0), make_waiter)
             if answer is not None:
                 if answer[0]:
                     back.append(partial(rate.store.tell, rate.giving_back(origin, answer)))
@@ -182,7 +182,7 @@ class HedgeAdmission:
     async def _permit(
         self,
         request: Request,
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         permits: list[_Permitted],
         back: list[Callable[[], object]],
     ) -> None:
@@ -198,7 +198,7 @@ class HedgeAdmission:
         if breaker.shared is not None:
             from curlhttp._flow.breaker import SharedBreaker
 
-            shared = SharedBreaker(breaker, breaker.shared, self._now, gate)
+            shared = SharedBreaker(breaker, breaker.shared, self._now, make_waiter)
         proxy = request.transport.proxy
         # A proxy that fails hides what is behind it: both have a circuit, the proxy's is asked
         # first.
@@ -215,12 +215,12 @@ class HedgeAdmission:
             permits.append((permit, judge))
             back.append(permit.release)
 
-    async def _is_paid(self, request: Request, gate: MakeGate) -> bool:
+    async def _is_paid(self, request: Request, make_waiter: MakeWaiter) -> bool:
         budget, origin = self._budget, request.url.origin
         if budget is None:
             return True
         if budget.store is not None:
-            is_paid = await is_paid_at(budget.store, budget, origin, gate)
+            is_paid = await is_paid_at(budget.store, budget, origin, make_waiter)
             if is_paid is not None:
                 return is_paid
         return budget.withdraw(origin, self._now())
@@ -245,8 +245,8 @@ def hedge(
     concurrency_limit: ConcurrencyLimit | None = None,
     breaker: CircuitBreaker | None = None,
     hooks: Hooks | None = None,
-) -> Callable[[MakeGate], Layer]:
-    """Return what makes the layer that has slow requests sent again, of what makes a gate.
+) -> Callable[[MakeWaiter], Layer]:
+    """Return what makes the layer that has slow requests sent again, for a factory of waiters.
 
     Args:
         policy: when to do so.
@@ -262,7 +262,7 @@ def hedge(
     pays = policy.budget or budget or RetryBudget()
     extra = HedgeAdmission(rate_limit, concurrency_limit, breaker, pays, now)
 
-    def around(gate: MakeGate, send: Send) -> Send:
+    def around(make_waiter: MakeWaiter, send: Send) -> Send:
         exchange = cast(Exchange, send)  # below are attempt middleware and the engine
 
         def hedged(request: Request) -> Awaitable[Response]:
@@ -271,11 +271,13 @@ def hedge(
             # The retry layer pays into its own budget, which must not be paid into twice.
             if pays is not budget:
                 pays.deposit(request.url.origin, now())
-            return _race(_HedgedRequest(request, policy, times, extra, gate, now), exchange, hooks)
+            return _race(
+                _HedgedRequest(request, policy, times, extra, make_waiter, now), exchange, hooks
+            )
 
         return hedged
 
-    return lambda gate: partial(around, gate)
+    return lambda make_waiter: partial(around, make_waiter)
 
 
 async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -> Response:
@@ -299,7 +301,7 @@ class _HedgedRequest:
 
     __slots__ = (
         "_extra",
-        "_gate",
+        "_make_waiter",
         "_now",
         "_tickets",
         "_times",
@@ -316,7 +318,7 @@ class _HedgedRequest:
         policy: Hedge,
         times: HeadTimes,
         extra: HedgeAdmission,
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         now: Callable[[], float],
     ) -> None:
         self.request = request
@@ -326,7 +328,7 @@ class _HedgedRequest:
         self.was_sent = False  # by an attempt that did not surface
         self._times = times
         self._extra = extra
-        self._gate = gate
+        self._make_waiter = make_waiter
         self._now = now
         self._tickets: list[AttemptPermit] = []
 
@@ -339,7 +341,7 @@ class _HedgedRequest:
             if body is None:
                 return None
         try:
-            ticket = await self._extra.admit(request, self._gate)
+            ticket = await self._extra.admit(request, self._make_waiter)
         except BaseException:
             if body is not None:
                 body.close()
@@ -356,7 +358,7 @@ class _HedgedRequest:
         """Return whether an answer wins while other attempts are under way."""
         return status_code not in HEDGED_STATUSES
 
-    def surfaces(self, request: Request) -> None:
+    def won(self, request: Request) -> None:
         """Hear which attempt's outcome the engine returns or raises."""
 
     def dropped(

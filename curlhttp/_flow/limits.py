@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import cast
 
-from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.redirects import LEAST
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -24,7 +24,10 @@ __all__ = ["asked", "limits"]
 
 
 def limits(
-    rate: RateLimit | None, concurrency: ConcurrencyLimit | None, clock: Clock, gate: MakeGate
+    rate: RateLimit | None,
+    concurrency: ConcurrencyLimit | None,
+    clock: Clock,
+    make_waiter: MakeWaiter,
 ) -> Layer:
     """Return the layer that keeps limits, which other clients may share.
 
@@ -32,18 +35,18 @@ def limits(
         rate: requests per second, or None.
         concurrency: requests at once, or None.
         clock: tells the time, and sleeps.
-        gate: makes a gate of the engine, to wait at.
+        make_waiter: makes a waiter of the engine.
     """
 
     def around(send: Send) -> Send:
-        inner = send if rate is None else _rated(rate, clock, gate, send)
+        inner = send if rate is None else _rated(rate, clock, make_waiter, send)
         if rate is not None and rate.store is not None:
-            inner = rated_together(rate, clock, gate, send, inner)
+            inner = rated_together(rate, clock, make_waiter, send, inner)
         if concurrency is None:
             return inner
         if concurrency.store is not None:
-            inner = counted_together(concurrency, clock, gate, inner)
-        return _counted(concurrency, clock, gate, inner)
+            inner = counted_together(concurrency, clock, make_waiter, inner)
+        return _counted(concurrency, clock, make_waiter, inner)
 
     return around
 
@@ -51,11 +54,11 @@ def limits(
 # --- per second ---
 
 
-def _rated(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
+def _rated(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
     async def rated(request: Request) -> Response:
         origin = request.url.origin
         if not rate.take(origin, clock.now()):
-            await _wait_for_turn(rate, request, clock, gate)
+            await _wait_for_turn(rate, request, clock, make_waiter)
         try:
             return await send(request)
         except CircuitBreakerOpen:
@@ -65,12 +68,14 @@ def _rated(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
     return rated
 
 
-async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: MakeGate) -> None:
+async def _wait_for_turn(
+    rate: RateLimit, request: Request, clock: Clock, make_waiter: MakeWaiter
+) -> None:
     now, deadline = clock.now(), request.deadline
     # A line that is longer than this is not joined at all: the error comes at once.
     patience = math.inf if deadline is None else deadline - now
-    woken = gate()
-    turn = Reservation(rate, woken.open)
+    woken = make_waiter()
+    turn = Reservation(rate, woken.wake)
     try:
         rate.join(turn, request.url.origin, now, patience)
         if not turn.is_first:
@@ -103,11 +108,11 @@ def _too_late(rate: RateLimit, request: Request) -> DeadlineExceeded:
 # --- at once ---
 
 
-def _counted(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
+def _counted(limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
     async def counted(request: Request) -> Response:
         lease = limit.take(request.url.origin)
         if lease is None:
-            lease = await _wait_for_lease(limit, request, clock, gate)
+            lease = await _wait_for_lease(limit, request, clock, make_waiter)
         try:
             response = await send(request)
         # BaseException, because a cancelled task has to give its place back as well.
@@ -125,10 +130,10 @@ def _counted(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) 
 
 
 async def _wait_for_lease(
-    limit: ConcurrencyLimit, request: Request, clock: Clock, gate: MakeGate
+    limit: ConcurrencyLimit, request: Request, clock: Clock, make_waiter: MakeWaiter
 ) -> Lease:
-    woken = gate()
-    lease = Lease(limit, woken.open)
+    woken = make_waiter()
+    lease = Lease(limit, woken.wake)
     try:
         limit.join(lease, request.url.origin)
         # Pool timeout and deadline, whichever comes first.
@@ -149,64 +154,66 @@ async def _wait_for_lease(
 
 
 async def asked(
-    store: Store, question: StoreCommand, gate: MakeGate, request: Request, patience: float
+    store: Store, question: StoreCommand, make_waiter: MakeWaiter, request: Request, patience: float
 ) -> Answer | None:
     """Return a store's answer for a request, or None when there is none in its time.
 
     Args:
         store: has the answer.
         question: what is asked.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         request: for which it is asked.
         patience: seconds that it has; inf without a limit.
 
     Raises:
         StoreError: see Store.ask.
     """
-    within = partial(_BoundedGate, gate, max(0.0, patience))
+    within = partial(_BoundedWaiter, make_waiter, max(0.0, patience))
     try:
-        return await store.ask(question, gate if patience == math.inf else within)
+        return await store.ask(question, make_waiter if patience == math.inf else within)
     except StoreError as error:
         error.request = request
         raise
 
 
-class _BoundedGate:
-    """A gate at which nobody waits for longer than a request has time.
+class _BoundedWaiter:
+    """A waiter that waits no longer than its request has time.
 
     Args:
-        gate: makes one.
+        make_waiter: makes one.
         most: seconds.
     """
 
-    __slots__ = ("_gate", "_most", "open")
+    __slots__ = ("_most", "_waiter", "wake")
 
-    def __init__(self, gate: MakeGate, most: float) -> None:
-        self._gate = gate()
+    def __init__(self, make_waiter: MakeWaiter, most: float) -> None:
+        self._waiter = make_waiter()
         self._most = most
-        self.open = self._gate.open
+        self.wake = self._waiter.wake
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        return self._gate.wait(self._most if seconds is None else min(seconds, self._most))
+        return self._waiter.wait(self._most if seconds is None else min(seconds, self._most))
 
 
 # --- per second ---
 
 
-def rated_together(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send, alone: Send) -> Send:
+def rated_together(
+    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, alone: Send
+) -> Send:
     """Return what sends a request when it is its turn among those of all processes.
 
     Args:
         rate: has a store.
         clock: tells the time, and sleeps.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         send: sends it.
         alone: sends it when it is its turn in this process.
     """
     store = cast(Store, rate.store)
 
     async def rated(request: Request) -> Response:
-        turn = await _turn(rate, store, request, clock, gate)
+        turn = await _turn(rate, store, request, clock, make_waiter)
         if turn is None:
             return await alone(request)
         try:
@@ -219,13 +226,15 @@ def rated_together(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send, al
 
 
 async def _turn(
-    rate: RateLimit, store: Store, request: Request, clock: Clock, gate: MakeGate
+    rate: RateLimit, store: Store, request: Request, clock: Clock, make_waiter: MakeWaiter
 ) -> Answer | None:
     """Wait for a turn, and return what reserved it."""
     origin, deadline = request.url.origin, request.deadline
     while True:
         patience = math.inf if deadline is None else deadline - clock.now()
-        answer = await asked(store, rate.reserving(origin, patience), gate, request, patience)
+        answer = await asked(
+            store, rate.reserving(origin, patience), make_waiter, request, patience
+        )
         if answer is None:
             return None
         now, wait = clock.now(), seconds(answer[1])
@@ -260,7 +269,9 @@ def _asked_too_long(request: Request) -> DeadlineExceeded:
 # --- at once ---
 
 
-def counted_together(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
+def counted_together(
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
+) -> Send:
     """Return what sends a request when it has a place among those of all processes.
 
     It has one among those of this process before, so that no more ask than may go.
@@ -268,7 +279,7 @@ def counted_together(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send
     Args:
         limit: has a store.
         clock: tells the time, and sleeps.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         send: sends it.
     """
     store = cast(Store, limit.store)
@@ -276,7 +287,7 @@ def counted_together(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send
     async def counted(request: Request) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
         try:
-            await _wait_for(lease, limit, store, request, clock, gate)
+            await _wait_for(lease, limit, store, request, clock, make_waiter)
             response = await send(request)
         except BaseException:
             lease.give()
@@ -296,7 +307,7 @@ async def _wait_for(
     store: Store,
     request: Request,
     clock: Clock,
-    gate: MakeGate,
+    make_waiter: MakeWaiter,
 ) -> None:
     """Wait for a place; return without one where the store has no answer."""
     begun = clock.now()
@@ -308,7 +319,7 @@ async def _wait_for(
         left = math.inf
         if patience is not None and request.deadline is not None:
             left = request.deadline - clock.now()
-        answer = await asked(store, lease.taking(joins=True), gate, request, left)
+        answer = await asked(store, lease.taking(joins=True), make_waiter, request, left)
         if answer is None:
             return
         if answer[0]:

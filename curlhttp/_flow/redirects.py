@@ -151,7 +151,7 @@ def hops(
         async def through(request: Request) -> Response:
             if request.timeout.total is not None and request.deadline is None:
                 request = bounded(request, now)  # one budget over all below
-            if network.numbers_sends:
+            if network.counts_sends:
                 number_attempts(request)
             followed = 0
             history: Sequence[Response] = ()

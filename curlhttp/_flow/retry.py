@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Iterator
 
-from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.redirects import LEAST, store_cookies
 from curlhttp._models.body import rewind
@@ -65,12 +65,17 @@ class Attempts:
     _paid_at: Store | None = None  # where the latest retry was paid for, None for in this process
 
     def __init__(
-        self, request: Request, policy: RetryPolicy, clock: Clock, hooks: Hooks, gate: MakeGate
+        self,
+        request: Request,
+        policy: RetryPolicy,
+        clock: Clock,
+        hooks: Hooks,
+        make_waiter: MakeWaiter,
     ) -> None:
         self.request = request
         self.policy = policy
         self._clock = clock
-        self._gate = gate
+        self._make_waiter = make_waiter
         self._hooks = hooks
         self.watches = hooks.watches_attempts
 
@@ -203,7 +208,7 @@ class Attempts:
         origin, store = self._origin, budget.store
         self._paid_at = None
         if store is not None:
-            is_paid = await is_paid_at(store, budget, origin, self._gate)
+            is_paid = await is_paid_at(store, budget, origin, self._make_waiter)
             if is_paid is not None:
                 self._paid_at = store
                 return is_paid
@@ -317,13 +322,13 @@ def _split(
     return failure.status_code, None
 
 
-def retry(clock: Clock, hooks: Hooks, gate: MakeGate) -> Layer:
+def retry(clock: Clock, hooks: Hooks, make_waiter: MakeWaiter) -> Layer:
     """Return the layer that sends again what failed, and tells hooks of each attempt.
 
     Args:
         clock: tells the time, and waits.
         hooks: the user's.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
     """
 
     def around(send: Send) -> Send:
@@ -334,7 +339,7 @@ def retry(clock: Clock, hooks: Hooks, gate: MakeGate) -> Layer:
                 if not hooks.watches_attempts:
                     return send(request)
                 policy = NO_RETRIES
-            return _retry(Attempts(request, policy, clock, hooks, gate), send)
+            return _retry(Attempts(request, policy, clock, hooks, make_waiter), send)
 
         return retrying
 
@@ -384,7 +389,9 @@ async def _discard(request: Request, response: Response) -> None:
 # --- Pay for retries from a budget that processes share, at a store ---
 
 
-async def is_paid_at(store: Store, budget: RetryBudget, origin: str, gate: MakeGate) -> bool | None:
+async def is_paid_at(
+    store: Store, budget: RetryBudget, origin: str, make_waiter: MakeWaiter
+) -> bool | None:
     """Return whether there was enough for one retry, which is taken; None without an answer.
 
     What the attempt before failed with is what its caller has to hear, so that a store that is to
@@ -394,10 +401,10 @@ async def is_paid_at(store: Store, budget: RetryBudget, origin: str, gate: MakeG
         store: where the budget is.
         budget: what it is taken from.
         origin: whom it would go to.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
     """
     try:
-        answer = await store.ask(budget.withdrawing(origin), gate)
+        answer = await store.ask(budget.withdrawing(origin), make_waiter)
     except StoreError:
         return False
     return None if answer is None else bool(answer[0])

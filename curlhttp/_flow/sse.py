@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from curlhttp._engine.engine import DRAINED, Clock, Gate, MakeGate, Send
+from curlhttp._engine.engine import MAX_DRAINED, Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.streamed_response import BufferedBody, Read, Streamed
@@ -40,7 +40,7 @@ class Events:
     Args:
         send: takes a request through the flow.
         clock: the engine's.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         hooks: the user's, which hear of the waits between connections.
         request: what is asked for, each time.
         last_event_id: what is already known, or "".
@@ -55,7 +55,7 @@ class Events:
         self,
         send: Send,
         clock: Clock,
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         hooks: Hooks,
         request: Request,
         last_event_id: str,
@@ -65,8 +65,8 @@ class Events:
         self.response: Response | None = None
         self._send = send
         self._clock = clock
-        self._make_gate = gate
-        self._gate: Gate | None = None  # where it waits between connections
+        self._make_waiter = make_waiter
+        self._waiter: Waiter | None = None  # where it waits between connections
         self._hooks = hooks
         self._request = request
         self._reconnections = reconnections
@@ -159,8 +159,8 @@ class Events:
     def _end(self) -> None:
         self._has_ended = True  # first: see _wait
         self._ready = iter(())
-        if (gate := self._gate) is not None:
-            gate.open()
+        if (waiter := self._waiter) is not None:
+            waiter.wake()
 
     def _break_off(self) -> None:
         self._is_broken = True
@@ -234,10 +234,10 @@ class Events:
 
     async def _wait(self, delay: float) -> None:
         """Wait for so long, or until another thread or task ends the stream."""
-        gate = self._gate = self._make_gate()
-        if not self._has_ended:  # else it was ended before the gate was there
-            await gate.wait(0.0 if network.skip(delay) else delay)
-        self._gate = None
+        waiter = self._waiter = self._make_waiter()
+        if not self._has_ended:  # otherwise it was ended before there was a waiter
+            await waiter.wait(0.0 if network.skip(delay) else delay)
+        self._waiter = None
 
     def _retry_after(self, failure: RequestException | None) -> float | None:
         if isinstance(failure, HTTPError) and isinstance(failure.response, Response):
@@ -321,7 +321,7 @@ async def _with_start(response: Streamed) -> Response:
     if response.is_error or "content-length" in response.headers:
         read = response._decoding()
         try:
-            while len(body) < DRAINED and (piece := await read()):
+            while len(body) < MAX_DRAINED and (piece := await read()):
                 body += piece
         except RequestException as error:
             log().debug("the body of a refused stream of events: %s", type(error).__name__)

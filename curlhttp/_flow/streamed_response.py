@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from io import SEEK_END, BytesIO
 from typing import Any, TypeAlias
 
-from curlhttp._engine.engine import DRAINED, Engine, Incoming, reader_of
+from curlhttp._engine.engine import MAX_DRAINED, Engine, Incoming, get_reader
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import Request
@@ -34,7 +34,7 @@ class Streamed(Response):
     def __init__(self, request: Request, incoming: Incoming, engine: Engine) -> None:
         # First what its finalizer needs: Ctrl-C may come at any line.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
-        self._engine: Engine = reader_of(incoming, engine)
+        self._engine: Engine = get_reader(incoming, engine)
         self._incoming: Incoming | None = incoming  # None once the transfer is given back
         head = incoming.head
         assert head is not None
@@ -235,7 +235,7 @@ class Streamed(Response):
         """Do without the body: read a little to save the connection, else close that."""
         self._consumed = True
         # A short rest costs less than a new connection; a long one, or an endless one, more.
-        left = DRAINED
+        left = MAX_DRAINED
         while left > 0 and self._incoming is not None:
             left -= len(await self._read_raw())
         self._abort()

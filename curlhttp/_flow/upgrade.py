@@ -283,7 +283,7 @@ class Reply:
                 error.broken_part = "head"
                 raise error
             raise ConnectionError(
-                f"{self._request}: the server closed the connection without an answer"
+                f"{self._request}: the server closed the connection without a response"
             )
         self.rest += piece
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Iterator
 
-from curlhttp._engine.engine import Engine, Incoming, reader_of
+from curlhttp._engine.engine import Engine, Incoming, get_reader
 from curlhttp._engine.run import run_sync
 from curlhttp._httpx.request import Event, Trace, body_events
 from curlhttp._httpx.settings import Library, RequestLike
@@ -73,7 +73,7 @@ class ResponseStream:
         request: RequestLike,
     ) -> None:
         self._incoming: Incoming | None = incoming
-        self._engine: Engine = reader_of(incoming, engine)
+        self._engine: Engine = get_reader(incoming, engine)
         self._owner = owner
         self._library = library
         self._request = request

@@ -41,9 +41,9 @@ from curlhttp._models.config import Transport
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption
@@ -144,8 +144,8 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             sent = make_core_request(library, request, self._transport, is_async=kind.is_async)
             engine = self._engine()
             if self._address_checker is not None:
-                sent.transport = self._address_checker.over(sent.transport)
-                engine = self._address_checker.around(engine)
+                sent.transport = self._address_checker.guard_transport(sent.transport)
+                engine = self._address_checker.wrap(engine)
             if log.takes(DEBUG):  # httpx itself logs requests at INFO
                 with RequestLog(sent):
                     incoming = await self._begin_exchange(engine, sent)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from curlhttp._engine.engine import MakeGate
+    from curlhttp._engine.engine import MakeWaiter
 
 __all__ = ["Answer", "Connects", "Store", "StoreCommand", "StoreLease", "micros", "seconds"]
 
@@ -48,12 +48,12 @@ class Store(Protocol):
     cannot do: an answer of None has the process go on by itself.
     """
 
-    async def ask(self, question: StoreCommand, gate: MakeGate) -> Answer | None:
+    async def ask(self, question: StoreCommand, make_waiter: MakeWaiter) -> Answer | None:
         """Return the answer, or None when it is not to be had in time.
 
         Args:
             question: what to do.
-            gate: makes what the caller waits at, in its event loop or thread.
+            make_waiter: makes what the caller waits at, in its event loop or thread.
 
         Raises:
             StoreError: what is kept there is not what it should be, or the store is to be

@@ -34,8 +34,8 @@ __all__ = [
     "Steps",
     "TokenAuth",
     "TokenRequest",
+    "TokenWaiter",
     "Value",
-    "Waiter",
     "bearer_refused",
     "is_token",
     "pause",
@@ -80,7 +80,7 @@ Function: TypeAlias = Callable[..., object]
 Steps: TypeAlias = Generator["Request | TokenRequest", Value, CachedToken]
 
 
-class Waiter:
+class TokenWaiter:
     """A request in line.
 
     Attributes:
@@ -99,7 +99,7 @@ class Waiter:
         self.is_first: bool = False
 
 
-class Shared(Limit[Waiter]):
+class Shared(Limit[TokenWaiter]):
     """What was obtained last, and the line of those who wait for the next."""
 
     def __init__(self) -> None:
@@ -110,9 +110,9 @@ class Shared(Limit[Waiter]):
 
     def _clear(self) -> None:
         super()._clear()
-        self._line: OrderedDict[Waiter, None] = OrderedDict()
+        self._line: OrderedDict[TokenWaiter, None] = OrderedDict()
 
-    def join(self, place: Waiter, is_usable: Callable[[CachedToken], bool]) -> None:
+    def join(self, place: TokenWaiter, is_usable: Callable[[CachedToken], bool]) -> None:
         """Put a request into the line; whatever happens, finish() or leave() takes it out.
 
         Args:
@@ -128,7 +128,7 @@ class Shared(Limit[Waiter]):
                 self._line[place] = None
         self._release_leavers()
 
-    def finish(self, place: Waiter, outcome: CachedToken | Exception) -> None:
+    def finish(self, place: TokenWaiter, outcome: CachedToken | Exception) -> None:
         """Tell the others in line the outcome of the fetch of the first.
 
         A server that was too slow for its time limits may do for those of others: the next one
@@ -153,7 +153,7 @@ class Shared(Limit[Waiter]):
             each.wake()
         self._release_leavers()
 
-    def pass_over_ended(self, place: Waiter) -> None:
+    def pass_over_ended(self, place: TokenWaiter) -> None:
         """Take the first out of the line if its event loop ended without it.
 
         A loop that is closed by hand cancels no task, so that nobody else would tell.
@@ -166,11 +166,11 @@ class Shared(Limit[Waiter]):
         if first is not None and following is place and first.wake() is False:
             self.leave(first)
 
-    def leave(self, place: Waiter) -> None:
+    def leave(self, place: TokenWaiter) -> None:
         """Leave the line, which takes no lock that this thread may have."""
         self._leave(place)
 
-    def _remove(self, place: Waiter, wakes: list[Wake]) -> None:
+    def _remove(self, place: TokenWaiter, wakes: list[Wake]) -> None:
         if place not in self._line:
             return
         del self._line[place]

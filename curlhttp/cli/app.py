@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from curlhttp._curl.version import libcurl_version
+from curlhttp._curl import libcurl_version
 from curlhttp._version import __version__
 from curlhttp.cli.bench import bench
 from curlhttp.cli.doctor import doctor

@@ -134,9 +134,9 @@ def _create_plan(urls: tuple[str, ...], options: _BenchOptions) -> LoadPlan:
 
 
 def _check_open_files(concurrency: int) -> None:
-    from curlhttp._curl.connection_pool import open_files_bound
+    from curlhttp._curl.connection_pool import limit_by_open_files
 
-    bound = open_files_bound(concurrency)
+    bound = limit_by_open_files(concurrency)
     if bound < concurrency:
         raise CommandFailed(
             f"-c {concurrency} is more than the {bound} connections that the limit on open files "

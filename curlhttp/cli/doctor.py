@@ -55,7 +55,7 @@ def doctor(as_json: bool) -> int:
 
 
 def _check_libcurl(problems: list[str]) -> dict[str, object]:
-    from curlhttp._curl.version import check_libcurl, has_http3, libcurl_version
+    from curlhttp._curl import check_libcurl, has_http3, libcurl_version
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -123,11 +123,11 @@ def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
         import resource
     except ImportError:
         return None
-    from curlhttp._curl.connection_pool import open_files_bound
+    from curlhttp._curl.connection_pool import limit_by_open_files
     from curlhttp._models.config import Limits
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = open_files_bound(2**31)
+    most = limit_by_open_files(2**31)
     default = Limits().max_connections
     if most < default:
         problems.append(

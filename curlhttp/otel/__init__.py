@@ -67,11 +67,11 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         self._end = observe_connections(tracing.meter, meter_provider, registered)
         network.watch(NetworkTracing(tracing))
-        network.numbers_sends += 1
+        network.counts_sends += 1
 
     def _uninstrument(self, **others: object) -> None:
         network.watch(None)
-        network.numbers_sends -= 1
+        network.counts_sends -= 1
         self._end()
 
     def instrument_client(
@@ -110,7 +110,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         end.atexit = False
         self._clients[client] = wrapper, end
         client._add_wrapper(wrapper)
-        network.numbers_sends += 1
+        network.counts_sends += 1
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
         """Stop tracing and measuring one client; do nothing if it was not instrumented."""
@@ -123,4 +123,4 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
 
 def _stop(end: Callable[[], None]) -> None:
     end()
-    network.numbers_sends -= 1
+    network.counts_sends -= 1

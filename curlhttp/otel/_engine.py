@@ -20,9 +20,9 @@ from curlhttp._engine.engine import (
     ByteStream,
     Engine,
     Exchange,
-    Gate,
     HedgePlan,
     Incoming,
+    Waiter,
     connector,
 )
 from curlhttp._engine.network import NetworkOverride, Waits
@@ -116,7 +116,7 @@ class TracedEngine:
         self.sleep = engine.sleep
         self.now = engine.now
         self.wall = engine.wall
-        self.gate: Callable[[], Gate] = engine.gate
+        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
 
     async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
@@ -220,7 +220,7 @@ class ClientTracing:
         """Return the engines whose connections are counted."""
         return list(self.engines)
 
-    def around(self, engine: Engine) -> Engine:
+    def wrap(self, engine: Engine) -> Engine:
         """Return an engine whose attempts are traced."""
         self.engines.add(engine)
         return TracedEngine(self._tracing, engine)

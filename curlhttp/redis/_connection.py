@@ -1,8 +1,8 @@
 """The connection to Redis: one thread sends the commands of all requests of a process.
 
 Requests in event loops must not block, and requests in threads must not wait beyond their timeout,
-not even for a name server. So each request waits at a gate of its engine, and the thread sends all
-commands that have arrived in one pipeline: a thousand requests at once take a few round trips.
+not even for a name server. So each request waits with a waiter of its engine, and the thread sends
+all commands that have arrived in one pipeline: a thousand requests at once take a few round trips.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
-from curlhttp._engine.run import ThreadGate, run_sync
+from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._models import fork as _fork
 from curlhttp._policy.store import Answer, StoreCommand, StoreLease
 from curlhttp.exceptions import StoreError
@@ -19,7 +19,7 @@ from curlhttp.redis._connection import (
 if TYPE_CHECKING:
     from redis import Redis
 
-    from curlhttp._engine.engine import MakeGate
+    from curlhttp._engine.engine import MakeWaiter
 
 __all__ = ["RedisStore"]
 
@@ -84,12 +84,12 @@ class RedisStore:
         """Start to connect, unless it is connected. Never waits."""
         self._connection.connect()
 
-    async def ask(self, question: StoreCommand, gate: MakeGate) -> Answer | None:
+    async def ask(self, question: StoreCommand, make_waiter: MakeWaiter) -> Answer | None:
         """Return the answer to a command, None if Redis does not respond in time; see Store.
 
         Args:
             question: the command.
-            gate: makes the gate at which the caller waits.
+            make_waiter: makes what the caller waits with.
 
         Raises:
             StoreError: Redis does not respond and on_error is "refuse", or the error is lasting.
@@ -97,13 +97,13 @@ class RedisStore:
         if not self._connection.is_up():
             self._handle_no_answer()
             return None
-        opened = gate()
-        pending = PendingCommand(question, opened.open)
+        waiter = make_waiter()
+        pending = PendingCommand(question, waiter.wake)
         patience = self.timeout + (0.0 if self._connection.is_connected else self.connect_timeout)
         started = time.monotonic()
         try:
             self._connection.put(pending)
-            await opened.wait(patience)
+            await waiter.wait(patience)
         except BaseException:
             self._abandon(pending)
             raise
@@ -112,7 +112,7 @@ class RedisStore:
 
     def ask_here(self, question: StoreCommand) -> Answer | None:
         """Return the answer as ask() does; block this thread, for the timeout at most."""
-        return run_sync(lambda: self.ask(question, ThreadGate))
+        return run_sync(lambda: self.ask(question, ThreadWaiter))
 
     def tell(self, question: StoreCommand) -> None:
         """Send a command without waiting for its answer. Never waits; safe in finalizers."""

@@ -16,7 +16,7 @@ from io import BufferedReader, BytesIO
 from socket import SHUT_RDWR, SocketIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from curlhttp._curl.streams.sockets import SocketStream, as_socket
+from curlhttp._curl.streams.blocking import SocketStream, as_socket
 from curlhttp._engine.engine import Engine, connector
 from curlhttp._engine.run import run_sync
 from curlhttp._flow.upgrade import ask

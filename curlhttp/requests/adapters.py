@@ -37,8 +37,8 @@ from curlhttp.requests._unread_bodies import follows_redirects
 from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
-    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._engine.engine import Engine
     from curlhttp._models.config import Cert, Transport
     from curlhttp._models.request import Request as CoreRequest
@@ -247,7 +247,7 @@ class HTTPAdapter(BaseAdapter):
     def guard(self, guard: GuardInput) -> None:
         checkpoint = None
         if guard is not None:
-            from curlhttp._curl.engines.guarded import AddressChecker
+            from curlhttp._curl.address_guard import AddressChecker
             from curlhttp._policy.guard import guard_of
 
             checkpoint = AddressChecker(guard_of(guard), _TTL)
@@ -526,7 +526,7 @@ class HTTPAdapter(BaseAdapter):
     ) -> CoreRequest:
         """Return the core's request; name is the certificate's, if not the URL's host."""
         sent = make_core_request(request, url, transport, timeout, stream)
-        if network.numbers_sends:
+        if network.counts_sends:
             continue_numbering(request, sent)
         if url.scheme == "https":
             if name is not None:
@@ -536,7 +536,7 @@ class HTTPAdapter(BaseAdapter):
         elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
             set_proxy_authorization(request.headers["Proxy-Authorization"], sent)
         if self._checkpoint is not None:
-            sent.transport = self._checkpoint.over(sent.transport)
+            sent.transport = self._checkpoint.guard_transport(sent.transport)
         return sent
 
     def _fetch(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
@@ -667,7 +667,7 @@ class HTTPAdapter(BaseAdapter):
         if engine is None:
             engine = self._make_engine()
         if self._checkpoint is not None:
-            engine = self._checkpoint.around(engine)
+            engine = self._checkpoint.wrap(engine)
         if log.takes(INFO):
             return _logged(engine, sent)
         return _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)

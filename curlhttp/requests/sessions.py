@@ -258,7 +258,7 @@ class SessionRedirectMixin:
         extract_cookies_to_jar(jar, req, resp.raw)
         merge_cookies(jar, self.cookies)
         prepared.prepare_cookies(jar)
-        if network.numbers_sends:
+        if network.counts_sends:
             from curlhttp.requests._core_request import pass_numbers_on
 
             pass_numbers_on(resp, prepared)

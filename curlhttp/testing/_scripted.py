@@ -448,7 +448,7 @@ class ScriptedRace:
     def cancel_others(self) -> int:
         """Cancel all attempts but the winner, and return how many there were."""
         first, winner = self._first, self.winner
-        self._plan.surfaces(winner.request)
+        self._plan.won(winner.request)
         if first in self._running and (first is not winner or first.error is None):
             self._plan.timed(min(first.head_at, winner.ends_at) - first.started)
         others = [attempt for attempt in self._running if attempt is not winner]
@@ -517,9 +517,9 @@ class ScriptedEngine:
         self.sleeps.append(seconds)
         self.advance(seconds)
 
-    def gate(self) -> _ScriptedGate:
-        """Return a closed gate."""
-        return _ScriptedGate(self)
+    def make_waiter(self) -> _ScriptedWaiter:
+        """Return a new waiter."""
+        return _ScriptedWaiter(self)
 
     # exchanges
 
@@ -657,20 +657,20 @@ class ScriptedEngine:
             raise
 
 
-class _ScriptedGate:
+class _ScriptedWaiter:
     """Let a request wait for another one, which cannot happen later: the clock is the script's."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine
-        self._is_open = False
+        self._was_woken = False
 
-    def open(self) -> None:
+    def wake(self) -> None:
         """Let the request continue."""
-        self._is_open = True
+        self._was_woken = True
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Move the clock forward, unless the gate is open."""
-        if self._is_open:
+        """Move the clock forward, unless the waiter was woken."""
+        if self._was_woken:
             return
         if seconds is None:
             raise AssertionError("a request would wait forever for one that does not end")

@@ -18,7 +18,7 @@ import pytest
 import curlhttp
 from curlhttp import Attempt, Timeout
 from curlhttp import exceptions as e
-from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, TransferFailure, error_for
+from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, TransferFailure, make_error
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 from tests.servers import (
@@ -197,7 +197,7 @@ def test_every_code_of_libcurl_is_known() -> None:
     ],
 )
 def test_an_error_says_what_its_code_means(code: int, facts: dict[str, Any]) -> None:
-    error = error_for(failure(code))
+    error = make_error(failure(code))
     assert {name: getattr(error, name) for name in facts} == facts
     twin = pickle.loads(pickle.dumps(error))
     assert {name: getattr(twin, name) for name in facts} == facts
@@ -208,13 +208,13 @@ def test_an_error_says_what_its_code_means(code: int, facts: dict[str, Any]) -> 
     [("tlsv13 alert certificate required", True), ("alert bad record mac", False)],
 )
 def test_an_alert_says_whether_a_client_certificate_is_wanted(alert: str, wants: bool) -> None:
-    error = error_for(failure(56, message=f"error:0A00045C:SSL routines::{alert}"))
+    error = make_error(failure(56, message=f"error:0A00045C:SSL routines::{alert}"))
     assert isinstance(error, e.SSLError)
     assert error.wants_certificate is wants
 
 
 def test_an_error_says_that_a_length_is_broken() -> None:
-    error = error_for(failure(8, message="Invalid Content-Length: value"))
+    error = make_error(failure(8, message="Invalid Content-Length: value"))
     assert isinstance(error, e.RemoteProtocolError)
     assert error.broken_part == "content-length"
 
@@ -224,7 +224,7 @@ SAME_TYPE = {42, 43}  # our own callbacks': what they kept is raised instead; se
 
 @pytest.mark.parametrize("code", sorted({*CODES.values()} - {0}))
 def test_every_code_makes_an_exception_with_its_facts(code: int) -> None:
-    error = error_for(failure(code))
+    error = make_error(failure(code))
     assert isinstance(error, e.RequestException)
     assert error.curl_code == code
     assert error.request_sent
@@ -249,7 +249,7 @@ def test_every_code_makes_an_exception_with_its_facts(code: int) -> None:
         (16, {"has_head": True}, e.ChunkedEncodingError),
         (16, {"message": "nghttp2 shuts down connection with error 1"}, e.RemoteProtocolError),
         (18, {}, e.ChunkedEncodingError),
-        (18, {"is_odd": True}, e.RemoteProtocolError),
+        (18, {"lacks_status_line": True}, e.RemoteProtocolError),
         (28, {"sent": False}, e.ConnectTimeout),
         (28, {"sent": True}, e.ReadTimeout),
         (28, {"sent": True, "deadline_passed": True}, e.DeadlineExceeded),
@@ -292,7 +292,7 @@ def test_every_code_makes_an_exception_with_its_facts(code: int) -> None:
 def test_a_code_and_its_facts_make_one_type(
     code: int, facts: dict[str, Any], expected: type[Exception]
 ) -> None:
-    assert type(error_for(failure(code, **facts))) is expected
+    assert type(make_error(failure(code, **facts))) is expected
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_code_and_its_facts_make_one_type(
 )
 def test_a_failure_before_the_origin_is_the_proxys(code: int, facts: dict[str, Any]) -> None:
     request = a_request(proxies="http://user:secret@proxy.test:1")
-    error = error_for(failure(code, request=request, **facts))
+    error = make_error(failure(code, request=request, **facts))
     assert type(error) is e.ProxyError
     assert "secret" not in str(error)
     assert "407" in str(error) or not facts.get("connect_code")
@@ -310,7 +310,7 @@ def test_a_failure_before_the_origin_is_the_proxys(code: int, facts: dict[str, A
 def test_a_long_url_is_shortened_in_messages() -> None:
     with curlhttp.Client() as client:
         request = client.build_request("GET", "http://example.test/" + "a" * 10_000)
-    assert len(str(error_for(failure(7, request=request)))) < 500
+    assert len(str(make_error(failure(7, request=request)))) < 500
 
 
 # --- real failures ---

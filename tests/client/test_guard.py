@@ -305,7 +305,7 @@ async def test_https_only_refuses_each_hop_without_tls(
 async def test_sockets_of_a_guarded_client_are_not_inherited(
     make_client: MakeClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from curlhttp._curl import sending
+    from curlhttp._curl import request_sender as sending
 
     seen: list[bool] = []
     set_options = sending._set_socket_options

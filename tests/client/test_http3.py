@@ -10,7 +10,7 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._curl.version import has_http3
+from curlhttp._curl import has_http3
 from tests.servers import Certs
 from tests.support.colours import AnyClient
 from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask

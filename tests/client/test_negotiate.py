@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from curlhttp import Negotiate
-from curlhttp._curl.version import has_negotiate
+from curlhttp._curl import has_negotiate
 from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient

@@ -73,18 +73,18 @@ def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
     first = Reservation(limit, lambda: None)
     limit.join(first, "http://h.test:80", 0.0, math.inf)
 
-    class Gate:
+    class Waiter:
         """Where the next one waits until the first goes, 5 s late."""
 
         def __init__(self, wake: Callable[[], object]) -> None:
-            self.open = wake
+            self.wake = wake
 
         async def wait(self, seconds: float | None) -> None:
             engine.advance(15.0)
             assert first.take(engine.now()) == 0
 
     engine = ScriptedEngine([200])
-    engine.gate = lambda: Gate(lambda: None)  # type: ignore[assignment,method-assign,return-value]
+    engine.make_waiter = lambda: Waiter(lambda: None)  # type: ignore[assignment,method-assign,return-value]
     with Client(transport=engine, rate_limit=limit, timeout=Timeout(total=21.0)) as client:
         with pytest.raises(e.DeadlineExceeded, match="rate limit"):
             client.get(URL)

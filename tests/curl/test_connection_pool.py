@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import Client, ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
-from curlhttp._curl.connection_pool import KeyedTransfers, Slots, SlotWaiter, open_files_bound
+from curlhttp._curl.connection_pool import IdleTransfers, Slots, SlotWaiter, limit_by_open_files
 from curlhttp._curl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
@@ -49,55 +49,55 @@ class Queue:
 
 def test_slots_are_granted_in_the_order_of_asking() -> None:
     queue = Queue(1)
-    assert queue.slots.take("a")
+    assert queue.slots.acquire("a")
     first, second, third = queue.wait("a"), queue.wait("b"), queue.wait("a")
     for _ in range(3):
-        queue.slots.give("a")
+        queue.slots.release("a")
     assert queue.granted == [first, second, third]
 
 
 def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
     queue = Queue(1)
-    assert queue.slots.take("a")
+    assert queue.slots.acquire("a")
     waiter = queue.wait()
-    assert not queue.slots.take("a")
-    queue.slots.give("a")
+    assert not queue.slots.acquire("a")
+    queue.slots.release("a")
     assert waiter.granted
-    assert not queue.slots.take("a")
+    assert not queue.slots.acquire("a")
 
 
 def test_who_waits_for_a_busy_origin_holds_up_nobody_else() -> None:
     queue = Queue(10, per_origin=1)
-    assert queue.slots.take("a")
+    assert queue.slots.acquire("a")
     queue.wait("a")
-    assert not queue.slots.take("a")
-    assert queue.slots.take("b")
+    assert not queue.slots.acquire("a")
+    assert queue.slots.acquire("b")
 
 
 def test_the_empty_origin_has_no_bound_of_its_own() -> None:
     slots = Slots(3, per_origin=1)
-    assert [slots.take("") for _ in range(4)] == [True, True, True, False]
+    assert [slots.acquire("") for _ in range(4)] == [True, True, True, False]
     for _ in range(3):
-        slots.give("")
+        slots.release("")
     assert slots.used == 0
 
 
 def test_a_slot_freed_by_another_origin_goes_to_the_first_that_may_have_it() -> None:
     queue = Queue(2, per_origin=1)
-    assert queue.slots.take("a")
-    assert queue.slots.take("b")
+    assert queue.slots.acquire("a")
+    assert queue.slots.acquire("b")
     held_up, next_one = queue.wait("a"), queue.wait("b")
-    queue.slots.give("b")
+    queue.slots.release("b")
     assert queue.granted == [next_one]
-    queue.slots.give("a")
+    queue.slots.release("a")
     assert queue.granted == [next_one, held_up]
 
 
 def test_who_leaves_after_being_granted_passes_the_slot_on() -> None:
     queue = Queue(1)
-    assert queue.slots.take("a")
+    assert queue.slots.acquire("a")
     gone, next_one = queue.wait(), queue.wait()
-    queue.slots.give("a")
+    queue.slots.release("a")
     assert gone.granted
     queue.slots.leave(gone)
     assert next_one.granted
@@ -106,30 +106,30 @@ def test_who_leaves_after_being_granted_passes_the_slot_on() -> None:
 
 def test_who_leaves_while_waiting_is_never_granted() -> None:
     queue = Queue(1)
-    assert queue.slots.take("a")
+    assert queue.slots.acquire("a")
     gone, next_one = queue.wait(), queue.wait()
     queue.slots.leave(gone)
-    queue.slots.give("a")
+    queue.slots.release("a")
     assert queue.granted == [next_one]
 
 
-def test_unbound_origins_that_nobody_uses_are_forgotten() -> None:
+def test_unlimited_origins_that_nobody_uses_are_forgotten() -> None:
     """S86: of origins that were found to carry many requests on a connection."""
     slots = Slots(10, per_origin=1)
-    assert slots.take("in use")
+    assert slots.acquire("in use")
     for origin in ("in use", *map(str, range(5000))):
-        slots.unbind(origin)
-    assert slots.take("in use")
-    assert len(slots._unbound) <= 1000
+        slots.lift_origin_limit(origin)
+    assert slots.acquire("in use")
+    assert len(slots._unlimited) <= 1000
 
 
 def test_lifting_the_bound_lets_everybody_in() -> None:
     queue = Queue(1, per_origin=1)
-    assert queue.slots.take("a")
+    assert queue.slots.acquire("a")
     waiters = [queue.wait("a"), queue.wait("b")]
-    queue.slots.lift()
+    queue.slots.lift_limits()
     assert queue.granted == waiters
-    assert queue.slots.take("a")
+    assert queue.slots.acquire("a")
 
 
 @given(
@@ -153,12 +153,12 @@ def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
     woken: list[SlotWaiter] = []
     for what, origin, number in steps:
         if what == "ask":
-            if queue.slots.take(origin):
+            if queue.slots.acquire(origin):
                 taken.append(origin)
             else:
                 waiting.append(queue.wait(origin))
         elif what == "give" and taken:
-            queue.slots.give(taken.pop(number % len(taken)))
+            queue.slots.release(taken.pop(number % len(taken)))
         elif what == "leave" and waiting:
             queue.slots.leave(waiting.pop(number % len(waiting)))
         elif what == "leave" and woken:
@@ -190,7 +190,7 @@ class Thing:
 
 
 def things(keep: int) -> Any:
-    return KeyedTransfers(Thing, keep)  # type: ignore[arg-type]
+    return IdleTransfers(Thing, keep)  # type: ignore[arg-type]
 
 
 def test_the_handle_used_last_is_used_next() -> None:
@@ -254,8 +254,8 @@ def test_the_bound_leaves_open_files_to_the_rest_of_the_process(
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limits[1]))
     try:
-        assert open_files_bound(5000, each) == bound
-        assert open_files_bound(7, each) == 7
+        assert limit_by_open_files(5000, each) == bound
+        assert limit_by_open_files(7, each) == 7
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 

@@ -6,13 +6,13 @@ import re
 
 import pycurl
 
-from curlhttp._curl.libcurl_log import WireLog
+from curlhttp._curl.libcurl_log import DebugLog
 
 TEXT, IN, OUT = pycurl.INFOTYPE_TEXT, pycurl.INFOTYPE_HEADER_IN, pycurl.INFOTYPE_HEADER_OUT
 
 
 def _told(*pieces: tuple[int, bytes]) -> list[str]:
-    log = WireLog(lambda kind, text: None, frozenset({"x-mine"}))
+    log = DebugLog(lambda kind, text: None, frozenset({"x-mine"}))
     for kind, text in pieces:
         log(kind, text)
     return [re.sub(r"^\+[\d.]+ ", "", line) for line in log.take()]
@@ -49,7 +49,7 @@ def test_of_bodies_there_are_only_their_sizes() -> None:
 
 
 def test_nothing_is_collected_beyond_the_bound_or_after_the_end() -> None:
-    log = WireLog(lambda kind, text: None, frozenset())
+    log = DebugLog(lambda kind, text: None, frozenset())
     for _ in range(1000):
         log(IN, b"X: " + b"x" * 1000 + b"\r\n")
     told = list(log.take())
@@ -61,6 +61,6 @@ def test_nothing_is_collected_beyond_the_bound_or_after_the_end() -> None:
 
 def test_the_lines_go_to_who_reads_libcurls_log_first() -> None:
     heard: list[bytes] = []
-    log = WireLog(lambda kind, text: heard.append(text), frozenset())
+    log = DebugLog(lambda kind, text: heard.append(text), frozenset())
     log(TEXT, b"[HTTP/2] [1] [a: b]\n")
     assert heard == [b"[HTTP/2] [1] [a: b]\n"]

@@ -104,8 +104,8 @@ def test_a_driver_that_waits_for_the_resolver_is_closed_in_a_real_thread_under_g
     with Client() as client:
         client.get(app.url + "/")
         drivers = client._engine._drivers  # type: ignore[attr-defined]
-        driver = drivers.lend()
-        driver.resolves = True
-        drivers.take_back(driver)
+        driver = drivers.acquire()
+        driver.is_resolving = True
+        drivers.release(driver)
         assert begun == [driver.close]
         driver.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from curlhttp._curl.head import answer_head, is_odd, switches_unasked
+from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line, parse_response_head
 from curlhttp._models.request import Request
 
 GET = Request("GET", "http://h.test/")
@@ -16,7 +16,9 @@ def lines(*heads: str) -> list[bytes]:
 
 
 def test_the_answer_is_behind_informational_heads() -> None:
-    head = answer_head(lines("HTTP/1.1 103 Early Hints\nLink: </a>", "HTTP/1.1 200 OK\nA: b"), GET)
+    head = parse_response_head(
+        lines("HTTP/1.1 103 Early Hints\nLink: </a>", "HTTP/1.1 200 OK\nA: b"), GET
+    )
     assert head is not None
     assert head.status_code == 200
 
@@ -32,20 +34,20 @@ def test_the_answer_is_behind_informational_heads() -> None:
     ],
 )
 def test_there_is_no_answer_without_a_whole_final_head(found: list[bytes]) -> None:
-    assert answer_head(found, GET) is None
+    assert parse_response_head(found, GET) is None
 
 
 def test_a_switch_of_protocols_is_an_answer_to_who_asked_for_it() -> None:
     switch = lines("HTTP/1.1 101 Switching Protocols")
-    head = answer_head(switch, UPGRADE)
+    head = parse_response_head(switch, UPGRADE)
     assert head is not None
     assert head.status_code == 101
-    assert switches_unasked(switch, GET)
-    assert not switches_unasked(switch, UPGRADE)
-    assert not switches_unasked(lines("HTTP/1.1 200 OK"), GET)
+    assert has_unasked_upgrade(switch, GET)
+    assert not has_unasked_upgrade(switch, UPGRADE)
+    assert not has_unasked_upgrade(lines("HTTP/1.1 200 OK"), GET)
 
 
 def test_what_does_not_begin_with_a_status_line_is_odd() -> None:
-    assert is_odd(lines("HTTP/1.1 2000 OK"))
-    assert is_odd(lines("HTTP/1.1 103 Early Hints", "HTTP/1.1 20"))
-    assert not is_odd(lines("HTTP/1.1 200 OK\nA: b"))
+    assert lacks_status_line(lines("HTTP/1.1 2000 OK"))
+    assert lacks_status_line(lines("HTTP/1.1 103 Early Hints", "HTTP/1.1 20"))
+    assert not lacks_status_line(lines("HTTP/1.1 200 OK\nA: b"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pycurl
 import pytest
 
-from curlhttp._curl.libcurl_log import is_left_out_by_goaway, news_in, stream_reset_by_us
+from curlhttp._curl.libcurl_log import get_stream_reset, is_excluded_by_goaway, parse_news
 
 TEXT = int(pycurl.INFOTYPE_TEXT)
 
@@ -22,7 +22,7 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_that_counts_is_news(line: bytes) -> None:
-    assert news_in(TEXT, line) == LINES[line]
+    assert parse_news(TEXT, line) == LINES[line]
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_a_line_that_counts_is_news(line: bytes) -> None:
     ],
 )
 def test_any_other_line_is_none(line: bytes) -> None:
-    assert news_in(TEXT, line) is None
+    assert parse_news(TEXT, line) is None
 
 
 @pytest.mark.parametrize("kind", ["INFOTYPE_HEADER_IN", "INFOTYPE_DATA_IN"])
 def test_what_a_server_sends_is_no_news(kind: str) -> None:
     line = b"HTTP/2 stream 3 refused by server\n"
-    assert news_in(int(getattr(pycurl, kind)), line) is None
+    assert parse_news(int(getattr(pycurl, kind)), line) is None
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_what_a_server_sends_is_no_news(kind: str) -> None:
 def test_a_reason_that_nghttp2_has_for_no_stream_is_that_of_a_goaway(
     reason: str, expected: bool
 ) -> None:
-    assert is_left_out_by_goaway(f"HTTP/2 stream 7 reset by curl (error {reason})") is expected
+    assert is_excluded_by_goaway(f"HTTP/2 stream 7 reset by curl (error {reason})") is expected
 
 
 def test_what_the_server_reset_is_not_left_out_by_a_goaway() -> None:
-    assert not is_left_out_by_goaway("HTTP/2 stream 7 reset by server (error 0xb)")
-    assert not is_left_out_by_goaway("HTTP/2 stream 7 reset by curl")
+    assert not is_excluded_by_goaway("HTTP/2 stream 7 reset by server (error 0xb)")
+    assert not is_excluded_by_goaway("HTTP/2 stream 7 reset by curl")
 
 
 def test_a_message_tells_which_stream_libcurl_has_ended() -> None:
-    assert stream_reset_by_us("HTTP/2 stream 7 reset by curl (error 0x8 CANCEL)") == 7
-    assert stream_reset_by_us("HTTP/2 stream 7 was not closed cleanly") == 0
-    assert stream_reset_by_us("") == 0
+    assert get_stream_reset("HTTP/2 stream 7 reset by curl (error 0x8 CANCEL)") == 7
+    assert get_stream_reset("HTTP/2 stream 7 was not closed cleanly") == 0
+    assert get_stream_reset("") == 0

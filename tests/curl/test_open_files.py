@@ -306,7 +306,7 @@ def _full(monkeypatch: pytest.MonkeyPatch, number: int, left: int = 0) -> None:
 
 def _named(code: int, os_errno: int = 0) -> str:
     request = curlhttp.ClientRequest("GET", "http://h.test/")
-    return str(open_files.named_lack(request, code, "why", os_errno) or "")
+    return str(open_files.find_descriptor_shortage(request, code, "why", os_errno) or "")
 
 
 def test_a_lack_is_told_from_what_else_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,6 +337,6 @@ def test_who_refuses_is_still_named_where_descriptors_lack(monkeypatch: pytest.M
 def test_what_cannot_be_read_for_tls_stays_an_error_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     _full(monkeypatch, errno.EMFILE, 1)
     request = curlhttp.ClientRequest("GET", "https://h.test/")
-    error = open_files.named_lack(request, pycurl.E_SSL_CACERT_BADFILE, "why", 0)
+    error = open_files.find_descriptor_shortage(request, pycurl.E_SSL_CACERT_BADFILE, "why", 0)
     assert isinstance(error, SSLError)
     assert error.is_local

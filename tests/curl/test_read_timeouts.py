@@ -11,7 +11,7 @@ import pytest
 
 from curlhttp import ClientRequest, Timeout
 from curlhttp import exceptions as e
-from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
+from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
 
 SOCKET = 7
 URL = "http://a.test/"
@@ -45,7 +45,7 @@ def run_out(upload: Any, happens: Callable[[float], float]) -> tuple[float, type
         upload: from the start.
         happens: told the time of each look before it; returns that of the socket's last event.
     """
-    timeouts, limit = ReadTimeouts(), first_limit(upload.request)
+    timeouts, limit = ReadTimeouts(), get_first_limit(upload.request)
     assert limit is not None
     timeouts.start(upload, limit)
     for _ in range(100):
@@ -128,5 +128,5 @@ def test_a_body_of_unknown_length_is_out_when_all_that_was_read_is() -> None:
 
 
 def test_the_write_timeout_is_not_for_requests_without_a_body() -> None:
-    assert first_limit(Upload(None, Timeout(write=1, read=None)).request) is None
+    assert get_first_limit(Upload(None, Timeout(write=1, read=None)).request) is None
     assert run_out(Upload(None, Timeout(write=1, read=5)), nothing) == (5, e.ReadTimeout)

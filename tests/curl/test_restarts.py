@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from curlhttp._curl.connections import Connections
+from curlhttp._curl.connection_state import OpenConnections
 from curlhttp._curl.handle import Handle
 from curlhttp.exceptions import ConnectionError
 from tests.servers import H2Server
@@ -23,7 +23,7 @@ async def test_no_reason_to_start_over_lasts_for_ever(
     seen = len(h2_app.requests)
     with monkeypatch.context() as patch:
         # As if each connection that is open were found wanting, and no other one were opened.
-        patch.setattr(Connections, "find_clean", lambda *_: None)
+        patch.setattr(OpenConnections, "find_clean", lambda *_: None)
         patch.setattr(Handle, "avoid_reuse", lambda *_: None)
         with pytest.raises(ConnectionError, match="could be sent") as caught, anyio.fail_after(30):
             await any_client.get(url, stream=streams, timeout=30)

@@ -331,14 +331,14 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
 
 
 def test_a_forked_child_waits_for_nobody_of_its_parent() -> None:
-    from curlhttp._policy.token_auth import CachedToken, Shared, Waiter
+    from curlhttp._policy.token_auth import CachedToken, Shared, TokenWaiter
 
     shared = Shared()
-    shared.join(Waiter(lambda: None), lambda obtained: True)
+    shared.join(TokenWaiter(lambda: None), lambda obtained: True)
     shared._lock.acquire()
     shared.latest = CachedToken("t")
     shared.after_fork_in_child()
-    place = Waiter(lambda: None)
+    place = TokenWaiter(lambda: None)
     shared.join(place, lambda obtained: False)
     assert place.is_first
     assert shared.latest is not None

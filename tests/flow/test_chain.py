@@ -95,7 +95,7 @@ async def test_an_empty_budget_lets_the_failure_through_at_once(scripted: Script
     budget = RetryBudget(ratio=0.0, reserve=0.1)
     client, engine = scripted([503, 503, reset(), 503], retry=steady(budget=budget))
     assert (await client.get(URL)).budget_exhausted
-    with pytest.raises(e.ConnectionError, match="broke before the answer") as caught:
+    with pytest.raises(e.ConnectionError, match="broke before the response") as caught:
         await client.get(URL)
     assert caught.value.budget_exhausted
     assert "not sent again: the retry budget of this origin is spent" in notes_of(caught.value)

@@ -27,8 +27,8 @@ from curlhttp import (
     RetryPolicy,
 )
 from curlhttp import exceptions as e
-from curlhttp._curl.driver_pool import PooledDriver
 from curlhttp._curl.engines import blocking
+from curlhttp._curl.engines.blocking import PooledDriver
 from curlhttp._curl.hedge_race import HedgeRace
 from tests.servers import (
     HTTP2,
@@ -638,23 +638,23 @@ print("usable")
 """
 
 
-@pytest.mark.parametrize("step", ["__init__", "next", "add", "_settle"])
+@pytest.mark.parametrize("step", ["__init__", "next", "add", "_finish"])
 def test_ctrl_c_at_a_step_of_a_race_leaves_no_slot_and_no_room_for_rivals(
     app: AppServer, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """The driver is lent again, and must keep one connection for each transfer then."""
+    """The driver is used again, and must keep one connection for each transfer then."""
 
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
     expected: list[int] = []
-    expect = PooledDriver.expect
+    expect = PooledDriver.set_max_connections
 
     def observe(driver: PooledDriver, connections: int) -> None:
         expected.append(connections)
         expect(driver, connections)
 
-    monkeypatch.setattr(PooledDriver, "expect", observe)
+    monkeypatch.setattr(PooledDriver, "set_max_connections", observe)
     with Client(hedge=Hedge(SOON)) as client:
         with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
             context.setattr(HedgeRace, step, interrupt)

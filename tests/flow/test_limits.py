@@ -145,8 +145,8 @@ async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeCli
         await may_end.wait()
         return Answer()
 
-    gate = make_client().real.gate
-    layered = limits(None, limit, VirtualTime().clock, gate)(send)
+    make_waiter = make_client().real.make_waiter
+    layered = limits(None, limit, VirtualTime().clock, make_waiter)(send)
 
     async def ask(number: int) -> None:
         if number == 3:
@@ -166,14 +166,14 @@ async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeCli
 
 
 async def opened_together(client: AnyClient) -> list[int]:
-    """Open the gates of six tasks in another order, cancel two, and return who goes on when."""
-    gates = [client.real.gate() for _ in range(6)]
+    """Wake six tasks in another order, cancel two, and return who goes on when."""
+    waiters = [client.real.make_waiter() for _ in range(6)]
     scopes = [anyio.CancelScope() for _ in range(6)]
     gone_on: list[int] = []
 
     async def wait(number: int) -> None:
         with scopes[number]:
-            await gates[number].wait(None)
+            await waiters[number].wait(None)
             gone_on.append(number)
 
     async with anyio.create_task_group() as tasks:
@@ -181,7 +181,7 @@ async def opened_together(client: AnyClient) -> list[int]:
             tasks.start_soon(wait, number)
         await anyio.wait_all_tasks_blocked()
         for number in (3, 0, 5, 1, 4, 2):
-            gates[number].open()
+            waiters[number].wake()
         scopes[5].cancel()
         scopes[3].cancel()
     return gone_on
@@ -490,14 +490,14 @@ class VirtualTime:
             due[1].set()
         self.time = end
 
-    def gate(self) -> Any:
-        return _EventGate()
+    def make_waiter(self) -> Any:
+        return _EventWaiter()
 
 
-class _EventGate:
+class _EventWaiter:
     def __init__(self) -> None:
         self._event = anyio.Event()
-        self.open = self._event.set
+        self.wake = self._event.set
 
     async def wait(self, seconds: float | None = None) -> None:
         with anyio.move_on_after(math.inf if seconds is None else seconds):
@@ -511,7 +511,7 @@ def asking(rate: RateLimit, time: VirtualTime, scopes: list[anyio.CancelScope]) 
     async def send(request: Request) -> Any:
         sent.append((request.extensions["number"], round(time.time, 3)))  # type: ignore[index]
 
-    layered = limits(rate, None, time.clock, time.gate)(send)
+    layered = limits(rate, None, time.clock, time.make_waiter)(send)
 
     async def ask(number: int) -> None:
         request = Request("GET", URL)

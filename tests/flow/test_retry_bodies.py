@@ -96,7 +96,7 @@ async def test_a_body_that_was_spent_lets_the_original_error_through(
     scripted: Scripted, make: Callable[[], Any]
 ) -> None:
     client, engine = scripted([reset(), 200], retry=3)
-    with pytest.raises(e.ConnectionError, match="broke before the answer") as caught:
+    with pytest.raises(e.ConnectionError, match="broke before the response") as caught:
         await client.request("PUT", URL, content=make())
     assert [sent.body for sent in engine.sent] == [b"body"]
     assert engine.sleeps == []

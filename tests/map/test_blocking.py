@@ -44,15 +44,15 @@ print(*sorted({"asyncio", "anyio", "trio", "uvloop", "ssl"} & set(sys.modules)))
 
 def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
     engine = SteppedEngine(Limits(), multiplexes=False)
-    gates: list[Any] = []
+    waiters: list[Any] = []
     gone_on: list[str] = []
 
     async def waits(name: str) -> None:
-        gates.append(gate := engine.gate())
+        waiters.append(waiter := engine.make_waiter())
         if name == "newcomer":  # comes when another one was let go, and may go on at once
-            gates[0].open()
-            gate.open()
-        await gate.wait(None)
+            waiters[0].wake()
+            waiter.wake()
+        await waiter.wait(None)
         gone_on.append(name)
 
     async def sleeps(seconds: float) -> None:

@@ -9,7 +9,7 @@ import pycurl
 import pytest
 
 from curlhttp import exceptions as e
-from curlhttp._curl.errors import TransferFailure, error_for
+from curlhttp._curl.errors import TransferFailure, make_error
 from curlhttp._models.config import get_transport
 from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
@@ -66,7 +66,7 @@ def failure_of(code: int, *, proxy: str | None = None, **facts: Any) -> e.Reques
         "deadline_passed": False,
         "aborted_resend": False,
     }
-    return error_for(TransferFailure(**{**known, **facts}))
+    return make_error(TransferFailure(**{**known, **facts}))
 
 
 def connected(seconds: float) -> Timings:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
-from curlhttp._engine.run import ThreadGate, run_sync
+from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._flow.hedge import AttemptPermit, HedgeAdmission
 from curlhttp._models.body import open_body
 from curlhttp._models.config import Transport
@@ -214,7 +214,7 @@ class Admitting:
 
     def admit(self, request: Request, now: float) -> AttemptPermit | None:
         self.now = now
-        return run_sync(lambda: self.real.admit(request, ThreadGate))
+        return run_sync(lambda: self.real.admit(request, ThreadWaiter))
 
 
 def extra_attempts(**given: Any) -> Admitting:

@@ -13,7 +13,7 @@ import pytest
 from curlhttp import ClientRequest as Request
 from curlhttp import Response, RetryBudget, RetryPolicy
 from curlhttp import exceptions as e
-from curlhttp._curl.errors import TransferFailure, error_for
+from curlhttp._curl.errors import TransferFailure, make_error
 from curlhttp._models.config import get_transport
 from curlhttp._models.timeout import Timeout
 
@@ -196,7 +196,7 @@ def error_of(code: int, sent: bool, **facts: Any) -> e.RequestException:
         "deadline_passed": False,
         "aborted_resend": False,
     }
-    return error_for(TransferFailure(**{**known, **facts}))
+    return make_error(TransferFailure(**{**known, **facts}))
 
 
 @pytest.mark.parametrize("code", sorted(CODES))

@@ -22,7 +22,7 @@ from curlhttp import (
     StoreError,
     Timeout,
 )
-from curlhttp._engine.run import ThreadGate, run_sync
+from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._flow import limits as shared_limits
 from curlhttp._policy import token_auth as shared_lease
 from curlhttp._policy.token_auth import SharedLease, pause
@@ -275,7 +275,7 @@ class Line:
         self.time = 0.0
         self.slept: list[float] = []
 
-    async def ask(self, question: Any, gate: Any) -> Any:
+    async def ask(self, question: Any, make_waiter: Any) -> Any:
         return self.answers.pop(0)
 
     async def sleep(self, seconds: float) -> None:
@@ -300,7 +300,7 @@ def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
     request: Any = type("Request", (), {"pool_seconds": lambda self, now: None})()
-    run_sync(lambda: shared_limits._wait_for(lease, limit, line, request, line, ThreadGate))
+    run_sync(lambda: shared_limits._wait_for(lease, limit, line, request, line, ThreadWaiter))
     assert line.slept[-2] == 0.25
     assert line.slept[-1] == 0.005
     lease.give()

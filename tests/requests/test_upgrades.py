@@ -268,7 +268,7 @@ def test_an_informational_answer_is_passed_over(session: Session, context: Any) 
 def test_a_protocol_that_nobody_asked_for_is_an_error(session: Session) -> None:
     with (
         RawServer(echo) as server,
-        pytest.raises(curlhttp.RemoteProtocolError, match="nobody asked for"),
+        pytest.raises(curlhttp.RemoteProtocolError, match="was not requested"),
     ):
         session.post(server.url, stream=True)
 

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import anyio.lowlevel
 
-from curlhttp._curl.errors import silence
-from curlhttp._engine.engine import Engine, Gate
+from curlhttp._curl.errors import read_timeout_error
+from curlhttp._engine.engine import Engine, Waiter
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, get_reason_phrase
 from curlhttp._models.timings import Timings
@@ -82,7 +82,7 @@ class AppCall:
         self.check_deadline()
         read = self.request.timeout.read
         if read is not None and monotonic() - since > read - early:
-            raise silence(self.request, has_head=self.head is not None)
+            raise read_timeout_error(self.request, has_head=self.head is not None)
 
     def check_deadline(self) -> None:
         """Raise what the total ends the call with, if it has run out.
@@ -278,18 +278,18 @@ class Changes:
     """Wake all who wait, in one event loop, whenever something may be otherwise.
 
     Args:
-        make_gate: makes a gate of the loop.
+        make_waiter: makes a waiter of the loop.
     """
 
-    def __init__(self, make_gate: Callable[[], Gate]) -> None:
-        self._make_gate = make_gate
-        self._waiting: set[Gate] = set()
+    def __init__(self, make_waiter: Callable[[], Waiter]) -> None:
+        self._make_waiter = make_waiter
+        self._waiting: set[Waiter] = set()
         self._turn_due = monotonic() + _STRETCH
 
     def tell(self) -> None:
         """Wake all who wait."""
-        for gate in self._waiting:
-            gate.open()
+        for waiter in self._waiting:
+            waiter.wake()
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until something may be otherwise, or for so long.
@@ -297,12 +297,12 @@ class Changes:
         Args:
             seconds: None for as long as it takes.
         """
-        gate = self._make_gate()
-        self._waiting.add(gate)
+        waiter = self._make_waiter()
+        self._waiting.add(waiter)
         try:
-            await gate.wait(seconds)
+            await waiter.wait(seconds)
         finally:
-            self._waiting.discard(gate)
+            self._waiting.discard(waiter)
 
     async def give_turn(self) -> None:
         """Let the loop run others now and then, within a message of the app.

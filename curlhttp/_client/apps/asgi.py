@@ -26,10 +26,10 @@ from curlhttp._client.apps.app_call import (
 )
 from curlhttp._client.apps.lifespan import Lifespan
 from curlhttp._client.apps.websocket import AppSocket
-from curlhttp._curl.engines.event_loop import SharedGate, next_piece
+from curlhttp._curl.engines.event_loop import SharedWaiter, next_piece
 from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks, running_loop
-from curlhttp._curl.errors import body_differs, too_large
-from curlhttp._curl.head import contradicts
+from curlhttp._curl.errors import body_length_error, too_large_error
+from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
 from curlhttp._engine.engine import Engine, HedgePlan
 from curlhttp._models.errors import client_closed, closed_while_reading
@@ -85,7 +85,7 @@ class AppExchange(AppCall):
     ) -> None:
         super().__init__(request, engine, raises=raises)
         self.failed: BaseException | None = None
-        self.changes: Changes = Changes(tasks.gate)
+        self.changes: Changes = Changes(tasks.make_waiter)
         self._app = app
         self._scope = scope
         self._tasks = tasks
@@ -215,11 +215,11 @@ class AppExchange(AppCall):
             self.begin_answer(head)
         limit = request.max_response_size
         if limit is not None and self._size > limit:
-            self.failed, self._is_gone = too_large(request), True
+            self.failed, self._is_gone = too_large_error(request), True
         elif not more:
             self._has_all = True
-            if contradicts(head, request.method, self._size):
-                self.failed, self._is_gone = body_differs(request, self._size), True
+            if contradicts_length(head, request.method, self._size):
+                self.failed, self._is_gone = body_length_error(request, self._size), True
         self.changes.tell()
 
     # the client's side
@@ -390,7 +390,7 @@ async def race(
         raise
     if first in running and (first is not winner or first.head is not None):
         plan.timed(monotonic() - first.begun if first.head is None else first.first_byte)
-    plan.surfaces(winner.request)
+    plan.won(winner.request)
     for exchange in running:
         if exchange is not winner:
             plan.dropped(exchange.request, None, monotonic() - exchange.begun, True)
@@ -604,10 +604,10 @@ class ASGITransport:
         """Wait."""
         await anyio.sleep(seconds)
 
-    def gate(self) -> SharedGate:
-        """Return a closed gate, for a caller to wait at."""
+    def make_waiter(self) -> SharedWaiter:
+        """Return a new waiter for the caller."""
         tasks = self._loop_state().tasks
-        return SharedGate(tasks.gate(), tasks.call_soon)
+        return SharedWaiter(tasks.make_waiter(), tasks.call_soon)
 
     # the beginning and the end
 
@@ -673,7 +673,7 @@ class _LoopState:
         loop: see there.
         lifespan: of the app, or None.
         running: exchanges whose apps have not ended.
-        tasks: makes gates of the loop.
+        tasks: makes waiters of the loop.
     """
 
     def __init__(self, loop: Loop, app: Any) -> None:  # Any: see ASGITransport

@@ -27,7 +27,7 @@ class Lifespan:
         self.state: dict[str, object] = {}
         self._app = app
         self._tasks = tasks
-        self._changes = Changes(tasks.gate)
+        self._changes = Changes(tasks.make_waiter)
         self._is_begun = False
         self._is_up = False  # started, or an app without a lifespan
         self._stops = False

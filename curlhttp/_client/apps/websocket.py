@@ -61,7 +61,7 @@ class AppSocket:
             raise ImportError(
                 "WebSockets need the package websockets: pip install 'curlhttp[ws]'"
             ) from error
-        self.changes: Changes = Changes(tasks.gate)
+        self.changes: Changes = Changes(tasks.make_waiter)
         self.failed: BaseException | None = None  # what the client's side gets
         self.is_gone = False  # the client
         self._app = app

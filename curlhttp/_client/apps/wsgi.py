@@ -21,11 +21,11 @@ from curlhttp._client.apps.app_call import (
     get_request_fields,
     parse_wsgi_head,
 )
-from curlhttp._curl.errors import body_differs, too_large
-from curlhttp._curl.head import contradicts
+from curlhttp._curl.errors import body_length_error, too_large_error
+from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
 from curlhttp._engine.engine import Engine, HedgePlan
-from curlhttp._engine.run import ThreadGate
+from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.body import Body
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import Request
@@ -230,8 +230,8 @@ class WSGICall(AppCall):
                     self._count(len(piece))
                     return piece
             assert self.head is not None
-            if contradicts(self.head, self.request.method, self._size):
-                raise body_differs(self.request, self._size)
+            if contradicts_length(self.head, self.request.method, self._size):
+                raise body_length_error(self.request, self._size)
             self.close()
         except BaseException as error:
             failed = self._closed_for(error)
@@ -250,7 +250,7 @@ class WSGICall(AppCall):
         self._size += size
         limit = self.request.max_response_size
         if limit is not None and self._size > limit:
-            raise too_large(self.request)
+            raise too_large_error(self.request)
 
     def _next(self, begun: float) -> bytes:
         """Return the next piece that has anything in it, b"" at the end."""
@@ -416,9 +416,9 @@ class WSGITransport:
         """Return the time of day in seconds since the epoch."""
         return time.time()
 
-    def gate(self) -> ThreadGate:
-        """Return a closed gate, for a caller to wait at."""
-        return ThreadGate()
+    def make_waiter(self) -> ThreadWaiter:
+        """Return a new waiter for the caller."""
+        return ThreadWaiter()
 
     def close(self) -> None:
         """Reject later requests."""

@@ -17,7 +17,7 @@ import anyio
 
 from curlhttp._client.map.scheduler import Item, Job, MapResult, MapScheduler
 from curlhttp._curl.engines.loops import BackgroundTasks, background_tasks, running_loop
-from curlhttp._engine.engine import Gate
+from curlhttp._engine.engine import Waiter
 from curlhttp._models.errors import Unpicklable
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class _RunningMap:
         self._scheduler = scheduler
         self._source = source
         self._context = copy_context()
-        self._ahead: Gate | None = None  # where the consumer waits
-        self._room: Gate | None = None  # where the task that awaits items waits
+        self._ahead: Waiter | None = None  # where the consumer waits
+        self._room: Waiter | None = None  # where the task that awaits items waits
         self._jobs: deque[Job] = deque()  # taken, of tasks that have not run yet
         self.tasks: BackgroundTasks | None = None  # from the first result that is asked for
         self.has_consumer = False
@@ -118,7 +118,7 @@ class _RunningMap:
         while not scheduler.has_result:
             if scheduler.is_done:
                 raise scheduler.end() or StopAsyncIteration
-            self._ahead = tasks.gate()
+            self._ahead = tasks.make_waiter()
             try:
                 await self._ahead.wait()
             finally:
@@ -126,7 +126,7 @@ class _RunningMap:
         result = scheduler.take()
         self._start_more()
         if self._room is not None:
-            self._room.open()
+            self._room.wake()
         return result
 
     def _begin(self) -> BackgroundTasks:
@@ -152,7 +152,7 @@ class _RunningMap:
     def _wake_consumer(self) -> None:
         """Wake the consumer, if there is something for it."""
         if self._ahead is not None and (self._scheduler.has_result or self._scheduler.is_done):
-            self._ahead.open()
+            self._ahead.wake()
 
     def stop(self) -> None:
         """Cancel what is under way, and send no more; in the loop's own thread."""
@@ -213,7 +213,7 @@ class _RunningMap:
     async def _wait_for_room(self) -> None:
         assert self.tasks is not None
         while not self._scheduler.wants_items:
-            self._room = self.tasks.gate()
+            self._room = self.tasks.make_waiter()
             try:
                 await self._room.wait()
             finally:

@@ -116,7 +116,9 @@ class MultiSender:
         self._engine = engine
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # Each item may bring a policy.
-        self._flow = client.chain.ending_in(_last(engine, client), clock, engine.gate, retries=True)
+        self._flow = client.chain.ending_in(
+            _last(engine, client), clock, engine.make_waiter, retries=True
+        )
         self.run_ready = engine.run_ready
         self.run_once = engine.run_once
         self.cancel = engine.cancel
@@ -138,8 +140,8 @@ def _last(engine: SteppedEngine, client: BaseClient) -> Exchange:
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
             return client.exchange(request, plan)
-        around = client.around(engine)  # which may change from one request to the next
-        last = own if around is engine else exchange(around, engine.now, Streamed)
+        wrapped = client.wrap(engine)  # which may change from one request to the next
+        last = own if wrapped is engine else exchange(wrapped, engine.now, Streamed)
         return last(request, plan)
 
     return send

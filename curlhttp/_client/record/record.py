@@ -21,7 +21,7 @@ from curlhttp._client.record.har import (
     read_log,
     write_log,
 )
-from curlhttp._engine.engine import Engine, HedgePlan, Incoming, connector, reader_of
+from curlhttp._engine.engine import Engine, HedgePlan, Incoming, connector, get_reader
 from curlhttp._models.body import BytesBody, read_whole
 from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
@@ -33,7 +33,7 @@ from curlhttp._models.timings import NO_TIME, Timings, make_timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 
 if TYPE_CHECKING:
-    from curlhttp._engine.engine import ByteStream, Gate
+    from curlhttp._engine.engine import ByteStream, Waiter
 
 __all__ = ["HarLog", "Record"]
 
@@ -154,7 +154,7 @@ class _Recording(Unpicklable):
         """Return whether requests without a matching entry are sent."""
         return True
 
-    def around(self, engine: Engine) -> Engine:
+    def wrap(self, engine: Engine) -> Engine:
         """Wrap an engine in one that records or plays back."""
         return RecordingEngine(self, engine)
 
@@ -329,7 +329,7 @@ class RecordingEngine:
         self.sleep = engine.sleep
         self.now = engine.now
         self.wall = engine.wall
-        self.gate: Callable[[], Gate] = engine.gate
+        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
 
     async def connect(self, request: Request) -> ByteStream:
@@ -383,7 +383,7 @@ class RecordingEngine:
         except RequestException as error:
             recording.fail(error)
             raise
-        return _RecordingIncoming(recording, incoming, reader_of(incoming, self._engine))
+        return _RecordingIncoming(recording, incoming, get_reader(incoming, self._engine))
 
     async def read(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> bytes:
         """Return the next piece of the body."""

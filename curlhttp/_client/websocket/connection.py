@@ -1,8 +1,8 @@
 """An open WebSocket, for both clients: messages in, messages out, and how it ends.
 
 The package `websockets` speaks the protocol without I/O; frames.py skips it for whole messages.
-Coroutines here suspend only in the stream and in gates, so that the blocking client runs them with
-one send(None). A lock keeps threads apart, and none of them holds it while it waits.
+Coroutines here suspend only in the stream and in waiters, so that the blocking client runs them
+with one send(None). A lock keeps threads apart, and none of them holds it while it waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from websockets.protocol import State
 
 from curlhttp._client.websocket.frames import BINARY, TEXT, FrameBuffer, pack_message
 from curlhttp._client.websocket.handshake import Settings
-from curlhttp._engine.engine import Gate, MakeGate
+from curlhttp._engine.engine import MakeWaiter, Waiter
 from curlhttp._flow.upgrade import Upgraded
 from curlhttp._models.decoding import Parts
 from curlhttp._models.fork import register
@@ -203,7 +203,7 @@ class WebSocketConnection:
         protocol: has agreed with the server.
         settings: what the caller wants.
         now: gives monotonic seconds.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         lock: keeps threads apart; may be acquired again by its owner.
         on_end: called once, when it has ended.
     """
@@ -215,7 +215,7 @@ class WebSocketConnection:
         settings: Settings,
         *,
         now: Callable[[], float],
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         lock: AbstractContextManager[object],
         on_end: Callable[[WebSocketConnection], object],
     ) -> None:
@@ -224,7 +224,7 @@ class WebSocketConnection:
         self.settings = settings
         self._stream = response.stream
         self._now = now
-        self._gate = gate
+        self._make_waiter = make_waiter
         self._lock = lock
         self._on_end = on_end
         self._received = FrameBuffer(response.rest, settings.max_size)
@@ -234,7 +234,7 @@ class WebSocketConnection:
         self.inbox: MessageBuffer = MessageBuffer()
         self._is_at_end = False  # the server sends no more bytes
         self._receives = False
-        self._enders: list[Gate] = []  # of callers that wait for the end
+        self._enders: list[Waiter] = []  # of callers that wait for the end
         self._has_ended = False
         self._error: RequestException | None = None  # what the connection broke with
         self._is_our_end = False  # the caller closes it
@@ -296,7 +296,7 @@ class WebSocketConnection:
             if self._is_overdue():
                 return
             if self._now() >= turn_ends:
-                await self._gate().wait(0)
+                await self._make_waiter().wait(0)
                 turn_ends = self._now() + _TURN
 
     async def _receive_more(self, end: float | None) -> bool:
@@ -425,8 +425,8 @@ class WebSocketConnection:
             self.protocol.receive_eof()
         self._received.clear()
         self.response.end(error)
-        for gate in self._enders:
-            gate.open()
+        for waiter in self._enders:
+            waiter.wake()
         self._on_end(self)
 
     # sending
@@ -514,12 +514,12 @@ class WebSocketConnection:
             self.inbox.discards = True
             is_mine = not self._receives
             self._receives = True
-            gate = None
+            waiter = None
             if not is_mine and not self._has_ended:
-                self._enders.append(gate := self._gate())
+                self._enders.append(waiter := self._make_waiter())
         try:
-            if gate is not None:
-                await gate.wait(self.settings.close_timeout)
+            if waiter is not None:
+                await waiter.wait(self.settings.close_timeout)
             while not self._has_ended and is_mine:
                 await self._parse_in_turns()
                 if not self._has_ended:

@@ -128,7 +128,7 @@ async def shake_hands(
     send = client.chain.ending_in(
         upgrade(choose, client.clock.now),
         client.clock,
-        client.gate,
+        client.make_waiter,
         within_retry=handshake.around,
         plain=client.exchange,
     )

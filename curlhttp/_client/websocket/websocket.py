@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from curlhttp._client.websocket.handshake import Settings, Wanted, shake_hands
-from curlhttp._engine.engine import Engine, Gate, MakeGate
+from curlhttp._engine.engine import Engine, MakeWaiter, Waiter
 from curlhttp._engine.run import run_sync
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.fork import register
@@ -46,25 +46,25 @@ class WebSocketRegistry:
 
     Args:
         now: returns monotonic seconds.
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         start: runs a coroutine function in a new thread or task.
 
     Attributes:
-        gate: makes a gate of the engine.
+        make_waiter: makes a waiter of the engine.
         runs: some WebSockets are registered.
     """
 
     def __init__(
         self,
         now: Callable[[], float],
-        gate: MakeGate,
+        make_waiter: MakeWaiter,
         start: Callable[[Callable[[], Coroutine[object, None, None]]], object],
     ) -> None:
         self._now = now
-        self.gate = gate
+        self.make_waiter = make_waiter
         self._start = start
         self._connections: WeakSet[WebSocketConnection] = WeakSet()
-        self._woken: Gate | None = None
+        self._woken: Waiter | None = None
         self.runs = False
         self._lock = threading.Lock()
         register(self)
@@ -88,12 +88,12 @@ class WebSocketRegistry:
     def _wake(self) -> None:
         woken = self._woken
         if woken is not None:
-            woken.open()
+            woken.wake()
 
     async def _run(self) -> None:
         try:
             while True:
-                woken = self._woken = self.gate()
+                woken = self._woken = self.make_waiter()
                 seconds = self._round()
                 with self._lock:
                     if not self._connections:
@@ -358,7 +358,7 @@ def open_blocking(
     registry = client.websocket_registries.get(engine)
     if registry is None:
         # In one step, because another thread may do the same.
-        new = WebSocketRegistry(client.clock.now, client.gate, _start_thread)
+        new = WebSocketRegistry(client.clock.now, client.make_waiter, _start_thread)
         registry = client.websocket_registries.setdefault(engine, new)
     return WebSocket(_connected(client, response, protocol, settings, registry, threading.RLock()))
 
@@ -398,7 +398,7 @@ async def _open(
                 del client.websocket_registries[other]
         tasks = background_tasks(loop, Context())
         registry = client.websocket_registries[loop] = WebSocketRegistry(
-            client.clock.now, tasks.gate, tasks.spawn
+            client.clock.now, tasks.make_waiter, tasks.spawn
         )
     return AsyncWebSocket(
         _connected(client, response, protocol, settings, registry, threading.RLock())
@@ -420,7 +420,7 @@ def _connected(
         protocol,
         settings,
         now=client.clock.now,
-        gate=registry.gate,
+        make_waiter=registry.make_waiter,
         lock=lock,
         on_end=registry.remove,
     )

@@ -1,28 +1,34 @@
-"""The engine of `Client`: each exchange runs in the calling thread, on a driver that it borrows.
+"""The engine of `Client`: each exchange runs in the calling thread, on a driver from a pool.
 
-A transfer keeps one connection of its own, so that threads never share one (sharing connections
-between threads crashes libcurl), and any driver will do for it. Its coroutines never suspend.
+A transfer keeps its own connection, because sharing connections between threads crashes libcurl. It
+takes the connection along to any driver. The engine's coroutines never suspend.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from weakref import WeakSet
 
 import pycurl
 
-from curlhttp._curl.connection_pool import Key, ThreadPool
-from curlhttp._curl.connections import Connections, Quarantine, shut_down
-from curlhttp._curl.driver_pool import DriverPool, PooledDriver
+from curlhttp._curl.connection_pool import ConnectionPool, Key
+from curlhttp._curl.connection_state import OpenConnections, Quarantine, shut_down
+from curlhttp._curl.driver import Driver
+from curlhttp._curl.errors import unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
-from curlhttp._curl.result import check_opened, raise_failure, response_of, take_piece
+from curlhttp._curl.poller import PollSockets, SelectorSockets, make_small_poller
+from curlhttp._curl.result import check_opened, make_response, raise_failure, read_piece
 from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
 from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, connector
 from curlhttp._engine.network import network, now, wall
-from curlhttp._engine.run import ThreadGate
+from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
@@ -30,7 +36,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
 
-__all__ = ["BlockingEngine"]
+__all__ = ["BlockingEngine", "PooledDriver"]
 
 
 class BlockingEngine:
@@ -48,20 +54,20 @@ class BlockingEngine:
         register(self)
 
     def _open(self) -> None:
-        self._pool = ThreadPool(self._limits, self._make)
+        self._pool = ConnectionPool(self._limits, self._make)
         self._drivers = DriverPool(self._limits)
         self._streams: WeakSet[ByteStream] = WeakSet()
-        self._suspects = Quarantine()
-        # Of streamed responses; each change is one step of the interpreter, so there is no lock.
+        self._quarantine = Quarantine()
+        # Of streamed responses. No lock, because each change is one step of the interpreter.
         self._opened: set[Transfer] = set()
 
     def _make(self, key: Key) -> Transfer:
-        # The connections are the share's, whichever driver the transfer runs on. A share of many
-        # transfers crashes libcurl when threads use it at once: so each has one of its own.
+        # The share holds the connections, whichever driver the transfer runs on. Each transfer has
+        # its own, because libcurl crashes when threads use one share at the same time.
         share = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
         transfer = Transfer(self._limits, Shares(share))
-        transfer.connections = Connections(self._suspects)
+        transfer.connections = OpenConnections(self._quarantine)
         return transfer
 
     # buffered exchanges
@@ -71,46 +77,46 @@ class BlockingEngine:
 
         Args:
             request: complete.
-            plan: when to send it again while it is under way, or None for never.
+            plan: when to send it again while it is running, or None for never.
 
         Raises:
             RequestException: the exchange failed.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await other.perform(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
         try:
             while not transfer.done:
                 driver.step()
-            response = response_of(transfer)
+            response = make_response(transfer)
             transfer.clean()
-            driver.give_back(transfer)
+            driver.release(transfer)
         except BaseException:
             self._pool.drop(transfer)
             raise
         held = [transfer]
         try:
-            self._pool.give(held)
+            self._pool.release(held)
         except BaseException:  # Ctrl-C
             self._drop_held(held)
             raise
         return response
 
     def _drop_held(self, held: list[Transfer]) -> None:
-        """Drop what was not given back."""
+        """Drop what was not released."""
         for transfer in held:
             self._pool.drop(transfer)
 
     def _start(self, request: Request) -> Transfer:
         begun = monotonic()
-        transfer = self._pool.take(request)
+        transfer = self._pool.acquire(request)
         try:
             transfer.prepare(request)
             transfer.queue_seconds = transfer.last_activity - begun
-            driver = transfer.driver = self._drivers.lend()
+            driver = transfer.driver = self._drivers.acquire()
             transfer.wake = _ignore
-            driver.begin(transfer)
+            driver.start(transfer)
         except BaseException as error:
             self._pool.drop(transfer)
             if isinstance(error, RequestException) and error.request is None:
@@ -128,20 +134,20 @@ class BlockingEngine:
             plan: see perform.
 
         Raises:
-            RequestException: the exchange failed up to there.
+            RequestException: the exchange failed before that.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await other.open(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
         try:
             while transfer.head is None and not transfer.done:
                 driver.step()
-            transfer.wake = None  # from here on nobody waits, until the caller reads
+            transfer.wake = None  # nobody waits from here until the caller reads
             check_opened(transfer)
             self._opened.add(transfer)
         except BaseException:
-            self._take_from_opened(transfer)
+            self._remove_opened(transfer)
             self._pool.drop(transfer)
             raise
         return transfer
@@ -162,33 +168,33 @@ class BlockingEngine:
             if not incoming.pieces:
                 if incoming.paused:
                     driver.resume_soon(incoming)
-                # Until now nobody waited for the server: the time before is not its silence.
+                # Nobody waited for the server before, so that time does not count.
                 incoming.last_activity = monotonic()
                 while not (incoming.pieces or incoming.done):
                     driver.step()
             is_open = incoming in self._opened
-            piece = take_piece(incoming) if is_open else b""
+            piece = read_piece(incoming) if is_open else b""
             if piece:
                 incoming.wake = None
                 if incoming in self._opened:
                     return piece
-            if not self._take_from_opened(incoming):
+            if not self._remove_opened(incoming):
                 raise closed_while_reading(request)
-            # Where the body was cut short, its connection has ended: there is nothing to keep.
+            # If the body was cut short, its connection has ended and cannot be kept.
             is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
         except BaseException:
-            self._take_from_opened(incoming)
+            self._remove_opened(incoming)
             self._pool.drop(incoming)
             raise
         if is_spent:
             self._pool.drop(incoming)
         else:
-            driver.give_back(incoming)
+            driver.release(incoming)
             held = [incoming]
             try:
-                self._pool.give(held)
+                self._pool.release(held)
             except BaseException:  # Ctrl-C
                 self._drop_held(held)
                 raise
@@ -198,8 +204,8 @@ class BlockingEngine:
         """Change how long a server may be silent while the rest of its response is read.
 
         Args:
-            incoming: nobody reads it right now.
-            seconds: None for as long as it takes.
+            incoming: no thread reads it right now.
+            seconds: None for no limit.
 
         Raises:
             ValueError: the number of seconds is not positive.
@@ -209,10 +215,10 @@ class BlockingEngine:
             driver.set_read_timeout(incoming, seconds)
 
     def abort(self, incoming: Transfer) -> None:
-        """Let go of a response, in any thread; its connection is closed."""
-        # A thread that reads says so before it looks whether the response is open still. So it
-        # finds that it is not, or is found here: then the transfer is for it to drop.
-        if not self._take_from_opened(incoming):
+        """Abandon a response, from any thread; its connection is closed."""
+        # A reading thread sets `wake` before it checks whether the response is still open. So it
+        # either finds the response closed, or is found here, and drops the transfer itself.
+        if not self._remove_opened(incoming):
             return
         if incoming.wake is None:
             self._pool.drop(incoming)
@@ -220,25 +226,25 @@ class BlockingEngine:
         driver: PooledDriver | None = incoming.driver
         incoming.done = True
         if driver is not None:
-            driver.hang_up(incoming)
+            driver.shut_down_sockets(incoming)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
-        self._take_from_opened(incoming)
+        """Abandon a response from a finalizer, which may run in any thread."""
+        self._remove_opened(incoming)
         self._pool.drop_from_finalizer(incoming)
 
-    def _take_from_opened(self, transfer: Transfer) -> bool:
-        """Take a streamed response out, and return whether it was there; one caller has it."""
+    def _remove_opened(self, transfer: Transfer) -> bool:
+        """Remove a streamed response; return whether it was there, to one caller only."""
         try:
             self._opened.remove(transfer)
         except KeyError:
             return False
         return True
 
-    # several attempts at once
+    # hedged requests
 
     async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
-        """Return the attempt that surfaces; the driver of the first one drives them all."""
+        """Return the winning attempt; the driver of the first one runs them all."""
         first = self._start(request)
         driver: PooledDriver = first.driver
 
@@ -250,30 +256,30 @@ class BlockingEngine:
 
         race: HedgeRace | None = None
         try:
-            race = begun = HedgeRace(plan, first, partial(self._leave, driver))
-            driver.expect(1 + plan.most)
-            winner = await race.run_out(wait, lambda: self._join(begun, driver))
-            driver.expect(1)
+            race = started = HedgeRace(plan, first, partial(self._drop_loser, driver))
+            driver.set_max_connections(1 + plan.most)
+            winner = await race.run(wait, lambda: self._join(started, driver))
+            driver.set_max_connections(1)
         except BaseException:
-            driver.expect(1)  # it may be lent again
+            driver.set_max_connections(1)  # it may be used again
             self._pool.drop(first if race is None else race.abandon())
             raise
         return winner
 
     async def _join(self, race: HedgeRace, driver: PooledDriver) -> None:
-        """Send one more attempt, unless it had to wait for its turn."""
-        # A rival that had to wait for a slot would come too late to help.
+        """Send one more attempt, unless it would have to wait for a slot."""
+        # An attempt that waits for a slot would come too late to help.
         origin = race.request.url.origin
-        if not self._pool.take_slot(origin):
+        if not self._pool.acquire_slot(origin):
             return race.stop()
         try:
             request, first = await race.next(), race.running[0]
             rival = None if request is None else Transfer(self._limits, first.shares)
         except BaseException:
-            self._pool.give_slot(origin)
+            self._pool.release_slot(origin)
             raise
         if request is None or rival is None:
-            return self._pool.give_slot(origin)
+            return self._pool.release_slot(origin)
         self._pool.add_in_slot(rival, first)
         try:
             rival.connections = first.connections
@@ -286,37 +292,37 @@ class BlockingEngine:
                 self._pool.drop(rival)
             raise
 
-    def _leave(self, driver: PooledDriver, loser: Transfer, other: Transfer) -> None:
-        """Let go of an attempt; if the driver was lent to it, the other one inherits it."""
-        driver.leave(loser)
+    def _drop_loser(self, driver: PooledDriver, loser: Transfer, other: Transfer) -> None:
+        """Drop an attempt; if it holds the driver, the other attempt inherits that."""
+        driver.remove_unfinished(loser)
         if loser.driver is not None:
             loser.driver, other.driver = None, driver
         connection = loser.connection
         if loser.done and connection is not None and connection is not other.connection:
-            # It was answered, too late: one connection is kept. Where libcurl has closed it, the
-            # number may be of another socket by now.
+            # Its response came too late, and only one connection is kept. libcurl may have closed
+            # this one, and another socket may have its number by now.
             shut_down(loser.easy.getinfo(pycurl.ACTIVESOCKET))
         self._pool.drop(loser)
 
     # connections for other protocols
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection of its own to a request's origin, and send nothing on it.
+        """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:
-            request: complete; its transport, timeouts and deadline count.
+            request: complete; its transport, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await connector(other).connect(request)
         from curlhttp._curl.streams.blocking import ThreadStream
-        from curlhttp._curl.streams.stream import connection_to
+        from curlhttp._curl.streams.stream import make_connection_request
 
-        transfer = self._start(connection_to(request))
+        transfer = self._start(make_connection_request(request))
         try:
-            # Its driver stays with it: taken off that, libcurl would close the connection.
+            # It keeps its driver, because its removal would close the connection.
             while not transfer.done:
                 transfer.driver.step()
             raise_failure(transfer)
@@ -327,7 +333,7 @@ class BlockingEngine:
         self._streams.add(stream)
         return stream
 
-    # the rest
+    # time, and the end
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -351,15 +357,15 @@ class BlockingEngine:
             [transfer for transfer in every if transfer not in idle],
         )
 
-    def gate(self) -> ThreadGate:
-        """Return a closed gate, for a caller to wait at."""
-        return ThreadGate()
+    def make_waiter(self) -> ThreadWaiter:
+        """Return a new waiter for the caller."""
+        return ThreadWaiter()
 
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.
 
-        Connections for other protocols end at once, because they know no exchange; unless this
-        engine leaves them to those who use them.
+        Connections for other protocols end at once, because they have no exchange that ends;
+        unless the engine was made with `keeps_streams`.
         """
         self._pool.close()
         self._drivers.close()
@@ -369,13 +375,13 @@ class BlockingEngine:
             stream.abort(closed_with_client())
 
     def close_from_finalizer(self) -> None:
-        """Close the connections, unless this thread may be giving or taking one."""
+        """Close the connections, unless this thread may be acquiring or releasing one."""
         if self._pool.close_from_finalizer():
             self._drivers.close()
 
     def after_fork_in_child(self) -> None:
-        """Start afresh, and leave the connections to the parent."""
-        # A client that was closed before the fork stays so.
+        """Leave the connections to the parent process, and start with new ones."""
+        # A client that was closed before the fork stays closed.
         is_closed = self._pool.is_closed
         for transfer in self._pool.all:
             leak_transfer(transfer)
@@ -385,8 +391,180 @@ class BlockingEngine:
         self._pool.is_closed = is_closed
 
     def after_fork_in_parent(self) -> None:
-        """Go on: of the sockets that the child has copies of, none is watched while it is idle."""
+        """Do nothing, because no idle socket is watched."""
 
 
 def _ignore() -> None:
-    """Stand for a caller that waits: the read timeout counts, and the loop looks for itself."""
+    """Do nothing. A `wake` means that a caller waits, so that the read timeout applies."""
+
+
+# --- The driver pool: a thread acquires a driver, uses it alone, and releases it ---
+#
+# Transfers bring their own connections, so a driver keeps none. It keeps what its curl_multi has
+# cached: names, TLS sessions, and the authorities, which libcurl parses once for each curl_multi.
+
+_REMOVE = pycurl.POLL_REMOVE
+
+
+class DriverPool:
+    """The drivers of the blocking engine; the most recently used one is reused first.
+
+    Args:
+        limits: the client's limits.
+
+    Attributes:
+        all: every driver, in use or idle.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.all: WeakSet[PooledDriver] = WeakSet()  # weak, because Ctrl-C may lose one on its way
+        self._limits = limits
+        self._idle: list[PooledDriver] = []
+        self._is_closed = False
+
+    # No lock, because a pop from a list is one step of the interpreter, and so is an append.
+
+    def acquire(self) -> PooledDriver:
+        """Return a driver that is not in use."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            driver = PooledDriver(self._limits, self)
+            self.all.add(driver)
+            return driver
+
+    def release(self, driver: PooledDriver) -> None:
+        """Return a driver to the pool; nothing runs on it any more."""
+        if driver.is_resolving or driver.broken is not None:
+            self.all.discard(driver)
+            # libcurl's close waits for the resolver, which has no time limit.
+            _start_thread(driver.close)
+            return
+        self._idle.append(driver)
+        if self._is_closed:
+            self.close()
+
+    def close(self) -> None:
+        """Close the idle drivers now, and the others at their release."""
+        self._is_closed = True
+        with suppress(IndexError):  # another thread may be closing as well
+            while True:
+                self._close(self._idle.pop())
+
+    def _close(self, driver: PooledDriver) -> None:
+        self.all.discard(driver)
+        driver.close()
+
+
+def _start_thread(function: Callable[[], None]) -> None:
+    """Run a function in a real thread, even where gevent replaces threads by greenlets."""
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is None:
+        threading.Thread(target=function, daemon=True).start()
+    else:
+        gevent.get_original("_thread", "start_new_thread")(function, ())
+
+
+class PooledDriver(Driver):
+    """A driver for one transfer and its rivals.
+
+    Args:
+        limits: the client's limits.
+        pool: it belongs to.
+
+    Attributes:
+        is_resolving: libcurl may still be looking up a name for a removed transfer.
+    """
+
+    poller: PollSockets | SelectorSockets
+    _make_poller = staticmethod(make_small_poller)
+
+    def __init__(self, limits: Limits, pool: DriverPool) -> None:
+        super().__init__(limits, 1)
+        self.set_max_connections(1)
+        self._pool = pool
+        self.is_resolving = False
+
+    def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
+        # Forgetting is free here, and the next transfer has other sockets.
+        try:
+            if what == _REMOVE:
+                if self.unanswered:
+                    self._check_for_alert(descriptor)
+                self.poller.forget(descriptor)
+            else:
+                self.poller.watch(descriptor, what)
+        except BaseException as error:
+            self.broken = unwrap_callback_error(error)
+
+    def _read_timer(self) -> None:
+        if self.running:  # otherwise the next transfer has other timers
+            super()._read_timer()
+
+    def set_max_connections(self, connections: int) -> None:
+        """Let a transfer and its rivals have so many connections at the same time."""
+        # Both apply to each share; a transfer and its rivals use the same one.
+        self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
+        self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
+
+    def start(self, transfer: Transfer) -> None:
+        """Start a prepared transfer, the only one; many have ended when this returns."""
+        request, easy = transfer.request, transfer.easy
+        assert request is not None
+        if transfer.handle.multiplexes:
+            self.multiplexing.set_pipewait(transfer, request.url.origin)
+        self.multi.add_handle(easy)
+        self.running[easy] = transfer
+        transfer.attached = self
+        self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        if transfer.is_new_connection:  # a local one is established at once, which saves a wait
+            self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
+        self._collect()
+        if self.running:  # it has to wait, so it needs a read timeout
+            self._read_timer()
+            self._start_read_timeout(transfer, request)
+
+    def step(self) -> None:
+        """Wait until a socket is ready or something is due, and handle that."""
+        self.run_once(self.wait_seconds())
+
+    def remove_unfinished(self, transfer: Transfer) -> None:
+        """Remove a transfer in any state."""
+        self.remove(transfer)
+        if not transfer.sends and _is_resolving(transfer):
+            self.is_resolving = True
+
+    def shut_down_sockets(self, transfer: Transfer) -> None:
+        """End a transfer's connection, from any thread; a thread that waits for it wakes up."""
+
+        def is_its_own(descriptor: int) -> bool:
+            # libcurl reports a socket before it closes it and the number is reused.
+            return transfer.driver is self and descriptor in self.poller.descriptors()
+
+        for descriptor in self.poller.descriptors():
+            shut_down(descriptor, is_its_own)
+
+    def release(self, transfer: Transfer) -> None:
+        """Release the driver of a transfer that has ended."""
+        transfer.driver = None
+        self._pool.release(self)
+
+    def abandon(self, transfer: Transfer) -> None:
+        """Remove a transfer in any state, and release its driver."""
+        transfer.driver = None
+        try:
+            self.remove_unfinished(transfer)
+        finally:
+            self._to_resume.clear()
+            self._pool.release(self)
+
+
+def _is_resolving(transfer: Transfer) -> bool:
+    """Return whether libcurl may still be looking up the name."""
+    if transfer.code == pycurl.E_COULDNT_RESOLVE_HOST:
+        return False
+    try:
+        seconds: int = transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T)
+    except pycurl.error:  # the garbage collector has closed the handle
+        return False
+    return not seconds

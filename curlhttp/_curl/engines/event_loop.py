@@ -1,4 +1,4 @@
-"""Base class of the engines for event loops: waits with a timeout, and request bodies.
+"""Base class of the engines for event loops: waits with timeouts, and request bodies.
 
 Reading a body may block or await, so a separate task reads it while the caller's task waits.
 """
@@ -19,7 +19,7 @@ from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.engine import ByteStream, Gate, connector
+from curlhttp._engine.engine import ByteStream, Waiter, connector
 from curlhttp._engine.network import network
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
@@ -27,17 +27,17 @@ from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import Request
 
 __all__ = [
-    "EventGate",
     "EventLoopEngine",
-    "OrderedGate",
-    "SharedGate",
+    "EventWaiter",
+    "OrderedWaiter",
+    "SharedWaiter",
     "WakeOrder",
     "next_piece",
-    "wait_so_long",
+    "wait_at_most",
 ]
 
 
-_PIECE = 64 * 1024  # bytes read at once from a body that may block
+_PIECE = 64 * 1024  # bytes of a body that are read at once
 
 
 class _OpenStream(ByteStream, Protocol):
@@ -50,34 +50,34 @@ class _OpenStream(ByteStream, Protocol):
     descriptor: int
 
 
-class SharedGate:
-    """A gate that may be opened from any thread."""
+class SharedWaiter:
+    """A waiter that any thread may wake."""
 
-    __slots__ = ("_call_soon", "_gate")
+    __slots__ = ("_call_soon", "_waiter")
 
-    def __init__(self, gate: Gate, call_soon: Callable[[Callable[[], object]], None]) -> None:
-        self._gate = gate
+    def __init__(self, waiter: Waiter, call_soon: Callable[[Callable[[], object]], None]) -> None:
+        self._waiter = waiter
         self._call_soon = call_soon
 
-    def open(self) -> bool:
-        """Let the task go on; never waits, may be called twice.
+    def wake(self) -> bool:
+        """Wake the task; never blocks, may be called twice.
 
         Returns:
-            False if its loop has ended, and the task with it.
+            False if the event loop of the task has ended.
         """
         try:
-            self._call_soon(self._gate.open)
+            self._call_soon(self._waiter.wake)
         except RuntimeError:
             return False
         return True
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        """Return what ends when it is open, or after so many seconds."""
-        return self._gate.wait(seconds)
+        """Return an awaitable that ends when it is woken, or after so many seconds."""
+        return self._waiter.wait(seconds)
 
 
-async def wait_so_long(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
-    """Await what a function returns, for so many seconds at most."""
+async def wait_at_most(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
+    """Await what a function returns, for at most so many seconds."""
     with anyio.move_on_after(seconds):
         await wait()
 
@@ -100,31 +100,31 @@ class EventLoopEngine(MultiEngine):
         """Wait."""
         await anyio.sleep(0 if network.skip(seconds) else seconds)
 
-    def gate(self) -> SharedGate:
-        """Return a closed gate, for a caller to wait at."""
-        return SharedGate(self._local_gate(), self._call_soon)
+    def make_waiter(self) -> SharedWaiter:
+        """Return a new waiter for the caller."""
+        return SharedWaiter(self._make_local_waiter(), self._call_soon)
 
     @abstractmethod
     def _call_soon(self, call: Callable[[], object]) -> None:
-        """Call something in the loop, from any thread; RuntimeError: the loop has ended."""
+        """Call a function in the loop, from any thread; RuntimeError if the loop has ended."""
 
     # request bodies that come piece by piece
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
         transfer.feed = (
-            None if body is None or body.data is not None else _BodyQueue(self._local_gate)
+            None if body is None or body.data is not None else _BodyQueue(self._make_local_waiter)
         )
 
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
-        """Feed the body to libcurl until it has all, or the exchange or race ends before.
+        """Feed the body to libcurl until it has all of it, or until the exchange or race ends.
 
-        Without a race, feed it again where the server refused the request unread.
+        Without a race, feed it again if the server refused the request without processing it.
         """
         await self._pump_once(transfer, race)
         while race is None:
             while not transfer.done and transfer.head is None:
                 await self._wait_for(transfer)
-            if not transfer.done or not transfer.goes_elsewhere():
+            if not transfer.done or not transfer.rewind_if_unprocessed():
                 break
             assert transfer.request is not None
             self._set_feed(transfer, transfer.request.body)
@@ -156,7 +156,7 @@ class EventLoopEngine(MultiEngine):
                 if body.is_async:
                     tasks.cancel_scope.cancel()
         finally:
-            if transfer.feed is feed:  # else it lost, and may carry another request by now
+            if transfer.feed is feed:  # otherwise it lost, and may carry another request by now
                 transfer.feeds_in_task = False
             await body.aclose()
 
@@ -165,16 +165,16 @@ class EventLoopEngine(MultiEngine):
             while not feed.is_stopped:
                 piece = await next_piece(body)
                 if feed.is_stopped:
-                    break  # type: ignore[unreachable]  # it may have been, meanwhile
-                gate = feed.put(piece)
+                    break  # type: ignore[unreachable]  # it may have been stopped meanwhile
+                waiter = feed.put(piece)
                 if transfer.starving:
                     self._driver.resume(transfer)
                 if not piece:
                     break
-                await gate.wait()
-        except Exception as error:  # the caller's own; it ends the transfer
+                await waiter.wait()
+        except Exception as error:  # raised by the caller's body, which ends the transfer
             if feed.is_stopped:
-                return  # the answer is there already
+                return  # the response is already there
             transfer.failed = error
             transfer.done = True
             self._driver.remove(transfer)
@@ -184,19 +184,19 @@ class EventLoopEngine(MultiEngine):
     # connections for other protocols
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection of its own to a request's origin, and send nothing on it.
+        """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:
-            request: complete; its transport, timeouts and deadline count.
+            request: complete; its transport, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await connector(other).connect(request)
-        from curlhttp._curl.streams.stream import connection_to
+        from curlhttp._curl.streams.stream import make_connection_request
 
-        request = connection_to(request)
+        request = make_connection_request(request)
         transfer = await self._start(request)
         try:
             while not transfer.done:
@@ -217,58 +217,58 @@ class EventLoopEngine(MultiEngine):
     # the end
 
     def _shut(self) -> None:
-        """Fail what runs, in the loop's own thread."""
+        """Fail all running transfers, in the loop's thread."""
         for stream in tuple(self._streams):
             stream.abort(closed_with_client())
         super()._shut()
 
     async def aclose(self) -> None:
-        """Close all connections, without blocking the loop.
+        """Close all connections without blocking the loop.
 
-        libcurl's close waits for a name that is being resolved: that is left to a thread.
+        A thread does it, because libcurl's close waits for name lookups.
         """
         if self.is_closed:
             return
         self._shut()
-        self._pool.slots.lift()
+        self._pool.slots.lift_limits()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._free)
 
     @abstractmethod
     def has_ended(self) -> bool:
-        """Return whether the event loop runs no more, for good."""
+        """Return whether the event loop has ended for good."""
 
 
 class _BodyQueue:
-    """The pieces between a body that is awaited and libcurl's read callback, which cannot wait."""
+    """The pieces between a body that is read in a task and libcurl's read callback."""
 
-    def __init__(self, make_gate: Callable[[], Gate]) -> None:
-        self._make_gate = make_gate
+    def __init__(self, make_waiter: Callable[[], Waiter]) -> None:
+        self._make_waiter = make_waiter
         self._piece = b""
         self.has_ended = False
         self.is_stopped = False
-        self._gate = make_gate()
+        self._waiter = make_waiter()
 
-    def put(self, piece: bytes) -> Gate:
-        """Take a piece, b"" for the end; the gate opens when libcurl has it all."""
+    def put(self, piece: bytes) -> Waiter:
+        """Add a piece, b"" for the end; the returned waiter is woken when libcurl has it."""
         self._piece = piece
         self.has_ended = not piece
-        self._gate = self._make_gate()
-        return self._gate
+        self._waiter = self._make_waiter()
+        return self._waiter
 
     def stop(self) -> None:
-        """Take no more pieces; one that is being read may end."""
+        """Accept no more pieces; a read that is in progress may end."""
         self.is_stopped = True
-        self._gate.open()
+        self._waiter.wake()
 
     def __call__(self, size: int) -> bytes | None:
-        """Return at most size bytes, b"" at the end, None when there is nothing yet."""
+        """Return at most size bytes, b"" at the end, None for none yet."""
         piece = self._piece[:size]
         if not piece:
             return b"" if self.has_ended else None
         self._piece = self._piece[size:]
         if not self._piece:
-            self._gate.open()
+            self._waiter.wake()
         return piece
 
 
@@ -276,55 +276,55 @@ async def next_piece(body: Body) -> bytes:
     """Return the next piece of a body that is awaited, or read in a thread; b"" at its end."""
     if body.is_async:
         return await body.next()
-    # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and
-    # the deadline leave it behind: after them the body is not sent again.
+    # A file or an iterator may block, so a thread reads it. Cancellation and the deadline abandon
+    # the thread, because the body is not sent again after them.
     return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)
 
 
-# --- Make trio tasks wait until another task opens their gate ---
+# --- Waiters for trio: a task waits until another one wakes it ---
 
 
-class EventGate:
-    """Something one task waits at until it is opened: an event."""
+class EventWaiter:
+    """A waiter for one task, made of an event."""
 
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
-    def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
+    def wake(self) -> None:
+        """Wake the task; never blocks, may be called twice."""
         self._event.set()
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return what ends when it is open, or after so many seconds."""
+        """Return an awaitable that ends when it is woken, or after so many seconds."""
         wait = self._wait
-        return wait() if seconds is None else wait_so_long(wait, seconds)
+        return wait() if seconds is None else wait_at_most(wait, seconds)
 
     async def _wait(self) -> None:
         await self._event.wait()
 
 
 class WakeOrder:
-    """In what order the tasks of an engine go on that wait at gates.
+    """The order in which the waiting tasks of an engine continue.
 
     Attributes:
-        opened: the gates that are open, and whose tasks have not gone on.
-        early: events of tasks that ran before it was their turn.
+        woken: the woken waiters whose tasks have not continued yet.
+        early: events of tasks that ran before their turn.
     """
 
-    __slots__ = ("early", "opened")
+    __slots__ = ("early", "woken")
 
     def __init__(self) -> None:
-        self.opened: OrderedDict[OrderedGate, None] = OrderedDict()
+        self.woken: OrderedDict[OrderedWaiter, None] = OrderedDict()
         self.early: list[anyio.Event] = []
 
 
-class OrderedGate(EventGate):
-    """A gate whose task goes on after those whose gates were opened before.
+class OrderedWaiter(EventWaiter):
+    """A waiter whose task continues after those that were woken earlier.
 
-    trio runs tasks that were woken together in any order: one that runs before its turn waits
-    again, until the next one has gone on.
+    trio runs tasks that were woken together in any order. A task that runs before its turn waits
+    again until the next one has continued.
     """
 
     __slots__ = ("_has_task", "_order")
@@ -334,23 +334,23 @@ class OrderedGate(EventGate):
         self._order = order
         self._has_task = False
 
-    def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
-        if self._has_task:  # else no task would take the gate out again
-            self._order.opened[self] = None
-        super().open()
+    def wake(self) -> None:
+        """Wake the task; never blocks, may be called twice."""
+        if self._has_task:  # otherwise no task would remove the waiter
+            self._order.woken[self] = None
+        super().wake()
 
     async def _wait(self) -> None:
-        """Wait until it is open, and the task's turn."""
-        opened, early = self._order.opened, self._order.early
+        """Wait until it is woken and it is the task's turn."""
+        woken, early = self._order.woken, self._order.early
         self._has_task = True
         try:
             await super()._wait()
-            while self in opened and next(iter(opened)) is not self:
+            while self in woken and next(iter(woken)) is not self:
                 early.append(event := anyio.Event())
                 await event.wait()
         finally:
             self._has_task = False
-            opened.pop(self, None)
+            woken.pop(self, None)
             while early:
                 early.pop().set()

@@ -1,7 +1,6 @@
-"""The engines of running event loops, and background tasks on asyncio and trio.
+"""Find the engine of the running event loop, and start background tasks on asyncio and trio.
 
-Loaded with the first AsyncClient. anyio has no background tasks without a task group, and a group
-cannot stay open while an iterator is between two results.
+Loaded with the first AsyncClient.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from anyio.lowlevel import EventLoopToken, current_token
 from anyio.to_thread import run_sync as in_thread
 
-from curlhttp._curl.engines.event_loop import EventGate, EventLoopEngine
-from curlhttp._curl.engines.on_asyncio import AsyncioEngine, FutureGate
-from curlhttp._engine.engine import Gate
+from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter
+from curlhttp._curl.engines.on_asyncio import AsyncioEngine, FutureWaiter
+from curlhttp._engine.engine import Waiter
 from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
@@ -38,15 +37,15 @@ __all__ = [
 
 Loop: TypeAlias = asyncio.AbstractEventLoop | EventLoopToken
 
-# A task that is cancelled leaves its thread behind, to end when it can.
+# A cancelled task abandons its thread, which ends when it can.
 in_thread_or_leave = partial(in_thread, abandon_on_cancel=True)
 
 
 def install_uvloop() -> bool:
-    """Make asyncio use uvloop's event loops from now on, where uvloop is installed.
+    """Make asyncio use uvloop from now on, if uvloop is installed.
 
     Returns:
-        Whether it does. Without uvloop nothing changes.
+        Whether it does; without uvloop nothing changes.
     """
     install = getattr(asyncio, "set_event_loop_policy", None)  # Python 3.16 has none
     try:
@@ -62,9 +61,9 @@ def install_uvloop() -> bool:
 
 
 def running_loop() -> Loop:
-    """Return what stands for the running event loop: the asyncio loop, or anyio's token."""
+    """Return the running event loop: the asyncio loop, or anyio's token for another kind."""
     loop = _get_running_loop()
-    # In trio's guest mode there is a host loop, but this is no task of it.
+    # In trio's guest mode there is a host loop, but the caller is no task of it.
     if loop is not None and current_task(loop) is not None:
         return loop
     return current_token()
@@ -73,7 +72,7 @@ def running_loop() -> Loop:
 def make_engine(
     engines: dict[Loop, EventLoopEngine], loop: Loop, limits: Limits, *, multiplexes: bool
 ) -> EventLoopEngine:
-    """Make the engine for an event loop and note it; close those of loops that have ended.
+    """Make and store the engine for an event loop; close those of loops that have ended.
 
     Args:
         engines: the client's engines by loop.
@@ -99,7 +98,7 @@ async def close_engines(engines: dict[Loop, EventLoopEngine], loop: Loop) -> Non
 
     Args:
         engines: the client's engines by loop.
-        loop: what stands for the running loop.
+        loop: the running loop, see running_loop.
     """
     own = engines.pop(loop, None)
     for ended in _ended(engines):
@@ -109,10 +108,10 @@ async def close_engines(engines: dict[Loop, EventLoopEngine], loop: Loop) -> Non
 
 
 def _ended(engines: dict[Loop, EventLoopEngine]) -> list[EventLoopEngine]:
-    """Take the engines of ended loops out."""
+    """Remove and return the engines of ended loops."""
     ended = []
     for loop, engine in list(engines.items()):
-        # Another thread may take it out at the same time: only one gets it.
+        # Another thread may remove it at the same time; only one gets it.
         if engine.has_ended() and engines.pop(loop, None) is not None:
             ended.append(engine)
     return ended
@@ -120,7 +119,7 @@ def _ended(engines: dict[Loop, EventLoopEngine]) -> list[EventLoopEngine]:
 
 # --- Start background tasks on asyncio and trio without a task group ---
 #
-# anyio has none without a group, which must not be held open while an iterator is between two
+# anyio has none without a group, and a group must not stay open while an iterator is between two
 # results.
 
 Start: TypeAlias = Callable[..., Coroutine[object, None, None]]
@@ -130,13 +129,13 @@ class BackgroundTasks(Protocol):
     """Tasks of one event loop.
 
     Attributes:
-        cancelled: the exception that a cancelled task gets.
+        cancelled: the exception that is raised in a cancelled task.
     """
 
     cancelled: type[BaseException]
 
     def spawn(self, start: Start, *arguments: object) -> None:
-        """Start a task; it raises nothing but `cancelled`."""
+        """Start a task, which only raises `cancelled`."""
 
     def cancel(self) -> None:
         """Cancel all tasks."""
@@ -144,11 +143,11 @@ class BackgroundTasks(Protocol):
     async def wait_until_done(self) -> None:
         """Wait until there are no tasks."""
 
-    def gate(self) -> Gate:
-        """Return a closed gate."""
+    def make_waiter(self) -> Waiter:
+        """Return a new waiter."""
 
     def call_soon(self, call: Callable[[], object]) -> None:
-        """Call something in the loop, from any thread.
+        """Call a function in the loop, from any thread.
 
         Raises:
             RuntimeError: the loop has ended.
@@ -156,11 +155,11 @@ class BackgroundTasks(Protocol):
 
 
 def background_tasks(loop: Loop, context: Context) -> BackgroundTasks:
-    """Return what starts the tasks of a loop.
+    """Return the background tasks of a loop.
 
     Args:
         loop: the running asyncio loop, or anyio's token for another kind.
-        context: what tasks see of context variables; each has a copy.
+        context: each task gets a copy of it.
     """
     if isinstance(loop, asyncio.AbstractEventLoop):
         return AsyncioTasks(loop, context)
@@ -168,7 +167,7 @@ def background_tasks(loop: Loop, context: Context) -> BackgroundTasks:
 
 
 class AsyncioTasks:
-    """Tasks of an asyncio loop, uvloop's included."""
+    """Tasks of an asyncio loop, including uvloop."""
 
     cancelled: type[BaseException] = asyncio.CancelledError
 
@@ -193,12 +192,12 @@ class AsyncioTasks:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def gate(self) -> Gate:
-        return FutureGate(self._loop)
+    def make_waiter(self) -> Waiter:
+        return FutureWaiter(self._loop)
 
 
 class TrioTasks:
-    """System tasks of trio, which need no nursery; they end with trio's main task."""
+    """System tasks of trio, which need no nursery and end with trio's main task."""
 
     def __init__(self, token: TrioToken, context: Context) -> None:
         import trio
@@ -239,5 +238,5 @@ class TrioTasks:
             self._done = self._trio.Event()
             await self._done.wait()
 
-    def gate(self) -> Gate:
-        return EventGate()
+    def make_waiter(self) -> Waiter:
+        return EventWaiter()

@@ -1,7 +1,7 @@
 """Base class of the engines that run many requests on one curl_multi.
 
-How a coroutine waits is left to the subclasses. One engine belongs to one event loop, or to one
-thread at a time.
+Subclasses decide how a coroutine waits. An engine belongs to one event loop, or to one thread at a
+time.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from time import monotonic
 from weakref import WeakMethod
 
 from curlhttp._curl.connection_pool import (
-    Caller,
+    QueuedRequest,
     Slots,
     TransferPool,
-    Waited,
-    no_free_slot,
-    open_files_bound,
+    Wakeable,
+    limit_by_open_files,
+    no_slot_error,
 )
-from curlhttp._curl.connections import Connections, Quarantine
+from curlhttp._curl.connection_state import OpenConnections, Quarantine
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
-from curlhttp._curl.result import check_opened, response_of, take_piece
+from curlhttp._curl.result import check_opened, make_response, read_piece
 from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
-from curlhttp._engine.engine import Gate, HedgePlan, Incoming
+from curlhttp._engine.engine import HedgePlan, Incoming, Waiter
 from curlhttp._engine.network import network, now, wall
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
@@ -40,112 +40,285 @@ from curlhttp.exceptions import ClientClosed
 __all__ = ["MultiEngine"]
 
 
-class PooledEngine(ABC):
-    """Start transfers for many coroutines, in the order in which these ask.
+class MultiEngine(ABC):
+    """Move bytes for many coroutines at once; they start in the order in which they ask.
 
     Args:
         limits: the client's limits.
-        multiplexes: requests may share connections; then the bound per host is libcurl's.
+        multiplexes: requests may share connections; then libcurl applies the limit per host.
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
-        self._bound = open_files_bound(limits.max_connections)
-        slots = Slots(self._bound, limits.max_connections_per_host, self._go)
+        self._max_connections = limit_by_open_files(limits.max_connections)
+        slots = Slots(self._max_connections, limits.max_connections_per_host, self._start_queued)
         self._pool = TransferPool(self._make, slots)
         self._shares = Shares()
         self._multiplexes = multiplexes
-        self.is_closed = True  # for its finalizer, where there is no descriptor for a driver
+        self.is_closed = True  # for the finalizer, if there is no descriptor for a driver
         self._driver = self._start_driver()
         self.is_closed = False
+        register(self)
 
     def _make(self) -> Transfer:
         return Transfer(self._limits, self._shares)
 
-    # what differs
+    # what subclasses do
 
     @abstractmethod
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
-        """Return the driver, with whatever waits on it."""
+        """Return a driver, and begin to wait on it."""
 
     @abstractmethod
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> Awaitable[object]:
-        """Return what ends when one of them has something to look at; sets their wake."""
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
+        """Return an awaitable that ends when one of them calls its `wake`, which this sets."""
 
     @abstractmethod
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
-        """Wait likewise, for so many seconds at most."""
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
+        """Wait likewise, for at most so many seconds."""
 
     @abstractmethod
     def _set_feed(self, transfer: Transfer, body: Body) -> None:
-        """Set where libcurl's read callback gets a body from that is not in memory."""
+        """Set the source of libcurl's read callback for a body that is not in memory."""
+
+    @abstractmethod
+    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
+        """Feed the body to libcurl until it has all of it, or until the exchange or race ends."""
+
+    @abstractmethod
+    def _make_local_waiter(self) -> Waiter:
+        """Return a new waiter, which only the thread of this engine may wake."""
+
+    @abstractmethod
+    async def sleep(self, seconds: float) -> None:
+        """Wait, unless a replacement of the network skips that."""
+
+    # exchanges
+
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+        """Send the request and return the response with its body in memory.
+
+        Args:
+            request: complete.
+            plan: when to send it again while it is running, or None for never.
+
+        Raises:
+            RequestException: the exchange failed.
+        """
+        if (override := network.override) and (other := override.engine_for(request, self)):
+            return await other.perform(request, plan)
+        if plan is None:
+            transfer = self._try_start(request)
+        else:
+            transfer = await self._race(request, plan)
+        if transfer is None:
+            is_fed = request.body is not None and request.body.data is None
+            queued = self._enqueue(request, keeps_transfer=is_fed)
+            try:
+                # Inline, because thousands of coroutines may wait here.
+                if (seconds := request.pool_seconds(queued.queued_at)) is not None:
+                    await self._wait_for_slot(queued, seconds)
+                while not queued.is_finished:
+                    await self._wait_for(queued)
+                if queued.response is not None:
+                    return queued.response
+                transfer = queued.get_transfer()
+            except BaseException:
+                self._abandon(queued)
+                raise
+        try:
+            # A race has already fed the body of the winning attempt.
+            if transfer.feed is not None and plan is None:
+                await self._pump(transfer)
+            while not transfer.done:
+                await self._wait_for(transfer)
+            response = make_response(transfer)
+        except BaseException:
+            self._drop(transfer)
+            raise
+        self._release(transfer)
+        return response
+
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request and return once the head of the response is in.
+
+        Args:
+            request: complete.
+            plan: see perform.
+
+        Raises:
+            RequestException: the exchange failed before that.
+        """
+        if (override := network.override) and (other := override.engine_for(request, self)):
+            return await other.open(request, plan)
+        transfer = await (self._start(request) if plan is None else self._race(request, plan))
+        try:
+            if transfer.feed is not None and plan is None:
+                await self._pump(transfer)
+            while transfer.head is None and not transfer.done:
+                await self._wait_for(transfer)
+            # Nobody waits from here until the caller reads.
+            transfer.wake = None
+            check_opened(transfer)
+        except BaseException:
+            self._drop(transfer)
+            raise
+        return transfer
+
+    async def read(self, incoming: Transfer) -> bytes:
+        """Return the next piece of the body as it came, b"" at the end.
+
+        Raises:
+            RequestException: the body broke off, or the server is silent for too long.
+        """
+        try:
+            if not incoming.pieces:
+                if incoming.paused:
+                    self._driver.resume_soon(incoming)
+                incoming.last_activity = monotonic()  # the caller did not wait before
+                while not incoming.pieces and not incoming.done:
+                    await self._wait_for(incoming)
+                incoming.wake = None
+            piece = read_piece(incoming)
+        except BaseException:
+            self._drop(incoming)
+            raise
+        if not piece:
+            self._release(incoming)
+        return piece
+
+    def abort(self, incoming: Transfer) -> None:
+        """Abandon a response; its stream is reset, or its HTTP/1 connection closed."""
+        if self.is_closed:
+            return
+        if incoming.wake is None:
+            self._drop(incoming)
+            return
+        # Another task waits in `read`. If the transfer were released here, that task would wait
+        # forever or read another request's body. So it is woken and releases the transfer itself.
+        incoming.failed = closed_while_reading(incoming.request)
+        incoming.pieces.clear()
+        incoming.done = True
+        self._driver.remove(incoming)
+        incoming.wake()
+
+    @abstractmethod
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
+        """Abandon a response from a finalizer, which may run in any thread."""
+
+    # hedged requests
+
+    async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
+        """Return the winning attempt; all run in the caller's task."""
+        first = await self._start(request)
+        race = HedgeRace(plan, first, self._drop_loser)
+
+        async def wait(seconds: float | None) -> None:
+            if seconds is None:
+                await self._wait_for(*race.running)
+            else:
+                await self._wait_at_most(seconds, *race.running)
+
+        try:
+            if first.feed is not None:
+                await self._pump(first, race)
+            return await race.run(wait, lambda: self._join(race))
+        except BaseException:
+            self._drop(race.abandon())
+            raise
+
+    async def _join(self, race: HedgeRace) -> None:
+        """Send one more attempt, unless it would have to wait for a slot."""
+        # Requests that wait for a slot go first.
+        slot = self._get_slot_origin(race.request)
+        if self.is_closed or not self._pool.slots.acquire(slot):
+            return race.stop()
+        try:
+            request = await race.next()
+        except BaseException:
+            self._pool.slots.release(slot)
+            raise
+        # A middleware may have waited, so the race may be decided by now.
+        if request is None or self.is_closed or race.winner() is not None:
+            return self._pool.slots.release(slot)
+        rival = self._start_in_slot(request, slot)
+        race.add(rival, self._driver)
+        if rival.feed is not None:
+            await self._pump(rival, race)
+        return None
+
+    def _drop_loser(self, loser: Transfer, other: Transfer) -> None:
+        self._drop(loser)
 
     # the pool
 
     def _start_driver(self) -> Driver:
-        self._connections = Connections(Quarantine())
-        driver = self._make_driver(self._limits, self._bound)
-        # Until it is known, requests to an origin count as connections: libcurl serves those that
-        # wait for one in no order, and counts their wait as time to connect.
-        unbind = WeakMethod(self._pool.slots.unbind)  # the loop holds the driver, not the engine
+        self._connections = OpenConnections(Quarantine())
+        driver = self._make_driver(self._limits, self._max_connections)
+        # While the protocol of an origin is unknown, its requests count as connections, because
+        # libcurl serves waiting ones in no order and counts their wait as time to connect.
+        # Weak, because the loop keeps the driver alive, and must not keep the engine.
+        lift_limit = WeakMethod(self._pool.slots.lift_origin_limit)
 
         def on_shared(origin: str) -> None:
-            if (call := unbind()) is not None:
+            if (call := lift_limit()) is not None:
                 call(origin)
 
         driver.multiplexing.on_shared = on_shared
         return driver
 
-    def _start_at_once(self, request: Request) -> Transfer | None:
-        """Start a transfer, unless others run or wait that go first."""
+    def _try_start(self, request: Request) -> Transfer | None:
+        """Start a transfer if a slot is free; return None if the request has to wait."""
         if self.is_closed:
             raise client_closed(request)
-        # A request that need not wait pays for no caller in line.
+        # A request that need not wait does not pay for a queue entry.
         slots = self._pool.slots
-        origin = "" if slots.per_origin is None else self._slot_of(request)
-        return self._start_in_slot(request, origin) if slots.take(origin) else None
+        origin = "" if slots.per_origin is None else self._get_slot_origin(request)
+        return self._start_in_slot(request, origin) if slots.acquire(origin) else None
 
     async def _start(self, request: Request) -> Transfer:
-        """Start a transfer when it is its turn."""
-        transfer = self._start_at_once(request)
+        """Start a transfer as soon as there is a slot."""
+        transfer = self._try_start(request)
         if transfer is None:
-            caller = self._line_up(request, keeps=True)
+            queued = self._enqueue(request, keeps_transfer=True)
             try:
-                if (seconds := request.pool_seconds(caller.came)) is not None:
-                    await self._wait_for_turn(caller, seconds)
-                while not caller.is_over:
-                    await self._wait_for(caller)
-                return caller.take_transfer()
+                if (seconds := request.pool_seconds(queued.queued_at)) is not None:
+                    await self._wait_for_slot(queued, seconds)
+                while not queued.is_finished:
+                    await self._wait_for(queued)
+                return queued.get_transfer()
             except BaseException:
-                self._leave(caller)
+                self._abandon(queued)
                 raise
         return transfer
 
-    def _line_up(self, request: Request, *, keeps: bool) -> Caller:
-        """Return a caller that waits for its turn; see Caller."""
-        caller = Caller(request, self._slot_of(request), monotonic(), keeps=keeps)
-        self._pool.slots.wait(caller)
-        return caller
+    def _enqueue(self, request: Request, *, keeps_transfer: bool) -> QueuedRequest:
+        """Queue a request for a slot."""
+        queued = QueuedRequest(
+            request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
+        )
+        self._pool.slots.wait(queued)
+        return queued
 
-    async def _wait_for_turn(self, caller: Caller, seconds: float) -> None:
-        await self._wait_for_at_most(seconds, caller)
-        if not caller.granted:
-            raise no_free_slot(caller.request, self._bound)
+    async def _wait_for_slot(self, queued: QueuedRequest, seconds: float) -> None:
+        await self._wait_at_most(seconds, queued)
+        if not queued.granted:
+            raise no_slot_error(queued.request, self._max_connections)
 
-    def _slot_of(self, request: Request) -> str:
+    def _get_slot_origin(self, request: Request) -> str:
         if self._pool.slots.per_origin is None:
             return ""
         transport = request.transport
         if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
-            return ""  # requests are not connections, of which libcurl keeps the bound
+            return ""  # requests share connections, which libcurl limits
         return request.url.origin
 
     def _start_in_slot(self, request: Request, origin: str) -> Transfer:
-        """Start a transfer in the slot that was taken."""
+        """Start a transfer in a slot that was acquired."""
         try:
             return self._launch(request, origin)
         except BaseException:
-            self._pool.slots.give(origin)
+            self._pool.slots.release(origin)
             raise
 
     def _launch(self, request: Request, origin: str) -> Transfer:
@@ -164,52 +337,52 @@ class PooledEngine(ABC):
             try:
                 self._driver.remove(transfer)
             finally:
-                self._lay_by(transfer)
+                self._store_idle(transfer)
             raise
         return transfer
 
-    def _go(self, caller: Caller) -> None:
-        """Start the transfer of the first in line, in whatever task gave the slot back.
+    def _start_queued(self, queued: QueuedRequest) -> None:
+        """Start the transfer of a queued request, in the task that released the slot.
 
-        What fails is the caller's alone. So is the slot then: the next in line might fail likewise,
-        and ten thousand of them would not fit on the stack.
+        An error belongs to that request alone. The request keeps its slot then, because the next
+        ones might fail as well, and ten thousand of them would not fit on the stack.
         """
         try:
             if self.is_closed:
-                raise client_closed(caller.request)
-            transfer = caller.transfer = self._launch(caller.request, caller.origin)
-            transfer.queue_seconds = transfer.last_activity - caller.came
+                raise client_closed(queued.request)
+            transfer = queued.transfer = self._launch(queued.request, queued.origin)
+            transfer.queue_seconds = transfer.last_activity - queued.queued_at
         except BaseException as error:
-            caller.error = error
-        if caller.error is not None or caller.keeps or transfer.done:
-            caller.go_on()
+            queued.error = error
+        if queued.error is not None or queued.keeps_transfer or transfer.done:
+            queued.finish()
         else:
-            transfer.wake = partial(self._finish, caller)
+            transfer.wake = partial(self._finish_queued, queued)
 
-    def _finish(self, caller: Caller) -> None:
-        """Make the response as soon as the transfer has ended, and let the next in line have it."""
-        transfer = caller.transfer
+    def _finish_queued(self, queued: QueuedRequest) -> None:
+        """Make the response as soon as the transfer has ended, and release the transfer."""
+        transfer = queued.transfer
         assert transfer is not None
         if transfer.failed is None and not transfer.code:
             try:
-                caller.response = response_of(transfer)
-            except BaseException as error:  # to be raised in the caller's own task
+                queued.response = make_response(transfer)
+            except BaseException as error:  # raised in the caller's task
                 transfer.failed = error
             else:
-                caller.transfer = None
-                self._keep(transfer)
-        caller.go_on()
+                queued.transfer = None
+                self._release(transfer)
+        queued.finish()
 
-    def _leave(self, caller: Caller) -> None:
-        """Let go of what a caller has: a place in line, a slot, or a transfer in any state."""
-        transfer, caller.transfer = caller.transfer, None
+    def _abandon(self, queued: QueuedRequest) -> None:
+        """Release what a queued request has: its queue entry, its slot, or its transfer."""
+        transfer, queued.transfer = queued.transfer, None
         if transfer is not None:
             self._drop(transfer)
-        elif caller.response is None:
-            self._pool.slots.leave(caller)
+        elif queued.response is None:
+            self._pool.slots.leave(queued)
 
     def _renew(self) -> None:
-        """Start over with a driver whose callbacks have not failed."""
+        """Replace the driver after one of its callbacks failed."""
         old, self._driver = self._driver, self._start_driver()
         old.fail_all()
         old.detach()
@@ -219,209 +392,23 @@ class PooledEngine(ABC):
         """Return how many connections are open; may be called from any thread."""
         return count_connections([self._connections], tuple(self._driver.running.values()))
 
-    def _keep(self, transfer: Transfer) -> None:
-        self._lay_by(transfer)
-        self._pool.slots.give(transfer.origin)
+    def _release(self, transfer: Transfer) -> None:
+        self._store_idle(transfer)
+        self._pool.slots.release(transfer.origin)
 
-    def _lay_by(self, transfer: Transfer) -> None:
-        if self.is_closed:  # and the handle maybe, too: its loop was closed by hand
+    def _store_idle(self, transfer: Transfer) -> None:
+        if self.is_closed:  # the handle may be closed too, if the loop was closed by hand
             self._pool.drop(transfer)
         else:
             transfer.clean()
             self._pool.idle.append(transfer)
 
     def _drop(self, transfer: Transfer) -> None:
-        """Let go of a transfer in whatever state it is; its handle is as good as new."""
+        """Remove and release a transfer in any state; its handle can be reused."""
         try:
             self._driver.remove(transfer)
         finally:
-            self._keep(transfer)
-
-
-class MultiEngine(PooledEngine):
-    """Move bytes for many coroutines at once.
-
-    Args:
-        limits: the client's limits.
-        multiplexes: see PooledEngine.
-    """
-
-    def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
-        super().__init__(limits, multiplexes=multiplexes)
-        register(self)
-
-    # what differs
-
-    @abstractmethod
-    def _local_gate(self) -> Gate:
-        """Return a closed gate, which only the thread of this engine may open."""
-
-    @abstractmethod
-    async def sleep(self, seconds: float) -> None:
-        """Wait, unless a stand-in for the network skips that."""
-
-    # exchanges
-
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
-        """Send the request and return the response with its body in memory.
-
-        Args:
-            request: complete.
-            plan: when to send it again while it is under way, or None for never.
-
-        Raises:
-            RequestException: the exchange failed.
-        """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
-            return await other.perform(request, plan)
-        if plan is None:
-            transfer = self._start_at_once(request)
-        else:
-            transfer = await self._race(request, plan)
-        if transfer is None:
-            is_fed = request.body is not None and request.body.data is None
-            caller = self._line_up(request, keeps=is_fed)
-            try:
-                # Not in a coroutine of its own, of which there may be thousands.
-                if (seconds := request.pool_seconds(caller.came)) is not None:
-                    await self._wait_for_turn(caller, seconds)
-                while not caller.is_over:
-                    await self._wait_for(caller)
-                if caller.response is not None:
-                    return caller.response
-                transfer = caller.take_transfer()
-            except BaseException:
-                self._leave(caller)
-                raise
-        try:
-            # Where there was a race, it has fed the body of the attempt that surfaced.
-            if transfer.feed is not None and plan is None:
-                await self._pump(transfer)
-            while not transfer.done:
-                await self._wait_for(transfer)
-            response = response_of(transfer)
-        except BaseException:
-            self._drop(transfer)
-            raise
-        self._keep(transfer)
-        return response
-
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
-
-        Args:
-            request: complete.
-            plan: see perform.
-
-        Raises:
-            RequestException: the exchange failed up to there.
-        """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
-            return await other.open(request, plan)
-        transfer = await (self._start(request) if plan is None else self._race(request, plan))
-        try:
-            if transfer.feed is not None and plan is None:
-                await self._pump(transfer)
-            while transfer.head is None and not transfer.done:
-                await self._wait_for(transfer)
-            # From here on nobody waits, until the caller reads.
-            transfer.wake = None
-            check_opened(transfer)
-        except BaseException:
-            self._drop(transfer)
-            raise
-        return transfer
-
-    async def read(self, incoming: Transfer) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
-
-        Raises:
-            RequestException: the body broke off, or the server is silent for too long.
-        """
-        try:
-            if not incoming.pieces:
-                if incoming.paused:
-                    self._driver.resume_soon(incoming)
-                incoming.last_activity = monotonic()  # before, the caller did not wait
-                while not incoming.pieces and not incoming.done:
-                    await self._wait_for(incoming)
-                incoming.wake = None
-            piece = take_piece(incoming)
-        except BaseException:
-            self._drop(incoming)
-            raise
-        if not piece:
-            self._keep(incoming)
-        return piece
-
-    def abort(self, incoming: Transfer) -> None:
-        """Let go of a response; its stream is reset, an HTTP/1 connection closed."""
-        if self.is_closed:
-            return
-        if incoming.wake is None:
-            self._drop(incoming)
-            return
-        # Another task waits in `read`. With the transfer given back under it, it would wait for
-        # ever, or for another request's body; so it is told, and gives the transfer back itself.
-        incoming.failed = closed_while_reading(incoming.request)
-        incoming.pieces.clear()
-        incoming.done = True
-        self._driver.remove(incoming)
-        incoming.wake()
-
-    @abstractmethod
-    def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
-
-    # several attempts at once
-
-    async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
-        """Return the attempt that surfaces, all in the caller's own task."""
-        first = await self._start(request)
-        race = HedgeRace(plan, first, self._drop_loser)
-
-        async def wait(seconds: float | None) -> None:
-            if seconds is None:
-                await self._wait_for(*race.running)
-            else:
-                await self._wait_for_at_most(seconds, *race.running)
-
-        try:
-            if first.feed is not None:
-                await self._pump(first, race)
-            return await race.run_out(wait, lambda: self._join(race))
-        except BaseException:
-            self._drop(race.abandon())
-            raise
-
-    async def _join(self, race: HedgeRace) -> None:
-        """Send one more attempt, unless it had to wait for its turn."""
-        # Who waits for a slot goes first: a rival is for what may be spared.
-        slot = self._slot_of(race.request)
-        if self.is_closed or not self._pool.slots.take(slot):
-            return race.stop()
-        try:
-            request = await race.next()
-        except BaseException:
-            self._pool.slots.give(slot)
-            raise
-        # A middleware may have waited, and the race may be decided since.
-        if request is None or self.is_closed or race.winner() is not None:
-            return self._pool.slots.give(slot)
-        rival = self._start_in_slot(request, slot)
-        race.add(rival, self._driver)
-        if rival.feed is not None:
-            await self._pump(rival, race)
-        return None
-
-    def _drop_loser(self, loser: Transfer, other: Transfer) -> None:
-        self._drop(loser)
-
-    # request bodies that come piece by piece
-
-    @abstractmethod
-    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
-        """Feed the body to libcurl until it has all, or the exchange or race ends before."""
+            self._release(transfer)
 
     # the end
 
@@ -429,7 +416,7 @@ class MultiEngine(PooledEngine):
     wall = staticmethod(wall)
 
     def _shut(self) -> None:
-        """Fail what runs, in the loop's own thread."""
+        """Fail all running transfers, in the loop's thread."""
         self.is_closed = True
         self._driver.detach()
         # A copy, because each of them is removed.
@@ -442,10 +429,10 @@ class MultiEngine(PooledEngine):
                 wake()
 
     def close(self) -> None:
-        """Close all connections; for a loop that does not run any more."""
+        """Close all connections, for a loop that no longer runs."""
         if not self.is_closed:
             for transfer in self._driver.running.values():
-                transfer.wake = None  # its task will not run any more
+                transfer.wake = None  # its task no longer runs
             self._shut()
             self._free()
 
@@ -455,15 +442,15 @@ class MultiEngine(PooledEngine):
         self._shares.clear()
 
     def after_fork_in_child(self) -> None:
-        """Leave everything to the parent, in a forked child."""
+        """Leave everything to the parent process."""
         self.is_closed = True
         self._driver.is_attached = False
-        # Nothing is closed here, and nothing may be freed either: that would tell the servers.
+        # Closing or freeing anything here would end connections of the parent.
         for transfer in self._pool.all:
             leak_transfer(transfer)
         leak(self, self._driver, self._driver.multi)
 
     def after_fork_in_parent(self) -> None:
-        """Go on in the parent of a forked child."""
+        """Continue in the parent of a forked child."""
         if not self.is_closed:
             self._driver.after_fork_in_parent()

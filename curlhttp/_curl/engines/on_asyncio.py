@@ -1,4 +1,4 @@
-"""The async engine for asyncio, uvloop included: callbacks of the loop, and no task of its own."""
+"""The engine for asyncio, including uvloop: callbacks of the loop, without a task."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING
 
-from curlhttp._curl.connection_pool import Waited
+from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
+from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_at_most
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
-    from curlhttp._curl.streams.on_asyncio import AsyncioStream
+    from curlhttp._curl.streams.event_loop import AsyncioStream
 
-__all__ = ["AsyncioEngine", "FutureGate"]
+__all__ = ["AsyncioEngine", "FutureWaiter"]
 
 _LEAST = 0.001  # seconds of a timer
 
 
-class FutureGate:
-    """Something one task waits at until it is opened: a future."""
+class FutureWaiter:
+    """A waiter for one task, made of a future."""
 
     __slots__ = ("_future",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._future: asyncio.Future[None] = loop.create_future()
 
-    def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
+    def wake(self) -> None:
+        """Wake the task; never blocks, may be called twice."""
         _settle(self._future)
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return what ends when it is open, or after so many seconds."""
-        return self._future if seconds is None else wait_so_long(lambda: self._future, seconds)
+        """Return an awaitable that ends when it is woken, or after so many seconds."""
+        return self._future if seconds is None else wait_at_most(lambda: self._future, seconds)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():  # its task may have been cancelled just now
         try:  # noqa: SIM105  # once for each request
             future.set_result(None)
-        except RuntimeError:  # the loop has ended, and the task with it
+        except RuntimeError:  # the loop has ended, and with it the task
             pass
 
 
 class _LoopDriver(Driver):
-    """A driver that the loop turns: one reader and one timer.
+    """A driver that the loop runs, with one reader and one timer.
 
-    The timer is set again only to fire earlier: most of libcurl's timers are replaced long
+    The timer is only set again to fire earlier, because most of libcurl's timers are replaced long
     before they are due, and a timer that fires too early costs less than two changes.
     """
 
@@ -60,12 +60,12 @@ class _LoopDriver(Driver):
         self._loop = loop
         self._soon = False
         self._timer: asyncio.TimerHandle | None = None
-        self._fires = math.inf
+        self._timer_due = math.inf
         super().__init__(limits, connections)
         loop.add_reader(self.poller.fileno(), self.run_once)
 
     def rearm(self, due: float) -> None:
-        if due >= self._fires or self._soon:
+        if due >= self._timer_due or self._soon:
             return
         delay = due - monotonic()
         if delay <= 0:
@@ -74,23 +74,23 @@ class _LoopDriver(Driver):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._fires = due
-        # uvloop makes less than half a millisecond none, and would turn until it is over.
+        self._timer_due = due
+        # uvloop rounds less than half a millisecond to zero, and would spin until it is over.
         self._timer = self._loop.call_later(max(_LEAST, delay), self._on_timeout)
 
     def _run_soon(self) -> None:
-        # What the sockets have is left to the reader, which gets more of it at once.
+        # The sockets are left to the reader, which gets more data at once.
         self._soon = False
         if self.is_attached:
             self.run_due()
             due = self.due()
             if due is not None and due <= monotonic():
-                self.run_once()  # whether a server is silent, only the sockets can tell
+                self.run_once()  # only the sockets show whether a server is silent
             self._set_timer()
 
     def _on_timeout(self) -> None:
-        # Not to be told by the clock: uvloop rounds to milliseconds, and calls too early.
-        self._timer, self._fires = None, math.inf
+        # The clock may show less: uvloop rounds to milliseconds, and calls too early.
+        self._timer, self._timer_due = None, math.inf
         if self.is_attached:
             self.run_once()
             self._set_timer()
@@ -101,9 +101,9 @@ class _LoopDriver(Driver):
             self.rearm(due)
 
     def detach(self) -> None:
-        """Take everything off the loop."""
+        """Remove everything from the loop."""
         super().detach()
-        self._fires = -math.inf  # no more timers
+        self._timer_due = -math.inf  # no more timers
         if self._timer is not None:
             self._timer.cancel()
         if not self._loop.is_closed():
@@ -134,18 +134,18 @@ class AsyncioEngine(EventLoopEngine):
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         return _LoopDriver(limits, connections, self._loop)
 
-    def _local_gate(self) -> FutureGate:
-        return FutureGate(self._loop)
+    def _make_local_waiter(self) -> FutureWaiter:
+        return FutureWaiter(self._loop)
 
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> asyncio.Future[None]:
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> asyncio.Future[None]:
         future = self._loop.create_future()
-        # A third of a partial's memory, of which there may be thousands.
+        # It takes a third of a partial's memory; there may be thousands.
         waited.wake = MethodType(_settle, future)
         for rival in rivals:
             rival.wake = waited.wake
         return future
 
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         future = self._wait_for(waited, *rivals)
         timer = self._loop.call_later(seconds, _settle, future)
         try:
@@ -157,27 +157,27 @@ class AsyncioEngine(EventLoopEngine):
         self._loop.call_soon_threadsafe(call)
 
     def _stream(self, transfer: Transfer) -> AsyncioStream:
-        from curlhttp._curl.streams.on_asyncio import AsyncioStream
+        from curlhttp._curl.streams.event_loop import AsyncioStream
 
         return AsyncioStream(transfer, self._drop, self._loop)
 
     def has_ended(self) -> bool:
-        """Return whether the event loop runs no more, for good."""
+        """Return whether the event loop has ended for good."""
         return self._loop.is_closed()
 
     def __del__(self) -> None:
-        # The loop holds on to the driver, and this may be any thread.
+        # The loop keeps the driver alive, and this may be any thread.
         driver = getattr(self, "_driver", None)
         if not isinstance(driver, _LoopDriver) or self.is_closed:
             return
         if self._loop.is_closed():
-            driver.discard()  # uvloop would hold on to it for ever
+            driver.discard()  # uvloop would keep it forever
             return
         with suppress(RuntimeError):  # closed just now
             self._loop.call_soon_threadsafe(driver.discard)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abandon a response from a finalizer, which may run in any thread."""
         if not self.is_closed and not self._loop.is_closed():
             with suppress(RuntimeError):  # closed just now
                 self._loop.call_soon_threadsafe(self.abort, incoming)

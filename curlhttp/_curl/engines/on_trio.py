@@ -1,7 +1,7 @@
-"""The async engine for trio: two system tasks, one for the sockets and one for the time.
+"""The engine for trio: two system tasks, one for the sockets and one for the timers.
 
-System tasks need no nursery, of which a client has none, and are safe from Ctrl-C. Those of an
-engine end with it, or with trio's main task.
+System tasks need no nursery, which a client does not have, and Ctrl-C is not raised in them. They
+end with their engine or with trio's main task.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from curlhttp._curl.connection_pool import Waited
+from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventGate, EventLoopEngine, OrderedGate, WakeOrder
+from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter, OrderedWaiter, WakeOrder
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
-    from curlhttp._curl.streams.on_anyio import AnyioStream
+    from curlhttp._curl.streams.event_loop import AnyioStream
 
 __all__ = ["TrioEngine"]
 
 
 class _Sleeper:
-    """A task that sleeps until it is woken, which may be done twice."""
+    """A task that sleeps until it is woken; it may be woken twice."""
 
     __slots__ = ("_task",)
 
@@ -44,7 +44,7 @@ class _Sleeper:
         self._task: Task | None = current_task()
 
     def sleep(self) -> Awaitable[object]:
-        """Return what ends when the task is woken."""
+        """Return an awaitable that ends when the task is woken."""
         return wait_task_rescheduled(self._abort)  # noqa: ASYNC105
 
     def wake(self) -> None:
@@ -58,57 +58,57 @@ class _Sleeper:
 
 
 class _TrioDriver(Driver):
-    """A driver that its own tasks turn.
+    """A driver that two tasks run.
 
-    Starting what was added is left to a task: it starts all that other tasks add in their turns.
+    A task also starts what was added: all that other tasks add before its turn, at once.
     """
 
     def __init__(self, limits: Limits, connections: int) -> None:
         super().__init__(limits, connections)
-        self._fires = -math.inf  # the task looks for itself when it begins to sleep
-        self._timer = trio.CancelScope()  # in which it sleeps
+        self._timer_due = -math.inf  # the task checks the timer itself when it begins to sleep
+        self._timer = trio.CancelScope()  # of its sleep
         self._sleeper: _Sleeper | None = None
-        self._lives = trio.CancelScope(), trio.CancelScope()
+        self._scopes_of_tasks = trio.CancelScope(), trio.CancelScope()
         spawn_system_task(self._read_sockets, name="curlhttp: sockets")
-        spawn_system_task(self._keep_time, name="curlhttp: timers")
+        spawn_system_task(self._run_timers, name="curlhttp: timers")
 
     def rearm(self, due: float) -> None:
-        if due >= self._fires or self._sleeper is None:
+        if due >= self._timer_due or self._sleeper is None:
             return
         delay = due - monotonic()
         if delay > 0:
-            self._fires = due
+            self._timer_due = due
             self._timer.deadline = trio.current_time() + delay
         else:
-            self._fires = -math.inf
+            self._timer_due = -math.inf
             self._sleeper.wake()
 
     async def _read_sockets(self) -> None:
-        with self._lives[0]:
+        with self._scopes_of_tasks[0]:
             while self.is_attached:
                 await wait_readable(self.poller.fileno())
-                self._turn(self.run_once)
+                self._run(self.run_once)
 
-    async def _keep_time(self) -> None:
-        with self._lives[1]:
+    async def _run_timers(self) -> None:
+        with self._scopes_of_tasks[1]:
             while self.is_attached:
                 due = self.due()
                 left = math.inf if due is None else due - monotonic()
                 if left > 0:
                     self._sleeper = _Sleeper()
                     with trio.CancelScope(deadline=trio.current_time() + left) as self._timer:
-                        self._fires = math.inf if due is None else due
+                        self._timer_due = math.inf if due is None else due
                         await self._sleeper.sleep()
-                    self._fires = -math.inf
+                    self._timer_due = -math.inf
                 else:
                     await trio.lowlevel.checkpoint()
-                # What the sockets have is left to the other task, which gets more of it at once.
-                self._turn(self.run_due)
+                # The sockets are left to the other task, which gets more data at once.
+                self._run(self.run_due)
                 due = self.due()
                 if due is not None and due <= monotonic():
-                    self._turn(self.run_once)  # whether a server is silent, only the sockets tell
+                    self._run(self.run_once)  # only the sockets show whether a server is silent
 
-    def _turn(self, call: Callable[[], None]) -> None:
+    def _run(self, call: Callable[[], None]) -> None:
         if not self.is_attached:
             return
         try:
@@ -120,7 +120,7 @@ class _TrioDriver(Driver):
     def detach(self) -> None:
         """End the tasks."""
         super().detach()
-        for life in self._lives:
+        for life in self._scopes_of_tasks:
             life.cancel()
 
     def discard(self) -> None:
@@ -135,7 +135,7 @@ class TrioEngine(EventLoopEngine):
 
     Args:
         limits: the client's limits.
-        multiplexes: see PooledEngine.
+        multiplexes: see MultiEngine.
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
@@ -146,17 +146,17 @@ class TrioEngine(EventLoopEngine):
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         return _TrioDriver(limits, connections)
 
-    def _local_gate(self) -> EventGate:
-        return OrderedGate(self._order)
+    def _make_local_waiter(self) -> EventWaiter:
+        return OrderedWaiter(self._order)
 
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> Awaitable[object]:
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
         sleeper = _Sleeper()
         waited.wake = sleeper.wake
         for rival in rivals:
             rival.wake = sleeper.wake
         return sleeper.sleep()
 
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         with trio.move_on_after(seconds):
             await self._wait_for(waited, *rivals)
 
@@ -164,12 +164,12 @@ class TrioEngine(EventLoopEngine):
         self._soon(call)
 
     def _stream(self, transfer: Transfer) -> AnyioStream:
-        from curlhttp._curl.streams.on_anyio import AnyioStream
+        from curlhttp._curl.streams.event_loop import AnyioStream
 
         return AnyioStream(transfer, self._drop, self._soon)
 
     def has_ended(self) -> bool:
-        """Return whether trio runs no more, for good."""
+        """Return whether trio has ended for good."""
         try:
             self._soon(_nothing)
         except trio.RunFinishedError:
@@ -177,18 +177,18 @@ class TrioEngine(EventLoopEngine):
         return False
 
     def __del__(self) -> None:
-        # trio holds on to the driver's tasks, and this may be any thread.
+        # trio keeps the driver's tasks alive, and this may be any thread.
         driver = getattr(self, "_driver", None)
         if isinstance(driver, _TrioDriver) and not self.is_closed:
-            with suppress(RuntimeError):  # trio has ended, and the tasks with it
+            with suppress(RuntimeError):  # trio has ended, and with it the tasks
                 self._soon(driver.discard)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abandon a response from a finalizer, which may run in any thread."""
         if not self.is_closed:
             with suppress(RuntimeError):  # trio has ended
                 self._soon(self.abort, incoming)
 
 
 def _nothing() -> None:
-    """Do nothing: only whether it could be called matters."""
+    """Do nothing, because only matters whether trio accepts the call."""

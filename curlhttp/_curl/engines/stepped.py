@@ -1,8 +1,8 @@
 """The engine of `Client.map`: many requests in the calling thread, without threads or event loop.
 
-Each request is a coroutine, which is stepped until it waits: for its transfer, for a time or at a
-gate. Whoever drives the engine calls `run_once`: it waits for all of them at once, and steps those
-that may go on.
+Each request is a coroutine. The engine steps it until it waits for its transfer, for a time or for
+a waiter. `run_once`, which the thread calls, waits for all coroutines together and steps those that
+can continue.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from time import monotonic
 from types import MethodType
 from typing import Any, TypeAlias, TypeVar
 
-from curlhttp._curl.connection_pool import Waited
+from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.errors import naming_lack
+from curlhttp._curl.errors import report_descriptor_shortage
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.network import network
@@ -32,11 +32,11 @@ _A = TypeVar("_A")
 _Finish: TypeAlias = Callable[[Any], object]  # Any: a response or an exception
 
 _JUST_NOW = 500e-6  # seconds
-_AWAY = 0.1  # seconds without a turn, after which connection attempts are looked at
+_AWAY = 0.1  # seconds without run_once, after which connection attempts are restarted
 
 
 class _Pause:
-    """What a coroutine awaits to be left alone until its job is woken."""
+    """A coroutine awaits this to pause until its job is woken."""
 
     __slots__ = ()
 
@@ -48,44 +48,44 @@ _PAUSE = _Pause()
 
 
 class _Job:
-    """A coroutine that is under way.
+    """A running coroutine.
 
-    It may be stepped for nothing: whatever it waits for, it looks whether that is so.
+    It may be stepped too early, so it checks whether what it waits for has happened.
     """
 
     __slots__ = ("coroutine", "finish")
 
     def __init__(self, finish: _Finish) -> None:
-        self.coroutine: Coroutine[object, None, object] | None = None  # so it is at its end, too
+        self.coroutine: Coroutine[object, None, object] | None = None  # None at its end, too
         self.finish = finish
 
 
-class _JobGate:
-    """Where a job waits until somebody opens it, from any thread."""
+class _JobWaiter:
+    """A waiter for a job, which any thread may wake."""
 
-    __slots__ = ("_engine", "_is_open", "_job")
+    __slots__ = ("_engine", "_is_woken", "_job")
 
     def __init__(self, engine: SteppedEngine, job: _Job) -> None:
         self._engine = engine
         self._job = job
-        self._is_open = False
+        self._is_woken = False
 
-    def open(self) -> None:
-        """Let the job go on; never waits, may be called twice."""
-        self._is_open = True
+    def wake(self) -> None:
+        """Wake the job; never blocks, may be called twice."""
+        self._is_woken = True
         self._engine.wake(self._job)
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is open, or for so long."""
+        """Wait until it is woken, or for so many seconds."""
         timers, job = self._engine.timers, self._job
         due = None if seconds is None else monotonic() + seconds
         try:
             if due is not None:
                 timers[job] = due
-            # Open already, it waits its turn behind the jobs that were woken before.
+            # If it is already woken, the job waits for those that were woken before.
             while True:
                 await _PAUSE
-                if self._is_open or (due is not None and due <= monotonic()):
+                if self._is_woken or (due is not None and due <= monotonic()):
                     break
         finally:
             timers.pop(job, None)
@@ -107,45 +107,45 @@ class SteppedEngine(MultiEngine):
         self._ready: deque[_Job] = deque()
         self._jobs: set[_Job] = set()
         self._current: _Job  # the job that is being stepped
-        self._alarm: tuple[socket.socket, ...] = ()  # to end a wait from another thread
+        self._wakeup: tuple[socket.socket, ...] = ()  # to end a wait from another thread
         self._waits = False
-        self._turned = 0.0  # when it was driven last
+        self._last_run = 0.0  # when run_once last returned
         super().__init__(limits, multiplexes=multiplexes)
 
     # driving
 
     def start(self, call: Callable[[_A], Awaitable[object]], argument: _A, finish: _Finish) -> None:
-        """Make a coroutine, and step it for the first time.
+        """Make a coroutine and step it for the first time.
 
         Args:
-            call: makes it, of a request on its way.
+            call: makes the coroutine.
             argument: of the call, such as the request.
-            finish: called at its end with what it returned, or with the exception it raised.
+            finish: called at its end with its result or its exception.
         """
         job = _Job(finish)
         self._jobs.add(job)
-        # Its coroutine is made here and stored with no call between, not even of `cast`: from the
-        # first moment on it has a job, which `cancel` ends.
+        # The coroutine is stored with no call in between, not even of `cast`, so that Ctrl-C cannot
+        # come before it has a job, which `cancel` ends.
         job.coroutine = call(argument)  # type: ignore[assignment]  # most are coroutines
         self._step(job)
 
     def run_once(self, *, waits: bool = True) -> None:
-        """Step all jobs that can go on.
+        """Step all jobs that can continue.
 
         Args:
-            waits: if nothing can, wait until something can be.
+            waits: if none can, wait until one can.
         """
-        if monotonic() - self._turned > _AWAY:
-            self._connect_anew()
+        if monotonic() - self._last_run > _AWAY:
+            self._restart_connecting()
         self._waits = waits
-        try:  # what is woken from here on, from another thread, ends the wait
+        try:  # from here on, a job that another thread wakes ends the wait
             self._driver.run_once(self._wait_seconds() if waits and not self._ready else 0)
         finally:
             self._waits = False
-        if self._alarm:
+        if self._wakeup:
             with suppress(BlockingIOError):
-                self._alarm[0].recv(4096)
-        now = self._turned = monotonic()
+                self._wakeup[0].recv(4096)
+        now = self._last_run = monotonic()
         ready, timers = self._ready, self.timers
         if timers:
             late = (job for job, due in timers.items() if due <= now)
@@ -154,12 +154,12 @@ class SteppedEngine(MultiEngine):
             self._step(ready.popleft())
 
     def run_ready(self) -> None:
-        """Step all jobs that can go on, unless that was done just now."""
-        if monotonic() - self._turned > _JUST_NOW:
+        """Step all jobs that can continue, unless that was done just now."""
+        if monotonic() - self._last_run > _JUST_NOW:
             self.run_once(waits=False)
 
     def cancel(self) -> None:
-        """End all coroutines where they are; what they hold is given back."""
+        """End all coroutines where they are; they release what they hold."""
         jobs, self._jobs = self._jobs, set()
         failed: BaseException | None = None
         for job in jobs:
@@ -167,7 +167,7 @@ class SteppedEngine(MultiEngine):
             try:
                 if coroutine is not None:
                     coroutine.close()
-            except BaseException as error:  # of a middleware that cleans up
+            except BaseException as error:  # raised by a middleware that cleans up
                 failed = error
         self._ready.clear()
         if failed is not None:
@@ -199,36 +199,36 @@ class SteppedEngine(MultiEngine):
         first = max(0.0, min(self.timers.values()) - monotonic())
         return first if seconds is None else min(first, seconds)
 
-    def _connect_anew(self) -> None:
-        """Begin again with connections whose time ran while nobody drove.
+    def _restart_connecting(self) -> None:
+        """Restart connection attempts whose timeout ran while nobody called run_once.
 
-        libcurl would look at the clock first, and give up those that are there by now.
+        libcurl would check the clock first, and give up connections that are established by now.
         """
-        away = monotonic() - self._turned
+        away = monotonic() - self._last_run
         for transfer in list(self._driver.running.values()):
             request = transfer.request
             assert request is not None
             limit = request.timeout.connect
             if not transfer.sends and limit is not None and away > limit / 2:
                 if request.deadline is not None:
-                    transfer.handle.set_deadline(request.deadline)  # it would begin again as well
+                    transfer.handle.set_deadline(request.deadline)  # a restart would restart it too
                 self._driver.restart(transfer)
 
     # what coroutines wait for
 
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         driver = Driver(limits, connections)
-        for end in self._alarm[:1]:
+        for end in self._wakeup[:1]:
             driver.poller.watch(end.fileno(), 1)
         return driver
 
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> _Pause:
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> _Pause:
         wake = waited.wake = MethodType(self._ready.append, self._current)
         for rival in rivals:
             rival.wake = wake
         return _PAUSE
 
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         job = self._current
         self.timers[job] = monotonic() + seconds
         try:
@@ -236,35 +236,35 @@ class SteppedEngine(MultiEngine):
         finally:
             self.timers.pop(job, None)
 
-    def _local_gate(self) -> _JobGate:
-        return _JobGate(self, self._current)
+    def _make_local_waiter(self) -> _JobWaiter:
+        return _JobWaiter(self, self._current)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         if not network.skip(seconds):
-            await self._local_gate().wait(seconds)
+            await self._make_local_waiter().wait(seconds)
 
-    def gate(self) -> _JobGate:
-        """Return a closed gate, for a caller to wait at."""
-        if not self._alarm:
-            with naming_lack():
-                self._alarm = socket.socketpair()
-            for end in self._alarm:
+    def make_waiter(self) -> _JobWaiter:
+        """Return a new waiter for the caller."""
+        if not self._wakeup:
+            with report_descriptor_shortage():
+                self._wakeup = socket.socketpair()
+            for end in self._wakeup:
                 end.setblocking(False)
-            self._driver.poller.watch(self._alarm[0].fileno(), 1)
-        return self._local_gate()
+            self._driver.poller.watch(self._wakeup[0].fileno(), 1)
+        return self._make_local_waiter()
 
     def wake(self, job: _Job) -> None:
-        """Step a job at the next run, and end the wait for that; from any thread."""
+        """Step a job at the next run_once, and end the wait of the current one; from any thread."""
         self._ready.append(job)
-        if self._waits and self._alarm:
+        if self._waits and self._wakeup:
             with suppress(OSError):  # full, or closed meanwhile
-                self._alarm[1].send(b"\0")
+                self._wakeup[1].send(b"\0")
 
-    # request bodies: libcurl reads them, in this very thread
+    # request bodies: libcurl reads them in this thread
 
     def _set_feed(self, transfer: Transfer, body: Body) -> None:
-        pass  # Transfer.prepare has done so
+        pass  # Transfer.prepare did it
 
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
         pass
@@ -272,17 +272,17 @@ class SteppedEngine(MultiEngine):
     # the end
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response; there are none that stream."""
+        """Abandon a response; none of them stream."""
         self.abort(incoming)
 
     def _free(self) -> None:
         super()._free()
-        self._silence()
+        self._close_wakeup()
 
-    def _silence(self) -> None:
-        for end in self._alarm:
+    def _close_wakeup(self) -> None:
+        for end in self._wakeup:
             end.close()
 
     def __del__(self) -> None:
         if not getattr(self, "is_closed", True):  # Ctrl-C may have come while it was made
-            self._silence()
+            self._close_wakeup()

@@ -1,23 +1,35 @@
-"""The byte stream of the blocking client: threads wait for the socket themselves, with poll(2).
+"""The byte stream of `Client`: threads wait for the socket with poll(2).
 
-One thread receives, any may write. An easy handle serves one thread at a time, so that each look
-at it is under a lock; no thread holds that while it waits.
+One thread receives, and any thread may write. An easy handle serves one thread at a time, so each
+use of it holds a lock; no thread holds the lock while it waits. `as_socket` turns such a stream
+into a Python socket.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 import select
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from curlhttp._curl.connections import shut_down
-from curlhttp._curl.streams.stream import Stream, given_up
+from curlhttp._curl.connection_state import shut_down
+from curlhttp._curl.streams.stream import Stream, closed_error
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine.engine import ByteStream
+from curlhttp._engine.run import run_sync
+from curlhttp.exceptions import RequestException
 
-__all__ = ["ThreadStream"]
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+__all__ = ["SocketStream", "ThreadStream", "as_socket"]
 
 
 _select: Any = select  # Any: no platform has all of it
@@ -30,27 +42,27 @@ class ThreadStream(Stream):
 
     Args:
         transfer: see Stream.
-        let_go: see Stream; any thread may call it.
+        release: see Stream; any thread may call it.
         drop: does the same in a finalizer.
     """
 
     def __init__(
         self,
         transfer: Transfer,
-        let_go: Callable[[Transfer], object],
+        release: Callable[[Transfer], object],
         drop: Callable[[Transfer], object],
     ) -> None:
         self._lock = threading.Lock()
         self._waiting = 0  # threads that wait for the socket, or are about to
-        self._is_given_up = False
+        self._is_closed = False
         self._drop = drop
-        super().__init__(transfer, let_go)
+        super().__init__(transfer, release)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return the next bytes, b"" at the end, None when there were none for so many seconds.
+        """Return the next bytes, b"" at the end, None if there were none for so many seconds.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._may_be_ready or seconds == 0:
             data = self.receive_now()
@@ -63,20 +75,20 @@ class ThreadStream(Stream):
                 return data
         return None
 
-    _may_be_ready = True  # there may be bytes of which poll does not tell, or more than were taken
+    _may_be_ready = True  # there may be bytes that poll does not report
 
     def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
+        """Return what `receive` would, None if it would have to wait."""
         with self._lock:
             data = super().receive_now()
         self._may_be_ready = data is not None and (self._holds_bytes or len(data) > _FEW)
         return data
 
     def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+        """Queue bytes to send, and send what can go out at once; never blocks.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         with self._lock:
             super().write(data)
@@ -87,10 +99,10 @@ class ThreadStream(Stream):
             return super().unsent()
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Wait until all that was written is sent; return False if it was not in time.
+        """Wait until everything written is sent; return False if it was not in time.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if not self._unsent:
             return True
@@ -103,7 +115,7 @@ class ThreadStream(Stream):
         return False
 
     def _wait(self, events: int, end: float | None) -> bool:
-        """Wait for the socket; return whether there is something to look at."""
+        """Wait for the socket; return whether it is ready."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -114,41 +126,41 @@ class ThreadStream(Stream):
         finally:
             with self._lock:
                 self._waiting -= 1
-                is_over = self._is_given_up and not self._waiting
+                is_over = self._is_closed and not self._waiting
             if is_over:
                 self._release()
 
     def abort(self, error: BaseException | None = None) -> None:
-        """End the connection at once, from any thread; never waits, may be called twice."""
+        """Close the connection at once, from any thread; never blocks, may be called twice."""
         with self._lock:
             if self._transfer is None:
                 return
-            self._error = self._error or given_up(error)
-            self._is_given_up = True
+            self._error = self._error or closed_error(error)
+            self._is_closed = True
             is_waited_for = self._waiting > 0
             if is_waited_for:
-                # Wakes the threads; the last of them closes the socket: its number must not be
-                # another one's while a thread waits for it.
+                # It wakes the threads, and the last one closes the socket, because its number must
+                # not be reused while a thread waits for it.
                 shut_down(self.descriptor)
         if not is_waited_for:
             self._release()
 
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent."""
-        self._lock = threading.Lock()  # a thread that is not here may have had the other one
+        self._lock = threading.Lock()  # a thread that does not exist here may hold the old one
         super().after_fork_in_child()
 
     def __del__(self) -> None:
-        transfer = getattr(self, "_transfer", None)  # not there when __init__ was interrupted
+        transfer = getattr(self, "_transfer", None)  # missing if __init__ was interrupted
         if transfer is not None:
             self._drop(transfer)
 
 
-_FEW = 32 * 1024  # bytes: after fewer there are probably no more
+_FEW = 32 * 1024  # bytes; after fewer there are probably no more
 
 
 def _wait(descriptor: int, events: int, seconds: float | None) -> bool:
-    """Wait for a socket, in the thread; return whether there is something to look at."""
+    """Wait for a socket; return whether it is ready."""
     if hasattr(select, "poll"):
         poll = _select.poll()
         poll.register(descriptor, events)
@@ -156,3 +168,166 @@ def _wait(descriptor: int, events: int, seconds: float | None) -> bool:
     sockets = [descriptor]
     readers, writers = (sockets, []) if events == _READABLE else ([], sockets)
     return any(_select.select(readers, writers, [], seconds))
+
+
+# --- A byte stream as a Python socket, for code that reads and writes on one ---
+#
+# Without TLS that is a duplicate of the connection's socket. With TLS libcurl has to see all bytes,
+# so it is one end of a socket pair, and two threads copy the bytes between the other end and the
+# connection, beginning with the bytes that were received already. Waiting for it (select, poll),
+# timeouts and half-closing work as on any socket.
+
+T = TypeVar("T", bytes, int)
+
+_PIECE = 64 * 1024  # bytes
+_CLOSE_TIMEOUT = 5.0  # seconds in which a peer must accept what was written before the close
+
+
+class SocketStream(ByteStream, Protocol):
+    """A byte stream of the blocking engine."""
+
+    @property
+    def descriptor(self) -> int:
+        """Return the underlying socket, -1 once it is closed."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the bytes pass that socket unchanged, without TLS."""
+
+
+def as_socket(stream: SocketStream, ahead: bytes = b"") -> socket.socket:
+    """Return a socket that replaces a stream; closing it closes the connection.
+
+    Args:
+        stream: nobody else uses it any more.
+        ahead: bytes that were already received, to be read first.
+
+    Raises:
+        OSError: no descriptor is left.
+    """
+    if stream.is_plain and not ahead:
+        return _PlainSocket(stream)
+    near, far = socket.socketpair()
+    return _CallerSocket(near, _Pump(stream, far, ahead))
+
+
+class _PlainSocket(socket.socket):
+    """The connection's own socket."""
+
+    def __init__(self, stream: SocketStream) -> None:
+        super().__init__(fileno=socket.dup(stream.descriptor))
+        self._stream: SocketStream | None = stream
+
+    def _real_close(self, *args: object) -> None:
+        super()._real_close(*args)  # type: ignore[misc]
+        # A finalizer may come here in any thread, so this does not call abort(), which takes a
+        # lock. The stream's finalizer takes none.
+        self._stream = None
+
+    def __del__(self) -> None:
+        self._real_close()
+
+
+class _CallerSocket(socket.socket):
+    """The caller's end of a socket pair."""
+
+    def __init__(self, pair: socket.socket, pump: _Pump) -> None:
+        self._pump = pump  # first, because the finalizer needs it
+        super().__init__(fileno=pair.detach())
+        pump.start()
+
+    def _real_close(self, *args: object) -> None:
+        self._pump.closed.put(None)  # first, so that the pump knows why there is no more to read
+        super()._real_close(*args)  # type: ignore[misc]
+
+    def __del__(self) -> None:
+        self._real_close()
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        return self._unless_broken(super().recv(bufsize, flags), bufsize)
+
+    def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
+        return self._unless_broken(super().recv_into(buffer, nbytes, flags), 1)
+
+    def _unless_broken(self, received: T, wanted: int) -> T:
+        error = self._pump.broken
+        if not received and wanted and error is not None:
+            raise ConnectionResetError(errno.ECONNRESET, str(error)) from error
+        return received
+
+    def getpeername(self) -> tuple[str, int] | None:
+        return self._pump.stream.timings().peer
+
+    def getsockname(self) -> tuple[str, int] | None:
+        return self._pump.stream.timings().local
+
+
+class _Pump:
+    """Two threads that copy bytes between one end of a pair and a stream until both are closed.
+
+    Args:
+        stream: is closed when the caller has closed its end.
+        far: the other end of the caller's pair.
+        ahead: bytes to deliver before those that are received.
+
+    Attributes:
+        closed: gets an item when the caller's end is closed.
+        broken: the exception of the stream, or None.
+    """
+
+    def __init__(self, stream: SocketStream, far: socket.socket, ahead: bytes) -> None:
+        self.stream = stream
+        self.closed: SimpleQueue[None] = SimpleQueue()  # finalizers may put into it
+        self.broken: RequestException | None = None
+        self._far = far
+        self._ahead = ahead
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._reader = self._thread(self._pump_in)
+        self._thread(self._pump_out)
+
+    def _thread(self, work: Callable[[], None]) -> threading.Thread:
+        # Daemons, because a program may end without closing its sockets.
+        thread = threading.Thread(target=work, name="curlhttp-upgraded", daemon=True)
+        thread.start()
+        return thread
+
+    def _pump_in(self) -> None:
+        far = self._far
+        with suppress(OSError):  # the caller's end is closed, or about to be
+            try:
+                far.sendall(self._ahead)
+                while piece := run_sync(self.stream.receive):
+                    far.sendall(piece)
+            except RequestException as error:
+                self.broken = error
+            far.shutdown(socket.SHUT_WR)
+
+    def _pump_out(self) -> None:
+        far, stream = self._far, self.stream
+        try:
+            while piece := far.recv(_PIECE):
+                stream.write(piece)
+                self._drain()
+            if self.closed.empty():
+                _end_writing(stream.descriptor)
+        except (RequestException, OSError):
+            with suppress(OSError):
+                far.shutdown(socket.SHUT_RD)
+        self.closed.get()
+        stream.abort()
+        self._reader.join()  # otherwise the number may be reused while that thread sends
+        far.close()
+
+    def _drain(self) -> None:
+        """Wait until the peer has accepted what was written; with a timeout after the close."""
+        while not run_sync(partial(self.stream.drain, _CLOSE_TIMEOUT)):
+            if not self.closed.empty():
+                raise TimeoutError
+
+
+def _end_writing(descriptor: int) -> None:
+    """End this direction, as SSLSocket.shutdown does: by TCP alone."""
+    with socket.socket(fileno=socket.dup(descriptor)) as twin:
+        twin.shutdown(socket.SHUT_WR)

@@ -1,25 +1,20 @@
-"""A connection that libcurl has opened, on which both sides send bytes at any time.
+"""A connection for bytes in both directions at any time, opened by libcurl.
 
-libcurl connects (CURLOPT_CONNECT_ONLY): names, TLS, proxies, certificates and Unix sockets work as
-for any request. After that, curl_easy_recv and curl_easy_send move bytes. Subclasses decide how to
-wait for the socket. `LoopStream` is the base class of those for event loops. Nothing here knows the
-protocol that is spoken.
+libcurl connects (CURLOPT_CONNECT_ONLY), so names, TLS, proxies, certificates and Unix sockets work
+as for any request. After that, curl_easy_recv and curl_easy_send move bytes. Subclasses decide how
+to wait for the socket. Nothing here knows the protocol.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from weakref import ref
 
 import pycurl
 
-from curlhttp._curl.connections import Connection
-from curlhttp._curl.errors import LACKS_CERTIFICATE, refused_tls
+from curlhttp._curl.connection_state import Connection
+from curlhttp._curl.errors import LACKS_CERTIFICATE, find_tls_refusal
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
@@ -27,15 +22,15 @@ from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timings import MICROSECOND, Timings, make_timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
-__all__ = ["LoopStream", "Stream", "connection_to", "given_up"]
+__all__ = ["Stream", "closed_error", "make_connection_request"]
 
 
-PIECE = 256 * 1024  # bytes that are received at once
-_PASTED = 16 * 1024  # bytes: smaller pieces go out together with what waits before them
+PIECE = 256 * 1024  # bytes received at once
+_JOIN_BELOW = 16 * 1024  # bytes; smaller pieces are joined with the next ones
 
 
 class ConnectionRequest(Request):
-    """A request that libcurl only connects for; messages show the one that it is made for."""
+    """A request for which libcurl only connects; messages show the original request."""
 
     __slots__ = ("shown",)
     connects_only = True
@@ -48,11 +43,11 @@ class ConnectionRequest(Request):
         return self.as_kind(Request)
 
 
-def connection_to(request: Request) -> Request:
-    """Return what makes libcurl connect as for a request, and send nothing."""
+def make_connection_request(request: Request) -> Request:
+    """Return a request that makes libcurl connect as for another one, and send nothing."""
     fields = pack_fields(
         Headers(),
-        # Silence is none of libcurl's business any more.
+        # libcurl does not wait for a response.
         replace(request.timeout, read=None),
         replace(request.transport, http2=False, http3=False),
         deadline=request.deadline,
@@ -69,18 +64,18 @@ class Stream:
     """Send and receive bytes on a connection; subclasses wait for the socket (`ByteStream`).
 
     Args:
-        transfer: has connected, and is this stream's until `let_go`.
-        let_go: gives the transfer back, which closes the connection; called once.
+        transfer: has connected, and belongs to this stream until `release`.
+        release: releases the transfer, which closes the connection; called once.
 
     Attributes:
         descriptor: the socket, -1 once it is closed.
         is_plain: there is no TLS on it.
     """
 
-    def __init__(self, transfer: Transfer, let_go: Callable[[Transfer], object]) -> None:
-        # First what the finalizer needs: Ctrl-C may come at any line.
+    def __init__(self, transfer: Transfer, release: Callable[[Transfer], object]) -> None:
+        # What the finalizer needs comes first, because Ctrl-C may come at any line.
         self._transfer: Transfer | None = transfer
-        self._let_go = let_go
+        self._release_transfer = release
         self._error: BaseException | None = None
         self._easy = transfer.easy
         self._unsent: deque[memoryview] = deque()
@@ -90,27 +85,27 @@ class Stream:
         assert request is not None
         self._request = request
         proxy = request.transport.proxy
-        # OpenSSL holds decoded bytes of which no look at the socket tells.
+        # OpenSSL buffers decoded bytes, which the socket does not show.
         self._holds_bytes = request.url.scheme == "https" or (
             proxy is not None and proxy.url.startswith("https:")
         )
-        # For what it tells of the end of TLS.
+        # It detects a TLS alert at the end.
         self._connection = Connection(self.descriptor, False, self._holds_bytes, "")
         self.is_plain = not self._holds_bytes
         self._timings = _timings(transfer)
         register(self)
 
     def timings(self) -> Timings:
-        """Return where the time went until the connection was there."""
+        """Return where the time went until the connection was established."""
         return self._timings
 
-    # bytes, without a wait
+    # bytes, without waiting
 
     def receive_now(self) -> bytes | None:
-        """Return the next bytes, b"" at the end, None where there are none yet.
+        """Return the next bytes, b"" at the end, None for none yet.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._error is not None:
             raise self._error
@@ -119,13 +114,13 @@ class Stream:
         except BlockingIOError:
             return None
         except pycurl.error as error:
-            raise self._broken(error) from None
+            raise self._make_error(error) from None
 
     def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+        """Queue bytes to send, and send what can go out at once; never blocks.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._unsent:
             self._unsent.append(memoryview(data))
@@ -141,21 +136,21 @@ class Stream:
         return sum(map(len, self._unsent)) if self._unsent else 0
 
     def _push(self) -> None:
-        """Send what goes out at once of what waits."""
+        """Send as many of the waiting bytes as can go out at once."""
         unsent = self._unsent
         while unsent:
             piece = unsent.popleft()
-            if unsent and len(piece) < _PASTED:
-                # Thousands of small pieces would cost as many calls of the system.
-                piece = self._pasted(piece)
+            if unsent and len(piece) < _JOIN_BELOW:
+                # Thousands of small pieces would cost as many system calls.
+                piece = self._join_pieces(piece)
             sent = self._send(piece)
             if sent < len(piece):
                 unsent.appendleft(piece[sent:])
                 return
 
-    def _pasted(self, first: memoryview) -> memoryview:
+    def _join_pieces(self, first: memoryview) -> memoryview:
         pieces, size = [first], len(first)
-        while self._unsent and size < _PASTED:
+        while self._unsent and size < _JOIN_BELOW:
             pieces.append(self._unsent.popleft())
             size += len(pieces[-1])
         return memoryview(b"".join(pieces))
@@ -170,15 +165,15 @@ class Stream:
             except BlockingIOError:
                 return total
             except pycurl.error as error:
-                raise self._broken(self._last_words() or error) from None
+                raise self._make_error(self._find_alert() or error) from None
             total += sent
-            # TLS takes one record at a time: what is left of a large piece may well go, too.
+            # TLS takes one record at a time, so more of a large piece may go out.
             if sent == len(data) or not sent:
                 return total
             data = memoryview(data)[sent:]
 
-    def _last_words(self) -> pycurl.error | None:
-        """Return how receiving fails once sending did: an alert of TLS says why."""
+    def _find_alert(self) -> pycurl.error | None:
+        """Return the error of receiving after sending failed, because a TLS alert says why."""
         try:
             self._easy.recv(PIECE)
         except BlockingIOError:
@@ -187,10 +182,10 @@ class Stream:
             return error
         return None
 
-    def _broken(self, error: pycurl.error) -> ConnectionError:
+    def _make_error(self, error: pycurl.error) -> ConnectionError:
         code, message = error.args
-        self._connection.look_at_end()
-        why = refused_tls(message, self._request.transport, self._connection.ends_in_alert)
+        self._connection.check_for_alert()
+        why = find_tls_refusal(message, self._request.transport, self._connection.ends_in_alert)
         text = f"{self._request}: {why or 'the connection broke'} (curl error {code}: {message})"
         if why:
             self._error = SSLError(text, curl_code=code)
@@ -203,12 +198,12 @@ class Stream:
     # the end
 
     def _release(self) -> None:
-        """Give the transfer back, which closes the connection; once."""
+        """Release the transfer, which closes the connection; only once."""
         transfer, self._transfer = self._transfer, None
         self.descriptor = -1
         self._unsent.clear()
         if transfer is not None:
-            self._let_go(transfer)
+            self._release_transfer(transfer)
 
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent."""
@@ -219,8 +214,8 @@ class Stream:
         self.descriptor = -1
 
 
-def given_up(error: BaseException | None) -> BaseException:
-    """Return the exception for the use of a connection that was given up."""
+def closed_error(error: BaseException | None) -> BaseException:
+    """Return the exception for using a connection that was closed."""
     return error or ConnectionError("this connection was closed")
 
 
@@ -232,68 +227,3 @@ def _timings(transfer: Transfer) -> Timings:
         peer=(info(pycurl.PRIMARY_IP), info(pycurl.PRIMARY_PORT)),
         local=(info(pycurl.LOCAL_IP), info(pycurl.LOCAL_PORT)),
     )
-
-
-# --- What byte streams have in common whose callers are tasks of an event loop ---
-
-_UNINTERRUPTED = 256 * 1024  # bytes written after which other tasks have their turn
-
-
-class LoopStream(Stream):
-    """A connection for the tasks of one event loop.
-
-    Args:
-        transfer: see Stream.
-        let_go: see Stream.
-        call_soon: calls something in the loop, from any thread.
-    """
-
-    def __init__(
-        self,
-        transfer: Transfer,
-        let_go: Callable[[Transfer], object],
-        call_soon: Callable[..., object],
-    ) -> None:
-        self._call_soon = call_soon
-        self._piece: bytes | None = None  # was received, and not taken yet
-        self._written = 0  # bytes since other tasks had their turn
-        super().__init__(transfer, let_go)
-        transfer.wake = partial(_end, ref(self), transfer)
-
-    def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
-        piece, self._piece = self._piece, None
-        return super().receive_now() if piece is None else piece
-
-    def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
-
-        Raises:
-            RequestException: the connection broke, or was given up.
-        """
-        self._written += len(data)
-        super().write(data)
-
-    def _owes_a_turn(self) -> bool:
-        """Return whether so much was written at once that others are to have their turn."""
-        if self._written <= _UNINTERRUPTED:
-            return False
-        self._written = 0
-        return True
-
-    @abstractmethod
-    def abort(self, error: BaseException | None = None) -> None:
-        """End the connection at once, in the loop's thread; never waits, may be called twice."""
-
-    def __del__(self) -> None:
-        # Not there when __init__ was interrupted. This may be any thread.
-        if getattr(self, "_transfer", None) is not None:
-            with suppress(RuntimeError):  # the loop has ended, and its engine closes the rest
-                self._call_soon(self.abort)
-
-
-def _end(stream: ref[LoopStream], transfer: Transfer) -> None:
-    """End a stream whose transfer was ended by its driver."""
-    found = stream()
-    if found is not None:
-        found.abort(transfer.failed)

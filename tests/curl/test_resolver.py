@@ -8,7 +8,7 @@ import pytest
 
 from curlhttp._curl import address_guard as lookups
 from curlhttp._curl.address_guard import Resolver
-from curlhttp._engine.run import ThreadGate, run_sync
+from curlhttp._engine.run import ThreadWaiter, run_sync
 
 
 def test_a_name_that_all_have_given_up_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,11 +24,13 @@ def test_a_name_that_all_have_given_up_is_not_looked_up(monkeypatch: pytest.Monk
     monkeypatch.setattr(lookups, "_THREADS", 1)
     monkeypatch.setattr(lookups, "_addresses", addresses)
     found = Resolver(60)
-    first = threading.Thread(target=lambda: run_sync(lambda: found.find("slow", 0, ThreadGate, 30)))
+    first = threading.Thread(
+        target=lambda: run_sync(lambda: found.find("slow", 0, ThreadWaiter, 30))
+    )
     first.start()
     assert begun.wait(30)
-    assert run_sync(lambda: found.find("given up", 0, ThreadGate, 0)) is None
+    assert run_sync(lambda: found.find("given up", 0, ThreadWaiter, 0)) is None
     goes_on.set()
-    assert run_sync(lambda: found.find("wanted", 0, ThreadGate, 30)) == ["wanted"]
+    assert run_sync(lambda: found.find("wanted", 0, ThreadWaiter, 30)) == ["wanted"]
     first.join()
     assert asked == ["slow", "wanted"]

@@ -1,8 +1,9 @@
 """Track open connections, and refuse one that is closed or has unread data.
 
-libcurl looks at a kept-alive connection only when its last look is over a second ago (8.22 on).
-What a server sent meanwhile would pass for the answer to the next request, and a connection that
-it closed would take a POST along. So we look ourselves, right before each request goes out.
+libcurl checks a kept-alive connection only if its last check is more than a second old (from 8.22
+on). It would take what a server sent in that time for the response to the next request, and lose a
+POST on a connection that the server closed. So we check ourselves, just before each request goes
+out (CURLOPT_PREREQFUNCTION, see request_sender).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ try:
 except ImportError:  # Windows
     ioctl = None  # type: ignore[assignment]
 
-__all__ = ["Connection", "Connections", "Quarantine", "Route", "shut_down"]
+__all__ = ["Connection", "OpenConnections", "Quarantine", "Route", "shut_down"]
 
-Route = tuple[str, str, int, int]  # as PREREQFUNCTION tells: address of the peer, ours; the ports
+Route = tuple[str, str, int, int]  # from PREREQFUNCTION: address of the peer, ours; the ports
 
 _select: Any = select  # Any: no platform has all of it
 _END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
@@ -35,47 +36,47 @@ _CLOSED = getattr(select, "POLLNVAL", 0)
 if hasattr(select, "poll"):
     _END |= _select.POLLHUP | _select.POLLERR | _CLOSED
 else:
-    _END = 16  # select reports none, but a quarantine does
+    _END = 16  # select reports none, but a retired connection does
 _SPEAKS = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 # Offsets in struct tcp_info (linux/tcp.h): milliseconds since data and since an ACK came; bytes.
 _SINCE_DATA, _SINCE_ACK, _BYTES_RECEIVED = 52, 56, 128
-_UNPROVEN = 5.0  # seconds of silence after which a request that goes out once needs another
+_UNPROVEN = 5.0  # seconds of silence; a request that may go out only once needs another one then
 _FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
 _NOTHING = bytes(4)
 _ANY_FAMILY, _ANY_KIND = int(socket.AF_INET), int(socket.SOCK_STREAM)
 _ALERT = b"\x17\x03\x03\x00\x13"  # how an alert of TLS 1.3 begins: a record of 19 bytes
-_ALERT_SIZES = (24, 25)  # with its header, which nothing else fits in; Linux counts a FIN as one
-_DISTRUST = 60.0  # seconds
-_SUSPECTS = 1000  # servers that are remembered
+_ALERT_SIZES = (24, 25)  # with its header; nothing else fits in. Linux counts a FIN as a byte
+_QUARANTINE_SECONDS = 60.0
+_MAX_SERVERS = 1000  # in quarantine
 
 
 class Quarantine:
-    """List servers that sent data unasked; their connections are not reused for a while.
+    """List servers that sent data without a request; their connections are not reused for a while.
 
-    Between our look and the request there is always a moment in which more may arrive. So none
-    of their connections is used twice, for a while. May be shared by threads.
+    More data may always arrive between our check and the request, so one check is not enough for
+    such a server. Threads may share a quarantine.
 
     Attributes:
-        until: the monotonic time when trust returns, by server.
+        until: the monotonic time when the quarantine ends, by server.
     """
 
     def __init__(self) -> None:
         self.until: dict[str, float] = {}
 
     def add(self, request: Request) -> None:
-        """Distrust the server that a request goes to."""
-        if len(self.until) >= _SUSPECTS:
+        """Add the server that a request goes to."""
+        if len(self.until) >= _MAX_SERVERS:
             self.until.clear()
-        self.until[_server_of(request)] = monotonic() + _DISTRUST
+        self.until[_get_server(request)] = monotonic() + _QUARANTINE_SECONDS
 
     def has(self, request: Request) -> bool:
-        """Return whether the server that a request goes to is distrusted."""
-        return self.until.get(_server_of(request), 0.0) > monotonic()
+        """Return whether the server that a request goes to is in quarantine."""
+        return self.until.get(_get_server(request), 0.0) > monotonic()
 
 
-def _server_of(request: Request) -> str:
-    """Return who is at the other end of the connection: an origin, or a proxy without a tunnel."""
+def _get_server(request: Request) -> str:
+    """Return the other end of the connection: an origin, or a proxy without a tunnel."""
     proxy = request.transport.proxy
     if proxy is None or request.url.scheme == "https" or proxy.url.startswith("socks"):
         return request.url.origin
@@ -86,24 +87,24 @@ class Connection:
     """One open connection.
 
     Args:
-        descriptor: its socket, which is libcurl's to close.
-        multiplexes: it may speak HTTP/2 or HTTP/3, where frames may come at any time.
-        is_tls: it is TLS all the way, or up to a proxy.
+        descriptor: its socket, which libcurl closes.
+        multiplexes: it may speak HTTP/2 or HTTP/3, where frames may arrive at any time.
+        is_tls: it uses TLS all the way, or up to a proxy.
         origin: of the request that it was opened for.
 
     Attributes:
-        counts: what it receives can and should be counted (see `count`).
-        events: asks, without a wait, for the socket's events: events(0).
-        multiplexes: it may speak HTTP/2 or HTTP/3; False from the first response of HTTP/1 on.
+        counts_bytes: received bytes can be counted, and need to be (see `may_be_response`).
+        events: returns the socket's events without waiting: events(0).
+        multiplexes: it may speak HTTP/2 or HTTP/3; False from the first HTTP/1 response on.
         uses: how many requests went out on it.
-        is_buried: libcurl was told that it has ended.
-        is_quarantined: no further request goes out on it, because it may be dead.
-        is_left: while it still carries requests, others are kept off it by their TLS options.
-        is_quic: it is UDP, where no look at the socket tells that it has ended.
-        certificate: the server's as PEM, if it was asked for.
-        last_stream: the last one of HTTP/2 that the server may have processed, as far as is known.
-        ends_in_alert: see look_at_end.
-        refusal: why the server refused TLS; it may tell one of the requests that were sent on it.
+        is_discarded: libcurl was made to close it, because it has ended.
+        is_retired: no further request goes out on it, because it may be dead.
+        is_draining: it still carries requests, and TLS options keep others off it.
+        is_quic: it uses UDP, where the socket does not show that the connection has ended.
+        certificate: the server's as PEM, if it was requested.
+        last_stream: the last HTTP/2 stream that the server may have processed, as far as known.
+        ends_in_alert: see check_for_alert.
+        refusal: why the server refused TLS; only one of the requests on it may learn the reason.
     """
 
     __slots__ = (
@@ -111,14 +112,14 @@ class Connection:
         "_read",
         "_tcp",
         "certificate",
-        "counts",
+        "counts_bytes",
         "descriptor",
         "ends_in_alert",
         "events",
-        "is_buried",
-        "is_left",
-        "is_quarantined",
+        "is_discarded",
+        "is_draining",
         "is_quic",
+        "is_retired",
         "last_stream",
         "multiplexes",
         "origin",
@@ -130,49 +131,49 @@ class Connection:
         self.descriptor = descriptor
         self.origin = origin
         self.multiplexes = multiplexes
-        self.events = _look_at(descriptor)
+        self.events = _make_event_reader(descriptor)
         self.uses = 0
-        self.is_buried = self.is_left = self.is_quarantined = False
+        self.is_discarded = self.is_draining = self.is_retired = False
         self.is_quic = multiplexes and _is_udp(descriptor)
         self.certificate: str | None = None
         self.last_stream: float = math.inf
-        self.counts = is_tls and _TCP_INFO is not None
-        self._tcp = _borrow(descriptor) if self.counts else None
-        self._read = 0  # bytes up to the end of the last exchange, 0 if not known
+        self.counts_bytes = is_tls and _TCP_INFO is not None
+        self._tcp = _borrow(descriptor) if self.counts_bytes else None
+        self._read = 0  # bytes up to the end of the last exchange, 0 if unknown
         self._handshake = 0  # bytes of it
-        if self._tcp is not None:  # too few are found when more come in at that very moment
+        if self._tcp is not None:  # the count is too low if more bytes arrive at that moment
             self._handshake = max(_bytes_read(self._tcp), _bytes_read(self._tcp))
         self.ends_in_alert = False
         self.refusal = ""
 
     def is_clean(self) -> bool:
-        """Return whether the server neither closed it nor, on HTTP/1, spoke out of turn."""
+        """Return whether the server neither closed it nor, on HTTP/1, sent unrequested data."""
         events = self.events(0)
         return not events or (self.multiplexes and not events[0][1] & _END)
 
     def has_ended(self) -> bool:
-        """Return whether the server closed it, and libcurl has not."""
+        """Return whether the server closed it and libcurl has not."""
         events = self.events(0)
         return bool(events) and bool(events[0][1] & _END) and not events[0][1] & _CLOSED
 
-    def quarantine(self) -> None:
-        """Let no further request go out on it; those under way stay."""
-        self.is_quarantined = True
-        # Whoever looks finds what an ended one shows, so that a healthy one needs no other look.
+    def retire(self) -> None:
+        """Let no further request go out on it; those under way continue."""
+        self.is_retired = True
+        # It shows the events of an ended connection, so that healthy ones need no further check.
         ended = [(self.descriptor, _END & ~_CLOSED)]
         self.events = lambda wait: ended
 
     def is_unproven(self) -> bool:
-        """Return whether a multiplexed connection was silent for long, and may be forgotten.
+        """Return whether a multiplexed connection was silent for so long that it may be dead.
 
-        A NAT or a load balancer drops connections without a word. libcurl sends a PING only from
-        curl_easy_upkeep, which pycurl does not have. Without TCP_INFO (Linux) it is not known.
+        A NAT or a load balancer drops connections without notice. libcurl sends a PING only from
+        curl_easy_upkeep, which pycurl does not have. Without TCP_INFO (Linux) this is unknown.
         """
         if not self.multiplexes or _TCP_INFO is None:
             return False
         try:
             info = _borrow(self.descriptor).getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 60)
-        except OSError:  # HTTP/3 goes over UDP
+        except OSError:  # HTTP/3 uses UDP
             return False
         since = (
             int.from_bytes(info[offset : offset + 4], sys.byteorder)
@@ -181,37 +182,37 @@ class Connection:
         return min(since) > _UNPROVEN * 1000
 
     def has_spoken(self) -> bool:
-        """Return whether it has something to read, other than its end and what announces that."""
+        """Return whether it has data to read, other than its end and the TLS alert before that."""
         events = self.events(0)
         if not events or events[0][1] & _END:
-            return False  # a server may say why it closes (RFC 9110, section 15.5.9)
+            return False  # a server may send why it closes (RFC 9110, section 15.5.9)
         said = _peek(self.descriptor)
-        # TLS says goodbye before the end, by an alert.
+        # TLS sends an alert before the end.
         return bool(said) and said[:1] != b"\x15" and said != _ALERT
 
-    def look_at_end(self) -> None:
-        """Note whether an alert of TLS 1.3 is all that came after the handshake.
+    def check_for_alert(self) -> None:
+        """Note whether a TLS 1.3 alert is all that came after the handshake.
 
-        There a server refuses a client certificate, or the lack of one, when the client has begun
-        to send. Where the server then closes the connection at once, the client's next send fails,
-        and libcurl closes the socket without reading what had come before.
+        In TLS 1.3 a server refuses a client certificate, or the lack of one, after the client has
+        begun to send. If the server then closes the connection at once, the client's next send
+        fails, and libcurl closes the socket without reading the alert.
         """
         if self._tcp is not None and self._handshake and not self.ends_in_alert:
             came = _bytes_received(self._tcp) - self._handshake
             self.ends_in_alert = came in _ALERT_SIZES
 
-    def count(self, use: int, size: int, *, ends: bool) -> bool:
-        """Return whether a response can be the answer to its request.
+    def may_be_response(self, use: int, size: int, *, ends: bool) -> bool:
+        """Return whether a response can belong to its request, or had arrived before it.
 
-        OpenSSL reads ahead: what came together with the last response lies in its buffer, where
-        no look at the socket finds it, and is taken for the next answer. But then less was read
-        from the socket since than the answer is long. (Without TLS libcurl closes such a
-        connection.)
+        OpenSSL reads ahead: data that came together with the last response is in its buffer, where
+        a check of the socket does not find it, and libcurl takes it for the next response. But then
+        fewer bytes were read from the socket since than the response has. (Without TLS libcurl
+        closes such a connection.)
 
         Args:
             use: the number of the request among those of the connection.
             size: bytes of the response so far, at least.
-            ends: the response is complete, just now.
+            ends: the response has just become complete.
         """
         if self._tcp is None or self.multiplexes:
             return True
@@ -223,24 +224,24 @@ class Connection:
 
 
 class _UnixSocketConnection(Connection):
-    """All open connections by one Unix socket: they have no ports to be told apart by.
+    """All open connections to one Unix socket, because they have no ports to tell them apart.
 
-    They are clean if each of them is; one that just gets its answer is not.
+    They are clean if each of them is; one that is just receiving its response is not.
     """
 
     __slots__ = ("_inodes", "_poller")
 
     def __init__(self, descriptor: int, origin: str) -> None:
         super().__init__(descriptor, False, False, origin)
-        self._inodes: dict[int, int] = {}  # by descriptor, whose numbers are used again
+        self._inodes: dict[int, int] = {}  # by descriptor, whose number may be reused
         self._poller = _select.poll()
         self.add(descriptor)
 
     def add(self, descriptor: int) -> None:
-        """Note one more."""
+        """Note one more connection."""
         self._inodes[descriptor] = os.fstat(descriptor).st_ino
         self._poller.register(descriptor, _SPEAKS)
-        if not self.is_quarantined:
+        if not self.is_retired:
             self.events = self._look
 
     def are_closed(self) -> bool:
@@ -259,82 +260,83 @@ class _UnixSocketConnection(Connection):
         return False
 
     def has_spoken(self) -> bool:
-        """Return False: what there is to read may be an answer that was asked for."""
+        """Return False, because data to read may be a response that was requested."""
         return False
 
 
-class _BorrowedSocket(
-    _socket.socket
-):  # not Python's, whose __init__ costs as much as all else here
-    """A socket that is another's to close."""
+class _BorrowedSocket(_socket.socket):
+    """A socket that its owner closes.
 
-    # No function in Python: what a signal's handler raises in a finalizer is lost.
+    It is no socket.socket, because that one's __init__ costs as much as everything else here.
+    """
+
+    # Not a Python function, because an exception of a signal handler in a finalizer is lost.
     __del__ = _socket.socket.detach
 
 
 def _borrow(descriptor: int) -> _BorrowedSocket:
-    # Whatever it is: unless told, Python asks the system three times.
+    # Any family and kind will do; without them Python asks the system three times.
     return _BorrowedSocket(_ANY_FAMILY, _ANY_KIND, 0, descriptor)
 
 
-class Connections:
-    """The open connections of one curl_multi, or of one handle that performs by itself.
+class OpenConnections:
+    """The open connections of one curl_multi, or of one handle that has its own.
 
     Args:
-        suspects: who spoke out of turn, as far as the engine knows.
+        quarantine: the engine's.
     """
 
-    def __init__(self, suspects: Quarantine) -> None:
-        self._suspects = suspects
+    def __init__(self, quarantine: Quarantine) -> None:
+        self._quarantine = quarantine
         self._by_route: dict[Route, Connection] = {}
-        self._routes: dict[int, Route] = {}  # by descriptor, whose numbers are used again
+        self._routes: dict[int, Route] = {}  # by descriptor, whose number may be reused
 
     def find_clean(self, route: Route, request: Request | None) -> Connection | None:
         """Return the connection if another request may go out on it.
 
         Args:
-            route: as libcurl tells it; one of which nothing is known is not clean.
-            request: the one that shall go out.
+            route: as libcurl reports it; an unknown one is not clean.
+            request: is about to go out.
         """
         connection = self._by_route.get(route)
-        if connection is None or connection.events(0) or self._suspects.until:
-            return self._judge(connection, request)
+        if connection is None or connection.events(0) or self._quarantine.until:
+            return self._check(connection, request)
         return connection
 
-    def _judge(self, connection: Connection | None, request: Request | None) -> Connection | None:
+    def _check(self, connection: Connection | None, request: Request | None) -> Connection | None:
         if connection is None or connection.multiplexes:
             return connection if connection is not None and connection.is_clean() else None
         assert request is not None
         if connection.has_spoken():
-            self._suspects.add(request)
-        return connection if connection.is_clean() and not self._suspects.has(request) else None
+            self._quarantine.add(request)
+        return connection if connection.is_clean() and not self._quarantine.has(request) else None
 
     def find(self, route: Route) -> Connection | None:
-        """Return what is known of a connection, None for nothing."""
+        """Return the connection of a route, None if it is unknown."""
         return self._by_route.get(route)
 
-    def spoil(self, route: Route | None) -> None:
+    def forget(self, route: Route | None) -> None:
         """Forget a connection, so that no further request goes out on it."""
         connection = None if route is None else self._by_route.get(route)
         if connection is None or route is None:
             return
-        if isinstance(connection, _UnixSocketConnection):  # which of them it is nobody knows
-            connection.quarantine()
+        if isinstance(connection, _UnixSocketConnection):  # nobody knows which of them it is
+            connection.retire()
             return
         del self._by_route[route], self._routes[connection.descriptor]
 
     def end(self, connection: Connection) -> None:
-        """End a connection that libcurl keeps, though no request may go out on it."""
+        """End a connection that libcurl keeps although no request may go out on it."""
         route = self._routes.get(connection.descriptor)
         if route is not None and self._by_route.get(route) is connection:
-            self.spoil(route)
+            self.forget(route)
             if _bound_to(route[3], [connection.descriptor]) is not None:
                 shut_down(connection.descriptor)
 
-    def distrust(self, route: Route | None, request: Request) -> None:
-        """Use no connection to the server of a request twice, for a while."""
-        self.spoil(route)
-        self._suspects.add(request)
+    def quarantine_server(self, route: Route | None, request: Request) -> None:
+        """Forget a connection, and put the server of a request in quarantine."""
+        self.forget(route)
+        self._quarantine.add(request)
 
     def add(
         self,
@@ -348,23 +350,23 @@ class Connections:
         """Note a new connection.
 
         Args:
-            route: as libcurl tells it.
-            sockets: what was opened for it; happy eyeballs try several addresses at once.
+            route: as libcurl reports it.
+            sockets: opened for it; happy eyeballs try several addresses at once.
             multiplexes: it may speak HTTP/2 or HTTP/3.
-            is_tls: it is TLS all the way, or up to a proxy.
+            is_tls: it uses TLS all the way, or up to a proxy.
             origin: of the request that it was opened for.
         """
-        if not route[3]:  # a Unix socket has no route of its own
+        if not route[3]:  # a Unix socket has no ports
             may_be_kept = not multiplexes and not is_tls and hasattr(select, "poll")
             return self._add_unnamed(route, sockets[-1], origin) if may_be_kept else None
-        # libcurl may have given up the one that it opened, and have taken another for the request.
+        # libcurl may have given up the one that it opened, and use another one for the request.
         descriptor = _bound_to(route[3], sockets)
         if descriptor is None:
             return None
-        if descriptor in self._routes:  # what had this number was closed
-            self.spoil(self._routes[descriptor])
+        if descriptor in self._routes:  # the earlier socket with this number was closed
+            self.forget(self._routes[descriptor])
         if route in self._by_route:
-            self.spoil(route)
+            self.forget(route)
         self._routes[descriptor] = route
         connection = self._by_route[route] = Connection(descriptor, multiplexes, is_tls, origin)
         return connection
@@ -378,7 +380,7 @@ class Connections:
         return connection
 
     def open(self) -> list[Connection]:
-        """Return those that are open still; may be called from any thread."""
+        """Return the connections that are still open; may be called from any thread."""
         return [
             connection
             for route, connection in self._by_route.copy().items()
@@ -387,19 +389,19 @@ class Connections:
 
 
 def _is_open(descriptor: int, port: int) -> bool:
-    """Return whether a socket is open at both ends; asks by itself, as any thread may."""
-    # libcurl closes one without a word, and the number may be another socket's by now.
+    """Return whether a socket is open at both ends; any thread may call this."""
+    # libcurl closes sockets without notice, so another one may have the number by now.
     if _bound_to(port, [descriptor]) is None:
         return False
-    events = _look_at(descriptor)(0)
+    events = _make_event_reader(descriptor)(0)
     return not events or not events[0][1] & _END
 
 
 def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
-    """Return the socket that has the local port; all others lost, and may be closed by now."""
+    """Return the socket that has the local port; the others lost, and may be closed by now."""
     for descriptor in reversed(sockets):
         try:
-            # The name of a unix socket, which may have the number by now, is text.
+            # A Unix socket may have the number by now; its name is text.
             if tuple(_borrow(descriptor).getsockname())[1:2] == (port,):
                 return descriptor
         except OSError:
@@ -412,8 +414,8 @@ def _is_udp(descriptor: int) -> bool:
     return kind == socket.SOCK_DGRAM
 
 
-def _look_at(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:
-    """Return what asks, without a wait, for the events of a socket (poll, as it has no bound)."""
+def _make_event_reader(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:
+    """Return a function that returns the events of a socket, by poll, which takes any number."""
     if not _SPEAKS:  # Windows
         return lambda wait: [(fd, 0) for fd in select.select([descriptor], [], [], wait)[0]]
     poller = _select.poll()
@@ -423,41 +425,41 @@ def _look_at(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:
 
 
 def _peek(descriptor: int) -> bytes:
-    """Return the start of what a connection has to read, b"" for its end or nothing."""
+    """Return the first bytes that a connection has to read, b"" for its end or none."""
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as twin:
-            return twin.recv(5, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
+        with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+            return duplicate.recv(5, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
     except OSError:
         return b""
 
 
 def shut_down(descriptor: int, is_still: Callable[[int], bool] | None = None) -> None:
-    """End a connection, for all its streams; libcurl finds out by reading.
+    """End a connection and all its streams; libcurl notices when it reads.
 
     Args:
-        descriptor: its socket, or -1 where it is closed already.
-        is_still: says whether it was not closed meanwhile, where another thread may do that.
+        descriptor: its socket, or -1 if it is already closed.
+        is_still: returns whether it is still open, where another thread may close it.
     """
     if descriptor >= 0:
-        with suppress(OSError), _twin_of(descriptor) as twin:
+        with suppress(OSError), _duplicate(descriptor) as duplicate:
             if is_still is None or is_still(descriptor):
-                twin.shutdown(socket.SHUT_RDWR)
+                duplicate.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def _twin_of(descriptor: int) -> Iterator[_socket.socket]:
-    """Give a socket under a number that nobody else closes; itself where no number is left."""
+def _duplicate(descriptor: int) -> Iterator[_socket.socket]:
+    """Yield a duplicate that nobody else closes, or the socket itself if no number is left."""
     try:
-        twin = socket.socket(fileno=os.dup(descriptor))
+        duplicate = socket.socket(fileno=os.dup(descriptor))
     except OSError:
         yield _borrow(descriptor)
     else:
-        with twin:
-            yield twin
+        with duplicate:
+            yield duplicate
 
 
 def _bytes_read(tcp: _BorrowedSocket) -> int:
-    """Return how many bytes were read from a socket since it is open, 0 if that is not known."""
+    """Return how many bytes were read from a socket since it was opened, 0 if unknown."""
     received = _bytes_received(tcp)
     if not received:
         return 0
@@ -469,7 +471,7 @@ def _bytes_read(tcp: _BorrowedSocket) -> int:
 
 
 def _bytes_received(tcp: _BorrowedSocket) -> int:
-    """Return how many bytes came to a socket since it is open, 0 if that is not known."""
+    """Return how many bytes a socket received since it was opened, 0 if unknown."""
     assert _TCP_INFO is not None
     try:
         info = tcp.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)

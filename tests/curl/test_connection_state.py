@@ -14,7 +14,7 @@ import pytest
 
 import curlhttp.requests
 from curlhttp import exceptions as e
-from curlhttp._curl.connections import Connections, Quarantine, _borrow
+from curlhttp._curl.connection_state import OpenConnections, Quarantine, _borrow
 from tests.servers import AppServer, Certs, HTTPProxy
 from tests.servers.raw import RawConnection, RawServer, respond, response
 from tests.support.colours import AnyClient
@@ -265,7 +265,7 @@ async def test_a_slowly_read_stream_leaves_all_other_connections_in_use(
 
 def test_a_socket_that_is_closed_or_another_is_not_taken_for_the_connection() -> None:
     """libcurl may give up the socket that it opened, and send on a connection that was there."""
-    connections = Connections(Quarantine())
+    connections = OpenConnections(Quarantine())
     with socket.create_server(("127.0.0.1", 0)) as server:
         with socket.create_connection(server.getsockname()) as own:
             with socket.create_connection(server.getsockname()) as other:

@@ -1,0 +1,530 @@
+"""Check the connection that libcurl chose for a request, and prevent unsafe resends.
+
+libcurl sends a request again on its own when a kept-alive connection turns out to be dead, or when
+an HTTP/2 server refused the request. Once is fine for an idempotent request; a second POST must
+never happen. Of the response, this module only knows whether any header lines came.
+"""
+
+from __future__ import annotations
+
+import _socket
+import math
+import os
+import socket
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, NamedTuple
+
+import pycurl
+
+from curlhttp._curl.connection_state import Connection, OpenConnections, Route
+from curlhttp._curl.errors import (
+    HTTP2_STREAM,
+    early_response_error,
+    find_tls_refusal,
+    unwrap_callback_error,
+)
+from curlhttp._curl.handle import Handle
+from curlhttp._curl.libcurl_log import LogNews, get_stream_reset, is_excluded_by_goaway, parse_news
+from curlhttp._models.body import rewind
+from curlhttp._models.config import SocketOption
+from curlhttp._models.request import Request
+from curlhttp.exceptions import BlockedAddress
+
+__all__ = ["RequestSender"]
+
+
+_SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
+_SHARED_MOVES = 3
+_MAX_SENDS = 6  # of one attempt, for a server that always refuses
+# libcurl gives up a refused request with these: after our abort, without a way to rewind, or after
+# five tries; or after a GOAWAY with an error, which libcurl (8.23) reports for each stream.
+_AFTER_REFUSAL = (
+    HTTP2_STREAM,
+    pycurl.E_ABORTED_BY_CALLBACK,
+    pycurl.E_SEND_FAIL_REWIND,
+    pycurl.E_SEND_ERROR,
+    pycurl.E_RECV_ERROR,
+)
+_ENDED_QUIC = (pycurl.E_RECV_ERROR, 95)  # 95: HTTP/3; pycurl has no name for it
+_OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
+_BAD_SOCKET = int(pycurl.SOCKET_BAD)
+_READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE)
+
+
+class _SocketAddress(NamedTuple):
+    """The socket that libcurl wants, as pycurl describes it."""
+
+    family: int
+    socktype: int
+    protocol: int
+    addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
+
+
+class _CopiedSocket(socket.socket):
+    """A socket that pycurl copies, and then drops without closing it."""
+
+    # Not a Python function, because an exception of a signal handler in a finalizer is lost.
+    __del__ = _socket.socket.close
+
+
+class RequestSender:
+    """Send one request at a time on one handle; base class of Transfer.
+
+    Attributes:
+        handle: carries the request.
+        request: is sent; None between two attempts.
+        lines: the header lines of all heads and trailers so far.
+        failed: the exception that a callback stored.
+        code: libcurl's result code, once it has ended; 0 for success.
+        message: libcurl's text for a code other than 0.
+        last_activity: the monotonic time of the last sign of life, for the read timeout.
+        wake: what to call when a waiting caller has something to look at, or None.
+        blocked: the first address of this attempt that its guard refused; None if there is none, or
+            another one was connected to.
+        sends: how often the request was sent, or was about to be.
+        sends_once: it must not be sent again automatically.
+        is_second: it may already have been processed once, and goes out again.
+        restarts: it has to go out on another connection, because the one that it got is dead or
+            not clean, or because the server processed nothing of it.
+        connections: the known ones that it may get; set before it runs.
+        connection: the known one that it last went out on; None before that.
+        starts: how often it was started again on another connection.
+        sockets: of a new connection, or of its happy eyeballs.
+        route: the addresses of the connection; None before there is one.
+        is_new_connection: it was opened for this request.
+        feed: returns the next bytes of a body that is not in memory, b"" at the end and None for
+            none yet; None if there is no such body.
+        fed_at: the monotonic time when libcurl got the last piece of such a body.
+        fed: bytes of it that libcurl has got.
+        is_read_out: libcurl has got all of them.
+        starving: libcurl waits for more of the body, until the driver resumes it.
+    """
+
+    __slots__ = (
+        "_connecting",
+        "_connects",
+        "_moves",  # to other connections; at first all requests share a new one, see restart
+        "_news",  # from libcurl's log: "refused", "downgrades" or None
+        "_on_alpn",
+        "_sent",  # on earlier connections
+        "_use",  # number of the request among those of its connection
+        "blocked",
+        "code",
+        "connection",
+        "connections",
+        "failed",
+        "fed",
+        "fed_at",
+        "feed",
+        "handle",
+        "is_new_connection",
+        "is_read_out",
+        "is_second",
+        "last_activity",
+        "lines",
+        "message",
+        "request",
+        "restarts",
+        "route",
+        "sends",
+        "sends_once",
+        "sockets",
+        "starts",
+        "starving",
+        "wake",
+    )
+
+    handle: Handle
+    connections: OpenConnections
+    sends_once: bool
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.sockets: list[int] = []
+        self.last_activity = 0.0
+        self.message = ""
+        self._reset_sending()
+        self._reset_dirty()
+
+    def _reset_sending(self) -> None:
+        """Reset the state that every attempt changes."""
+        self.request: Request | None = None
+        self.failed: BaseException | None = None
+        self.wake: Callable[[], None] | None = None
+        self.route: Route | None = None
+        self.connection: Connection | None = None
+        self.restarts = self.is_new_connection = self._connecting = False
+        self.code = self.sends = 0
+
+    def _reset_dirty(self) -> None:
+        """Reset the rest, which only attempts change that make the handle dirty."""
+        self.is_second = self.starving = False
+        self._reset_feed()
+        self.feed: Callable[[int], bytes | None] | None = None
+        self._on_alpn: Callable[[str, bool], None] | None = None
+        self._news: LogNews | None = None
+        self._moves = self._sent = self.starts = 0
+        self.blocked: BlockedAddress | None = None
+        self._connects = False
+
+    def _reset_feed(self) -> None:
+        self.fed, self.fed_at, self.is_read_out = 0, 0.0, False
+
+    @property
+    def was_sent(self) -> bool:
+        """Return whether the server may have seen the request."""
+        return self.sends > 0 or self.is_second
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether it was not sent and has not begun to connect."""
+        return not self.sends and not self._connecting
+
+    @property
+    def _shares(self) -> bool:
+        """Return whether the connection that it last went out on uses HTTP/2 or HTTP/3."""
+        connection = self.connection
+        return self.handle.multiplexes if connection is None else connection.multiplexes
+
+    # libcurl's callbacks: they do not raise, but store the error in `failed`
+
+    def _on_socket(self, descriptor: int, purpose: int) -> int:
+        if not self._connecting:
+            self._connecting = self.is_new_connection = True
+            self.sockets.clear()
+        self.sockets.append(descriptor)
+        assert self.request is not None
+        return _set_socket_options(descriptor, self.request.transport.socket_options)
+
+    def _on_send(self, *route: Any) -> int:  # Any: a Route, in pieces
+        """Run when there is a connection, just before the request goes out on it.
+
+        CURLOPT_PREREQFUNCTION is the only way to stop libcurl from sending a request again.
+        """
+        self.route = route
+        self.last_activity = monotonic()
+        if self.sends and not self._may_resend():
+            self.sends += 1
+            if self._connecting:
+                self._note_connection(route)  # other requests may get it
+            return _ABORT
+        if self._connecting:
+            connection = self.connection = self._note_connection(route)
+        else:
+            connection = self.connections.find_clean(route, self.request)
+            if self.sends_once and connection is not None and connection.is_unproven():
+                connection.retire()
+                connection = None
+            if connection is None:
+                self.connection = self.connections.find(route)
+                self.restarts = True  # nothing of the request has left
+                return _ABORT
+            self.connection = connection
+        # This number shows later whether the response came after the request: may_be_response.
+        if connection is not None and connection.counts_bytes:
+            self._use = connection.uses = connection.uses + 1
+        self.sends += 1
+        return _OK
+
+    def _note_connection(self, route: Route) -> Connection | None:
+        self._connecting = False
+        assert self.request is not None
+        return self.connections.add(
+            route,
+            self.sockets,
+            multiplexes=self.handle.multiplexes,
+            is_tls=_is_on_tls(self.request),
+            origin=self.request.url.origin,
+        )
+
+    def _may_resend(self) -> bool:
+        """Return whether libcurl may send the request again, as it is about to."""
+        if self._news == "downgrades":
+            return self.sends == 1
+        if self.sends_once or self.is_second or self.sends > 1:
+            return False
+        if self._shares or not self._connecting:
+            # After a restart of the server all kept-alive connections are dead, and libcurl
+            # would try one after the other. On HTTP/2 only its log says why, so the request
+            # starts again with the log.
+            self.restarts = self._news != "refused"  # else see rewind_if_unprocessed
+            return False
+        return True
+
+    def _on_discard(self, *route: object) -> int:
+        self.restarts = True
+        return _ABORT
+
+    def _on_read(self, size: int) -> bytes | int:
+        feed = self.feed
+        if feed is None:
+            return _READ_ABORT
+        self.last_activity = monotonic()
+        try:
+            piece = feed(size)
+        except BaseException as error:
+            self.failed = unwrap_callback_error(error)
+            return _READ_ABORT
+        if piece is None:
+            self.starving = True
+            if self.wake is not None:
+                self.wake()
+            return _READ_PAUSE
+        self.fed_at = self.last_activity
+        self.fed += len(piece)
+        self.is_read_out = not piece
+        return piece
+
+    def _on_log(self, kind: int, text: bytes) -> None:
+        found = parse_news(kind, text)
+        if found is None:
+            return
+        news, number = found
+        if news == "alpn":  # once for each new connection, in the log of any request
+            if self._on_alpn is not None:
+                assert self.request is not None
+                self._on_alpn(self.request.url.origin, bool(number))
+        elif news == "goaway":  # for all requests on the connection
+            if self.sends and self.connection is not None:
+                self.connection.last_stream = number
+        elif news == "downgrades" or not self.lines:  # a request with a response was not refused
+            self._news = news
+
+    def read_log(self, on_alpn: Callable[[str, bool], None] | None = None) -> None:
+        """Read libcurl's log for what it reports nowhere else; costs 10 us for each request.
+
+        The log says whether the server refused a request or asked for HTTP/1.1. In both cases the
+        server processed nothing of it. libcurl also sends again when a connection breaks.
+
+        Args:
+            on_alpn: called with the origin and whether its connections can be shared, when a new
+                TLS connection has negotiated its protocol.
+        """
+        self._on_alpn = on_alpn
+        self.handle.read_log()
+
+    # libcurl's callbacks where the transport has a guard of addresses
+
+    def _on_open(self, purpose: int, target: _SocketAddress) -> socket.socket | int:
+        """Give libcurl a socket for an address, or refuse the address; then it tries the next."""
+        try:
+            return self._make_socket(target)
+        except BaseException as error:  # an exception of a guard ends the request
+            self.failed = unwrap_callback_error(error)
+            return _BAD_SOCKET
+
+    def _make_socket(self, target: _SocketAddress) -> socket.socket | int:
+        from curlhttp._curl.address_guard import blocked  # only requests with a guard need it
+
+        request = self.request
+        if request is None or self.failed is not None:
+            return _BAD_SOCKET
+        self.handle.is_dirty = True  # so that the state below is reset for the next request
+        if isinstance(target.addr, tuple):
+            error = blocked(request, target.addr[0], target.addr[1])
+        else:
+            error = blocked(request, os.fsdecode(target.addr).rstrip("\0"), 0)
+        if error is not None:
+            if not self._connects:
+                self.blocked = self.blocked or error
+            return _BAD_SOCKET
+        self._connects, self.blocked = True, None
+        try:
+            return _CopiedSocket(*target[:3])
+        except OSError:  # no descriptor or no such family, as if libcurl itself had failed
+            return _BAD_SOCKET
+
+    def _on_guarded_socket(self, descriptor: int, purpose: int) -> int:
+        os.set_inheritable(descriptor, False)  # pycurl's copy is; libcurl's own would not be
+        return self._on_socket(descriptor, purpose)
+
+    def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces
+        """Check the connection that libcurl picked, whoever opened it, before it sends."""
+        try:
+            from curlhttp._curl.address_guard import blocked
+
+            request = self.request
+            assert request is not None
+            # A new Unix socket has no address here; it was checked when it was opened.
+            is_new = self._connecting
+            error = None if is_new and not route[0] else blocked(request, route[0], route[2])
+        except BaseException as failure:
+            self.failed = unwrap_callback_error(failure)
+            return _ABORT
+        if error is None:
+            return self._on_send(*route)
+        if is_new:
+            self.failed = error
+        else:  # the name may have other addresses, which a new connection tries
+            self.route = route
+            self.connection = self.connections.find(route)
+            self.restarts = True
+        return _ABORT
+
+    # sending again
+
+    def restart(self) -> None:
+        """Prepare to go out on another connection."""
+        request, handle = self.request, self.handle
+        assert request is not None
+        shares = self._shares
+        self.restarts = self.is_new_connection = False
+        self.starts += 1
+        self.last_activity = monotonic()
+        if handle.is_discarding:
+            handle.end_discarding()
+            handle.note("another connection: the kept one had ended, and was closed")
+        elif not self.sends or self._was_unprocessed():
+            why = "the server left the request out" if self.sends else "the kept one is not clean"
+            handle.note(f"another connection: {why}")
+            self._moves += 1
+        else:
+            handle.note("another connection: this one broke, or answered out of turn")
+            self.is_second = True
+        # Requests that a GOAWAY excluded first share a new connection; later each gets its own.
+        handle.avoid_reuse(not shares or self._moves > _SHARED_MOVES)
+        if shares:
+            self.read_log(self._on_alpn)
+        # libcurl counts from 0 again; is_second says what was sent on the other connection.
+        self._sent += self.sends > 0
+        self.sends, self.code, self._news = 0, 0, None
+        self.lines.clear()
+        self._reset_feed()
+        if request.deadline is not None:
+            handle.set_deadline(request.deadline)
+
+    @property
+    def is_fed_by_task(self) -> bool:
+        """Return whether one of our tasks reads the body for libcurl, piece by piece."""
+        body = None if self.request is None else self.request.body
+        return self.feed is not None and body is not None and self.feed != body.read
+
+    def may_restart(self) -> bool:
+        """Return whether the failed attempt goes out again; if so, rewind its body."""
+        return self.rewind_if_unprocessed() or self._may_be_unprocessed()
+
+    def rewind_if_unprocessed(self) -> bool:
+        """Return whether it may go out again, because nothing was processed; rewind its body."""
+        if not self._was_unprocessed() or self._sent + 1 >= _MAX_SENDS:
+            return False
+        return self.failed is None and self._rewinds()
+
+    def _was_unprocessed(self) -> bool:
+        """Return whether the server certainly processed nothing of what was sent."""
+        if self._was_not_sent():
+            return True
+        return self.code in _AFTER_REFUSAL and self.is_refused()
+
+    def _was_not_sent(self) -> bool:
+        """Return whether libcurl sent nothing, on a connection that had ended or broke HTTP/2."""
+        is_quic = self.connection is not None and self.connection.is_quic
+        if is_quic and self.code in _ENDED_QUIC:
+            # libcurl notices the end of a connection only when a request goes out on it.
+            may_be = not self.is_new_connection and self.sends == 1
+        elif is_quic and self.code == pycurl.E_ABORTED_BY_CALLBACK:  # it was about to resend
+            may_be = self.sends == 2
+        else:
+            may_be = self.code == pycurl.E_HTTP2 and self.sends == 1
+        return may_be and not self.handle.easy.getinfo(pycurl.REQUEST_SIZE)
+
+    def is_refused(self) -> bool:
+        """Return whether the server said that it did not process it (RFC 9113, section 8.7)."""
+        stream, connection = self._stream_reset(), self.connection
+        if stream and connection is not None and stream > connection.last_stream:
+            return True
+        # Another request may have read the GOAWAY; this one only gets the reason.
+        return self._news == "refused" or (stream > 0 and is_excluded_by_goaway(self.message))
+
+    def _may_be_unprocessed(self) -> bool:
+        """Return whether the server may have processed nothing, if it may see it twice."""
+        if self.sends_once or self.lines or self._sent + 1 >= _MAX_SENDS:
+            return False
+        if self.is_second and not self.has_goaway:  # a reload may end the next one too
+            return False
+        if self.code == pycurl.E_HTTP2 or self._stream_reset():
+            return True  # the connection ended; a server that reloads ends all its streams
+        # The server may have ended the existing connection just before it broke.
+        return self.code == pycurl.E_SEND_ERROR and self._shares and not self.is_new_connection
+
+    @property
+    def has_goaway(self) -> bool:
+        """Return whether the server is known to have sent a GOAWAY on the connection."""
+        return self.connection is not None and self.connection.last_stream != math.inf
+
+    def note_refusal(self) -> str:
+        """Return why the server refused TLS on the connection, "" if it did not.
+
+        Called after a failure. One request on a connection reads the reason, and notes it for the
+        others.
+        """
+        connection = self.connection
+        if connection is None or not self.sends:
+            return ""
+        if not connection.refusal:
+            assert self.request is not None
+            connection.check_for_alert()
+            connection.refusal = find_tls_refusal(
+                self.message, self.request.transport, connection.ends_in_alert
+            )
+            if connection.refusal and connection.multiplexes:
+                self.connections.end(connection)  # libcurl keeps it until it reads its end
+        return connection.refusal
+
+    def _stream_reset(self) -> int:
+        """Return the number of the stream that libcurl reset without a response, 0 for none."""
+        if self.code != HTTP2_STREAM or self.lines:
+            return 0
+        return get_stream_reset(self.message)
+
+    def _rewinds(self) -> bool:
+        try:
+            return self.request is None or rewind(self.request.body) is None
+        except Exception as error:  # raised by the caller's body
+            self.failed = error
+            return False
+
+    # responses that came too early
+
+    def may_be_response(self, size: int, *, ends: bool) -> bool:
+        """Return whether what came can be the response, and did not arrive before the request.
+
+        Args:
+            size: bytes of the body so far.
+            ends: there are no more.
+        """
+        connection = self.connection
+        if connection is None or not connection.counts_bytes:
+            return True
+        return connection.may_be_response(self._use, _SHORTEST_HEAD + size, ends=ends)
+
+    def reject_early_response(self, *, has_head: bool) -> None:
+        """Reject a response that came before its request, and so belongs to another one.
+
+        Args:
+            has_head: the caller has seen the head.
+        """
+        assert self.request is not None
+        self.connections.quarantine_server(self.route, self.request)
+        if self.sends_once or self.is_second or has_head:
+            self.failed = early_response_error(self.request)
+        else:
+            self.restarts = True
+
+
+def _is_on_tls(request: Request) -> bool:
+    """Return whether the connection uses TLS, all the way or up to the proxy."""
+    proxy = request.transport.proxy
+    return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))
+
+
+def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int:
+    if not options:
+        return 0
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+            for option in options:
+                duplicate.setsockopt(*option)
+    except (OSError, TypeError):
+        return 1  # libcurl closes the socket: CURLE_COULDNT_CONNECT (CURLOPT_SOCKOPTFUNCTION)
+    return 0
