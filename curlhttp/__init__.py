@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         RetryBudget,
         RetryPolicy,
     )
-    from curlhttp._policy.store import Store
+    from curlhttp._policy.shared_store import Store
     from curlhttp._policy.token_auth import BearerAuth
     from curlhttp.exceptions import (
         BlockedAddress,
@@ -305,7 +305,7 @@ _NAMES = {
     "curlhttp._policy.guard": "PublicOnly",
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
-    "curlhttp._policy.store": "Store",
+    "curlhttp._policy.shared_store": "Store",
     "curlhttp._client.cache": "Cache",
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",

@@ -82,7 +82,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     # with extras, and for tests
     "redis": (
-        (*VALUES, *SEAM, "curlhttp._policy.store", "curlhttp.redis", "curlhttp._engine.run"),
+        (*VALUES, *SEAM, "curlhttp._policy.shared_store", "curlhttp.redis", "curlhttp._engine.run"),
         CLIENTS | PURE - CLOCKS,
     ),
     "otel": ((*VALUES, *SEAM, *FLOW, "curlhttp.otel"), PURE - {"time"}),

@@ -18,7 +18,7 @@ from curlhttp._client.request_builder import (
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, validate_transport
-from curlhttp._flow.exchange import exchange_in_loops
+from curlhttp._flow.exchange import exchange_async
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -111,7 +111,7 @@ class AsyncClient(BaseClient):
 
     def _last_step(self) -> Exchange:
         engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
-        return exchange_in_loops(engine, self.clock.now, AsyncStreamedResponse)
+        return exchange_async(engine, self.clock.now, AsyncStreamedResponse)
 
     def _watch(self, body: Body, meter: ProgressMeter) -> Body:
         from curlhttp._models.progress import AsyncProgressBody

@@ -30,8 +30,8 @@ from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
-from curlhttp._policy.auth import as_auth
-from curlhttp._policy.environment import netrc_credentials, netrc_path
+from curlhttp._policy.auth import to_auth
+from curlhttp._policy.environment import find_netrc, find_netrc_credentials
 from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader
 
@@ -164,7 +164,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._headers = make_client_headers(headers, self._sensitive)
         self._parse = make_url_parser(self._base_url, params)
         self._jar = LazyCookieJar(cookies)
-        method = as_auth(auth)
+        method = to_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _merge_limits(
             limits,
@@ -222,7 +222,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             hooks=found,
             awaits_hooks=self._awaits_hooks,
             max_redirects=max_redirects,
-            sensitive=self._sensitive,
+            sensitive_headers=self._sensitive,
             netrc=_load_netrc(self._routing.environ) if trust_env else None,
             middleware=middleware,
             attempt_middleware=attempt_middleware,
@@ -237,7 +237,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             hsts=_open_hsts(hsts, self.clock.wall),
             cache=self._cached_by(cache),
         )
-        self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.make_waiter)
+        self.flow: Send = self.chain.build(self.exchange, self.clock, self.make_waiter)
         _connect_stores(
             rate_limit,
             concurrency_limit,
@@ -316,7 +316,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     def _set_wrappers(self, wrappers: tuple[EngineWrapper, ...]) -> None:
         self._wrappers = wrappers
         self.exchange = self._last_step()
-        self.flow = self.chain.ending_in(self.exchange, self.clock, self.make_waiter)
+        self.flow = self.chain.build(self.exchange, self.clock, self.make_waiter)
 
     # settings that may be changed
 
@@ -382,7 +382,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         chain = self.chain
         if not chain.retries:  # no request had a policy until now, so the flow has no retry layer
             # In this order, because another thread that sees `retries` uses the flow at once.
-            self.flow = chain.ending_in(self.exchange, self.clock, self.make_waiter, retries=True)
+            self.flow = chain.build(self.exchange, self.clock, self.make_waiter, retries=True)
             chain.retries = True
 
     def _built(self, wanted: UserRequest) -> Request:
@@ -499,7 +499,7 @@ def _connect_stores(
     """Start connecting the stores of the policies, so that the first request does not wait."""
     stores = [each.store for each in limits if each is not None and each.store is not None]
     if stores:
-        from curlhttp._policy.store import Connects
+        from curlhttp._policy.shared_store import Connects
 
         for store in stores:
             if isinstance(store, Connects):
@@ -508,10 +508,10 @@ def _connect_stores(
 
 def _load_netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] | None] | None:
     """Return a lookup of credentials by host, None without a netrc file."""
-    path = netrc_path(environ)
+    path = find_netrc(environ)
     if path is None or not os.path.exists(path):
         return None
-    return partial(netrc_credentials, environ=environ)
+    return partial(find_netrc_credentials, environ=environ)
 
 
 show_constructor(BaseClient.__init__)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import BackgroundTasks, Loop
     from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send
     from curlhttp._flow.chain import Chain
-    from curlhttp._flow.streamed_response import Streamed
+    from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import Transport
     from curlhttp._policy.cache import CachePolicy
 
@@ -164,7 +164,7 @@ class ClientCaching:
         self.over = with_guard
         # A store that never waits needs no thread.
         self.offload: Offload = run_here if self.store.is_quick else run_blocking
-        self.streamed: type[Streamed] = StreamedResponse
+        self.streamed: type[BaseStreamedResponse] = StreamedResponse
         self._running: set[object] = set()
         self._threads: set[threading.Thread] = set()
         self._tasks: dict[Loop, BackgroundTasks] = {}
@@ -179,7 +179,7 @@ class ClientCaching:
         if name in self._running or len(self._running) >= _MOST or client.is_closed:
             return
         self._running.add(name)
-        send = client.chain.below_cache(client.exchange, client.clock, client.make_waiter)
+        send = client.chain.build_below_cache(client.exchange, client.clock, client.make_waiter)
 
         async def run() -> None:
             try:

@@ -17,7 +17,13 @@ from hishel import BaseStorage, RedisStorage, SqliteStorage
 
 from curlhttp._models import fork as _fork
 from curlhttp._models.redaction import redact_url
-from curlhttp._policy.cache import StoredResponse, has_body, is_sealed, seal, twins
+from curlhttp._policy.cache import (
+    StoredResponse,
+    add_checksums,
+    find_equivalent,
+    is_body_intact,
+    is_intact,
+)
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -84,9 +90,9 @@ class ResponseStore:
         """Store a response in place of what answered the same; return whether it is."""
         with self._guarded() as storage:
             if storage is not None:
-                for old in twins(entry, storage.get_entries(key)):
+                for old in find_equivalent(entry, storage.get_entries(key)):
                     storage.remove_entry(old.id)
-                seal(entry, key, body)
+                add_checksums(entry, key, body)
                 response = hishel.Response(
                     entry.response.status_code, entry.response.headers, iter((body,))
                 )
@@ -102,7 +108,7 @@ class ResponseStore:
         """Store the fields of a response again."""
         with self._guarded() as storage:
             if storage is not None:
-                seal(entry, key)
+                add_checksums(entry, key)
                 storage.update_headers(entry.id, entry.response.headers)
 
     def remove(self, entry: hishel.Entry) -> None:
@@ -186,7 +192,7 @@ def _whole(storage: BaseStorage, entry: hishel.Entry) -> StoredResponse | None:
     """Return a stored response with its body; one whose body is another one now is removed."""
     try:
         body = b"".join(entry.response.stream or ())  # type: ignore[arg-type]
-        if has_body(entry, body):
+        if is_body_intact(entry, body):
             return StoredResponse(entry, body)
     except (RuntimeError, TypeError, ValueError):  # cleared meanwhile, or damaged
         pass  # no fault of the store
@@ -198,7 +204,7 @@ def _sealed(storage: BaseStorage, key: str) -> list[hishel.Entry]:
     """Return what is stored under a key and is as it was stored; the rest is removed."""
     intact = []
     for entry in storage.get_entries(key):
-        if is_sealed(entry, key):
+        if is_intact(entry, key):
             intact.append(entry)
         else:
             storage.remove_entry(entry.id)

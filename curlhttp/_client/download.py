@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._client.partial_file import Checksum, PartialFile
 from curlhttp._engine.engine import Send
-from curlhttp._flow.streamed_response import BufferedBody, Streamed
+from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody
 from curlhttp._models.decoding import parse_codings
 from curlhttp._models.errors import add_note
 from curlhttp._models.progress import Progress, ProgressMeter
@@ -21,12 +21,12 @@ from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.resume import (
-    RangeAnswer,
     RangeRequest,
+    RangeResult,
     ResumeRecord,
+    classify_response,
     content_length,
-    judge,
-    range_to_ask,
+    plan_range,
 )
 from curlhttp.exceptions import (
     ChecksumMismatch,
@@ -72,7 +72,7 @@ async def download(
     part = PartialFile(path, resumes=resume)
     try:
         task = _Download(request, part, meter, client.clock.wall, run_blocking, batch)
-        send = client.chain.ending_in(
+        send = client.chain.build(
             client.exchange,
             client.clock,
             client.make_waiter,
@@ -137,20 +137,20 @@ class _Download:
         async def receiving(request: Request) -> Response:
             asked = self._range_to_ask(request)
             response = await send(_with_range(request, asked))
-            answer = judge(response.status_code, response.headers, asked)
-            if answer is RangeAnswer.UNFIT and asked is not None:
+            answer = classify_response(response.status_code, response.headers, asked)
+            if answer is RangeResult.MISMATCH and asked is not None:
                 self._asks_for_rest, asked = False, None
                 await _discard(response)
                 response = await send(request)
-                answer = judge(response.status_code, response.headers, None)
-            if answer is RangeAnswer.UNFIT:
+                answer = classify_response(response.status_code, response.headers, None)
+            if answer is RangeResult.MISMATCH:
                 await _discard(response)
                 raise RemoteProtocolError(
                     f"{request}: the server sent a part of the file unasked",
                     response=response,
                     request_sent=True,
                 )
-            if answer is not RangeAnswer.OTHER:
+            if answer is not RangeResult.OTHER:
                 await self._receive(response, asked)
             return response
 
@@ -159,7 +159,7 @@ class _Download:
     def _range_to_ask(self, hop: Request) -> RangeRequest | None:
         if not self._asks_for_rest:
             return None
-        return range_to_ask(self._part.stored, self._part.size, self._request, hop)
+        return plan_range(self._part.stored, self._part.size, self._request, hop)
 
     async def accept(self, response: Response) -> None:
         """Take what came of all attempts.
@@ -184,7 +184,7 @@ class _Download:
             total = self._begin(response, asked)
             await self._write(_reader(response))
         except BaseException:
-            if isinstance(response, Streamed):
+            if isinstance(response, BaseStreamedResponse):
                 response._abort()
             raise
         if total is not None and self._part.size != total:
@@ -271,7 +271,7 @@ def _with_range(request: Request, asked: RangeRequest | None) -> Request:
 
 
 def _reader(response: Response) -> Callable[[], Awaitable[bytes]]:
-    if isinstance(response, Streamed):
+    if isinstance(response, BaseStreamedResponse):
         return response._decoding()
     return BufferedBody(response.content).read
 

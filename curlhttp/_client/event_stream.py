@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from curlhttp._engine.run import run_sync
-from curlhttp._flow.sse import Events
+from curlhttp._flow.sse import EventSource
 from curlhttp._models.errors import Unpicklable, closed_with_client
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Response
 from curlhttp._models.sse import ServerSentEvent
-from curlhttp._policy.reconnect import Reconnections
+from curlhttp._policy.sse import Reconnections
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
@@ -36,7 +36,7 @@ Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
 
 def make_events(
     client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
-) -> Events:
+) -> EventSource:
     """Create the events of a URL without sending anything."""
     method, last_event_id, reconnect, max_event_size = wanted
     if max_event_size is not None and max_event_size < 0:
@@ -49,11 +49,11 @@ def make_events(
     options.setdefault("max_response_size", None)
     request = client.build_request(method, url, **options)
     reconnections = Reconnections(request, reconnect)
-    return Events(
+    return EventSource(
         lambda request: client.flow(request),  # looked up late, because it may be replaced
         client.clock,
         client.make_waiter,
-        client.chain.told,
+        client.chain.attempt_hooks,
         request,
         last_event_id or "",
         reconnections,
@@ -80,7 +80,7 @@ class BaseEventStream(Unpicklable):
 
     _why_not = "it holds a connection; send what its events say"
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: EventSource) -> None:
         self._events = events
 
     @property
@@ -105,7 +105,7 @@ class EventStream(BaseEventStream):
         return self
 
     def __next__(self) -> ServerSentEvent:
-        event = self._events.take()
+        event = self._events.get_ready_event()
         if event is None:
             event = run_sync(self._events.next_event)
         if event is None:
@@ -136,7 +136,7 @@ class AsyncEventStream(BaseEventStream):
         return self
 
     async def __anext__(self) -> ServerSentEvent:
-        event = self._events.take()
+        event = self._events.get_ready_event()
         if event is None:
             event = await self._events.next_event()
         if event is None:

@@ -16,7 +16,7 @@ from curlhttp._models.request import Fields, Request
 from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
-from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
+from curlhttp._policy.auth import NO_AUTH, BasicAuth, to_auth
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class RequestBuilder:
         if body is not None or request._headers is not None:
             _frame(request)
         if not (auth is UNSET or (auth is None and absolute.username is not None)):
-            request.auth = as_auth(auth) or NO_AUTH
+            request.auth = to_auth(auth) or NO_AUTH
         if cookies is not None:
             request.cookies = _own_cookies(cookies, absolute)
         if timeout is not UNSET:

@@ -29,9 +29,9 @@ from curlhttp._models.config import (
 )
 from curlhttp._models.url import bracketed, parse_url
 from curlhttp._policy.environment import (
-    ca_bundle,
-    names_proxies,
-    proxy_for,
+    find_ca_bundle,
+    find_proxy,
+    has_proxies,
     read_environment,
     select_proxy,
 )
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._engine.engine import EngineWrapper
     from curlhttp._models.url import URL
-    from curlhttp._policy.alt_svc import Alternatives
+    from curlhttp._policy.alt_svc import AltSvcCache
     from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
 
 __all__ = [
@@ -430,8 +430,8 @@ class Routing:
         self.http2 = _validate_http2(http2)
         self.http3 = _validate_http3(http3) is True
         self.alternatives = _make_alternatives() if http3 == "auto" else None
-        self.authorities = ca_bundle(self.environ) or True  # what verify=True comes to
-        self.asks_environ = trust_env and names_proxies(self.environ)
+        self.authorities = find_ca_bundle(self.environ) or True  # what verify=True comes to
+        self.asks_environ = trust_env and has_proxies(self.environ)
         self.certificates = certificates
         self._settings = settings
         checkpoint = None if guard is None else _make_checkpoint(guard, dns_ttl)
@@ -522,7 +522,7 @@ class _TransportSelector:
             proxy = select_proxy(url, choice)
             if proxy is not None:
                 return proxy or None
-        return None if self._environ is None else proxy_for(url, self._environ)
+        return None if self._environ is None else find_proxy(url, self._environ)
 
     def _make_transport(self, proxy: str | None, pins: str | None, http3: bool) -> Transport:
         if proxy and self.direct.unix_socket is not None:
@@ -572,10 +572,10 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
     return derive_transport(transport, **fields) if fields else transport
 
 
-def _make_alternatives() -> Alternatives:
-    from curlhttp._policy.alt_svc import Alternatives
+def _make_alternatives() -> AltSvcCache:
+    from curlhttp._policy.alt_svc import AltSvcCache
 
-    return Alternatives(now)
+    return AltSvcCache(now)
 
 
 def _unchanged(transport: Transport) -> Transport:
@@ -584,9 +584,9 @@ def _unchanged(transport: Transport) -> Transport:
 
 def _make_checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
     from curlhttp._curl.address_guard import AddressChecker
-    from curlhttp._policy.guard import guard_of
+    from curlhttp._policy.guard import to_address_guard
 
-    return AddressChecker(guard_of(guard), dns_ttl)
+    return AddressChecker(to_address_guard(guard), dns_ttl)
 
 
 def _validate_http2(http2: HTTP2) -> HTTP2:

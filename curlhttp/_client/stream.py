@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Generic, NoReturn, TypeVar
 
 from curlhttp._engine.run import run_sync
-from curlhttp._flow.streamed_response import CONSUMED, Read, Streamed
+from curlhttp._flow.streamed_response import CONSUMED, BaseStreamedResponse, Read
 from curlhttp._models.decoding import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
 
 __all__ = ["AsyncStreamedResponse", "StreamedResponse"]
@@ -14,7 +14,7 @@ __all__ = ["AsyncStreamedResponse", "StreamedResponse"]
 T = TypeVar("T")
 
 
-class StreamedResponse(Streamed):
+class StreamedResponse(BaseStreamedResponse):
     """A streamed response of `Client`. Read it once, and close it or use it in `with`."""
 
     @property
@@ -73,7 +73,7 @@ class StreamedResponse(Streamed):
         self._abort()
 
 
-class AsyncStreamedResponse(Streamed):
+class AsyncStreamedResponse(BaseStreamedResponse):
     """A streamed response of `AsyncClient`. Read it once, and close it or use `async with`."""
 
     async def aread(self) -> bytes:

@@ -1,8 +1,8 @@
-"""Run the user's middleware around each attempt: retries, hops, answers to challenges, hedges.
+"""Run the user's middleware for each attempt: retries, redirects, challenges, hedges.
 
-The attempts of a hedge run at once, on an engine that returns the one that surfaces. So each has a
-run of its own through the middleware, which stops where that sends: the engine gets what it sends,
-and the run goes on when the race is decided. All of that happens in the caller's own task.
+The attempts of a hedge run at the same time in the engine, which returns the outcome of one. So the
+middleware runs once per attempt, and is paused where it calls `send`: the engine gets the request,
+and the middleware continues when the race is decided. All of it runs in the caller's task.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import coroutine
 from typing import cast
 
 from curlhttp._engine.engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
-from curlhttp._flow.hooks import check_answer, log
+from curlhttp._flow.hooks import check_response, log
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import AttemptCancelled
@@ -22,17 +22,17 @@ __all__ = ["around_each", "attempt_middleware"]
 
 
 def attempt_middleware(functions: Sequence[Middleware]) -> Layer:
-    """Return the layer that runs middleware around each attempt.
+    """Return the layer that runs middleware for each attempt.
 
     Args:
-        functions: the user's, outermost first.
+        functions: the user's middleware, outermost first.
     """
     return lambda send: _checked(around_each(functions, cast(Exchange, send)))
 
 
 def _checked(exchange: Exchange) -> Exchange:
     async def send(request: Request, plan: HedgePlan | None = None) -> Response:
-        return check_answer(await exchange(request, plan), "an attempt_middleware")
+        return check_response(await exchange(request, plan), "an attempt_middleware")
 
     return send
 
@@ -41,56 +41,56 @@ def around_each(functions: Sequence[Middleware], exchange: Exchange) -> Exchange
     """Return a last step of the flow whose attempts go through middleware.
 
     Args:
-        functions: outermost first.
-        exchange: the last step, which hands a request to the engine.
+        functions: the user's middleware, outermost first.
+        exchange: passes the request to the engine.
     """
-    alone = _composed(functions, exchange)
+    alone = _compose(functions, exchange)
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        # A copy: what is changed for one attempt is not seen by the next, nor by those above.
+        # A copy, so that changes for one attempt affect neither the next nor the layers above.
         if plan is None:
             return alone(request.copy())
-        return _raced(_Race(functions, plan), request.copy(), exchange)
+        return _send_hedged(_Race(functions, plan), request.copy(), exchange)
 
     return send
 
 
-def _composed(functions: Sequence[Middleware], send: Send) -> Send:
+def _compose(functions: Sequence[Middleware], send: Send) -> Send:
     for function in reversed(functions):
-        send = _around(function, send)
+        send = _apply(function, send)
     return send
 
 
-def _around(function: Middleware, send: Send) -> Send:
+def _apply(function: Middleware, send: Send) -> Send:
     return lambda request: function(request, send)
 
 
-async def _raced(race: _Race, request: Request, exchange: Exchange) -> Response:
+async def _send_hedged(race: _Race, request: Request, exchange: Exchange) -> Response:
     try:
         first = race.begin(request)
         await first.go_on()
         if first.sent is not None:
-            await race.decide(await _outcome(exchange, first.sent, race), exchange)
+            await race.decide(await _get_outcome(exchange, first.sent, race), exchange)
         return race.surfacing.result()
     finally:
         race.close()
 
 
-async def _outcome(
+async def _get_outcome(
     exchange: Exchange, request: Request, plan: HedgePlan | None = None
 ) -> Response | BaseException:
     try:
         return await exchange(request, plan)
-    except BaseException as error:  # whatever it is, it is for the middleware to see
+    except BaseException as error:  # any error, because the middleware has to get it
         return error
 
 
 class _Race:
-    """The attempts of one request that may run at once, each with its run; see HedgePlan.
+    """A HedgePlan that runs the middleware for each attempt of one request.
 
     Args:
-        functions: the middleware, outermost first.
-        plan: the hedge's.
+        functions: the user's middleware, outermost first.
+        plan: of the hedge layer.
     """
 
     def __init__(self, functions: Sequence[Middleware], plan: HedgePlan) -> None:
@@ -104,13 +104,13 @@ class _Race:
         self._surfacing: _PausedMiddleware | None = None
 
     def begin(self, request: Request) -> _PausedMiddleware:
-        """Return the run of one more attempt."""
-        run = _PausedMiddleware(_composed(self._functions, _Breakpoint), request)
+        """Return the middleware for one more attempt."""
+        run = _PausedMiddleware(_compose(self._functions, _Breakpoint), request)
         self._runs.append(run)
         return run
 
     async def again(self) -> Request | None:
-        """Return one more attempt's request as the middleware sends it, or None."""
+        """Return the request of one more attempt, as the middleware sends it, or None."""
         request = await self._plan.again()
         if request is None:
             return None
@@ -122,57 +122,57 @@ class _Race:
                 self._runs.remove(run)
         sent = run.sent
         if sent is None:
-            # It failed, or was answered without the engine: the first is not worse off for it.
+            # The middleware failed, or returned its own response. The first attempt goes on.
             run.forget()
             return None
         if sent.route is not None:
-            sent.transport = sent.route(sent.url)  # by the URL as it is now
+            sent.transport = sent.route(sent.url)  # the middleware may have changed the URL
         return sent
 
     def won(self, request: Request) -> None:
-        """Hear which attempt's outcome the engine returns or raises."""
+        """Note which attempt's outcome the engine returns or raises."""
         self._surfacing = self._run_of(request)
         self._plan.won(request)
 
     def dropped(
         self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
-        """Count an attempt that does not surface."""
+        """Count an attempt whose outcome the caller does not get."""
         self._run_of(request).outcome = result
         self._plan.dropped(request, result, elapsed, was_sent)
 
     def _run_of(self, request: Request) -> _PausedMiddleware:
-        # What stands around an engine may send a copy of the first one.
+        # An engine's wrapper may send a copy of the first request.
         return next((run for run in self._runs if run.sent is request), self._runs[0])
 
     @property
     def surfacing(self) -> _PausedMiddleware:
-        """Return the run whose outcome is the request's."""
+        """Return the run whose outcome the caller gets."""
         return self._surfacing or self._runs[-1]
 
     async def decide(self, outcome: Response | BaseException, exchange: Exchange) -> None:
-        """Let all runs go on to their end.
+        """Continue all runs to their end.
 
         Args:
-            outcome: of the attempt that surfaces.
-            exchange: sends what that run sends in addition, such as a second time.
+            outcome: of the attempt that the engine returned.
+            exchange: sends further requests of that run, such as a second attempt.
         """
-        # A cancellation goes through all of them, as through the frames of a stack, up to the one
+        # A cancellation passes through all runs, as through the frames of a stack, up to the one
         # whose timeout it was.
         is_cancelled = isinstance(outcome, BaseException) and not isinstance(outcome, Exception)
         cancelled = cast(BaseException, outcome) if is_cancelled else None
         winner = self.surfacing if cancelled is None else None
-        # Not held here: where the middleware lets go of a stream, what it sends next has its place.
+        # Hold no reference here: if the middleware drops a stream, its connection becomes free.
         given = [outcome]
         del outcome
-        # The newest first: what a run has entered, such as a timeout, it leaves before those do
-        # that had entered something before it.
+        # The newest first, so that runs leave what they have entered, such as a timeout, in reverse
+        # order.
         for run in reversed(self._runs):
             if winner is None or run is winner:
                 await run.go_on(given.pop() if cancelled is None else cancelled)
                 while run.sent is not None:
                     winner = run
-                    await run.go_on(await _outcome(exchange, run.sent))
+                    await run.go_on(await _get_outcome(exchange, run.sent))
                 if cancelled is not None and not run.raises(cancelled):
                     winner = run
                 continue
@@ -184,7 +184,7 @@ class _Race:
         self._surfacing = winner or self._runs[0]
 
     def close(self) -> None:
-        """Let go of all runs, those included that have not come to their end."""
+        """Close all runs, including those that have not ended."""
         for run in reversed(self._runs):
             run.close()
 
@@ -193,12 +193,12 @@ class _PausedMiddleware:
     """Run the middleware for one attempt, and pause it where it calls `send`.
 
     Args:
-        through: takes a request through it, and stops.
+        through: sends a request through the middleware, and pauses there.
         request: of the attempt.
 
     Attributes:
-        sent: what the middleware sends, as long as it waits for the response.
-        outcome: the outcome of an attempt that does not surface; None: it was cancelled.
+        sent: the request that the middleware has sent, while it waits for the response.
+        outcome: of an attempt whose outcome the caller does not get; None if it was cancelled.
     """
 
     __slots__ = ("_coroutine", "_error", "_request", "_response", "_through", "outcome", "sent")
@@ -215,24 +215,24 @@ class _PausedMiddleware:
     def go_on(
         self, outcome: Response | BaseException | None = None
     ) -> Generator[object, object, None]:
-        """Go on until the middleware sends, or to its end; what else it awaits is awaited.
+        """Continue until the middleware calls `send`, or to its end; await what else it awaits.
 
         Args:
-            outcome: of what it has sent, None to begin.
+            outcome: of the request that it has sent, None to begin.
 
         Raises:
             BaseException: a cancellation, or Ctrl-C, that is not the outcome.
         """
         self.sent = None
         if self._coroutine is None:
-            self._coroutine = _begun(self._through, self._request)
+            self._coroutine = _start(self._through, self._request)
         coroutine = self._coroutine
         try:
-            found = _resumed(coroutine, outcome)
+            found = _resume(coroutine, outcome)
             while not isinstance(found, _Breakpoint):
                 try:
                     received = yield found
-                except BaseException as error:  # a cancellation, for the one who waits
+                except BaseException as error:  # a cancellation
                     found = coroutine.throw(error)
                 else:
                     found = coroutine.send(received)
@@ -245,7 +245,7 @@ class _PausedMiddleware:
         else:
             self.sent = found.request
         finally:
-            del outcome  # its traceback has this frame: else it would hold itself, in a circle
+            del outcome  # otherwise it and this frame would hold each other
 
     def result(self) -> Response:
         """Return what the middleware returned, or raise what it raised."""
@@ -255,26 +255,26 @@ class _PausedMiddleware:
         try:
             raise error
         finally:
-            del error  # or its traceback would hold it, in a circle
+            del error  # otherwise it and this frame would hold each other
 
     def raises(self, outcome: BaseException) -> bool:
-        """Return whether the middleware has passed on what it got."""
+        """Return whether the middleware has raised the outcome that it got."""
         return self._error is outcome
 
     def forget(self) -> None:
-        """Do without the result; an error of the middleware's own is logged."""
+        """Drop the result, and log an error that the middleware raised itself."""
         error, self._error = self._error, None
         if error is not None and not isinstance(error, (RequestException, AttemptCancelled)):
             log().error("an attempt_middleware raised outside the race", exc_info=error)
 
     def close(self) -> None:
-        """Let go of the middleware, wherever it is."""
-        self._error = self.outcome = None  # they hold frames that hold this
+        """Close the middleware, wherever it is."""
+        self._error = self.outcome = None  # their frames hold this object
         if self._coroutine is not None:
             self._coroutine.close()
 
 
-def _resumed(
+def _resume(
     coroutine: Coroutine[object, object, Response], outcome: Response | BaseException | None
 ) -> object:
     try:
@@ -282,10 +282,10 @@ def _resumed(
             return coroutine.throw(outcome)
         return coroutine.send(outcome)
     finally:
-        del outcome  # or its traceback would hold this frame, in a circle
+        del outcome  # otherwise it and this frame would hold each other
 
 
-async def _begun(through: Send, request: Request) -> Response:
+async def _start(through: Send, request: Request) -> Response:
     return await through(request)
 
 

@@ -1,4 +1,4 @@
-"""Carry out an Auth object's flow: send what it yields, hand it the response, until it is done."""
+"""Run the flow of an Auth: send each request that it yields, and send it the response."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from curlhttp._engine.run import Offload
 from curlhttp._models.body import rewind
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, flow_method
+from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, get_flow_method
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._policy.token_auth import CachedToken, TokenAuth, TokenRequest, TokenWaiter
+    from curlhttp._policy.token_auth import CachedToken, FunctionCall, TokenAuth, TokenWaiter
 
-__all__ = ["AuthContext", "FindCredentials", "authenticate", "method_from_netrc"]
+__all__ = ["AuthContext", "FindCredentials", "auth_from_netrc", "authenticate"]
 
 
 FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
-"""Gives user name and password for a host, or None."""
+"""Returns user name and password for a host, or None."""
 
 _Flow: TypeAlias = "Generator[object, Response, None] | AsyncGenerator[object, Response]"
 _END = object()
 
 
 class AuthContext(NamedTuple):
-    """Hold what an Auth uses of the client: clock, waiters, and a way to send other requests.
+    """What an Auth uses of the client.
 
     Attributes:
-        clock: tells the time.
+        clock: of the engine.
         make_waiter: makes a waiter of the engine.
-        is_async: the client is AsyncClient: flows may await.
-        run_blocking: calls what may block.
-        subrequest: gives what sends other requests than the one that is to be authenticated, where
-            that one's way is not for them (a download, a handshake); None for the same way.
-        upgrade: gives a request as it may go out, where hosts may want HTTPS; None where any may.
+        is_async: the client is AsyncClient, so that flows may await.
+        run_blocking: calls a function that may block.
+        subrequest: returns the function that sends subrequests, if they must not take the route of
+            the request itself (a download, a handshake); None for the same route.
+        upgrade: changes http to https for hosts that require it; None without HSTS.
     """
 
     clock: Clock
@@ -51,14 +51,14 @@ class AuthContext(NamedTuple):
     upgrade: Callable[[Request], Request] | None = None
 
 
-def method_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
-    """Return how to authenticate a request for which the program says nothing.
+def auth_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
+    """Return the Auth from netrc for a request without one.
 
     Args:
-        request: of one hop: a redirect to another host has that host's entry, or none.
-        netrc: gives user name and password for a host, or None.
+        request: of one hop, so that a redirect to another host uses the entry of that host.
+        netrc: returns user name and password for a host, or None.
     """
-    # The caller's own Authorization wins over a file that is not of the program's.
+    # The caller's own Authorization takes precedence.
     if request.get_header("authorization") is not None:
         return None
     credentials = netrc(request.url.host)
@@ -66,78 +66,78 @@ def method_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
 
 
 async def authenticate(
-    request: Request, send: Send, method: Auth, client: AuthContext, above: tuple[Auth, ...] = ()
+    request: Request, send: Send, auth: Auth, context: AuthContext, outer: tuple[Auth, ...] = ()
 ) -> Response:
-    """Send a request as a method wants it, and what the method sends in answer to challenges.
+    """Send a request with an Auth, and the further requests of its flow.
 
     Args:
-        request: what to send; a copy of it is changed.
-        send: takes each of them through all below.
-        method: is not NO_AUTH.
-        client: what the method needs in addition.
-        above: the methods whose flows this request is a part of.
+        request: to send; the flow changes a copy.
+        send: takes a request through the layers below.
+        auth: is not NO_AUTH.
+        context: what the Auth uses of the client.
+        outer: each Auth whose flow this request belongs to.
 
     Raises:
         RequestException: no response was received.
-        TypeError: the method has no flow for this kind of client, or a wrong one.
+        TypeError: the Auth has no flow for this client, or not a generator.
     """
-    above = (*above, method)
-    if getattr(method, "obtains", False):
+    outer = (*outer, auth)
+    if getattr(auth, "fetches_token", False):
 
         async def send_subrequest(other: Request) -> Response:
-            return await _send_beside(other, send, client, above)
+            return await _send_subrequest(other, send, context, outer)
 
-        return await send_with_token(request, send, send_subrequest, method, client)
-    # A copy: the Authorization must not be seen by the next hop of a redirect.
+        return await send_with_token(request, send, send_subrequest, auth, context)
+    # A copy, because the next hop of a redirect must not get this Authorization.
     changed = request.copy()
-    name = flow_method(type(method), is_async=client.is_async)
-    who = f"{type(method).__name__}.{name}"
-    if getattr(method, "requires_request_body", False):
-        await _read_body(changed, client)
-    flow = getattr(method, name)(changed)
+    name = get_flow_method(type(auth), is_async=context.is_async)
+    who = f"{type(auth).__name__}.{name}"
+    if getattr(auth, "requires_request_body", False):
+        await _read_body(changed, context)
+    flow = getattr(auth, name)(changed)
     if not isinstance(flow, (Generator, AsyncGenerator)):
         raise TypeError(f"{who} must be a generator that yields requests")
     try:
-        return await _run(flow, request, changed, send, method, client, above, who)
+        return await _drive(flow, request, changed, send, auth, context, outer, who)
     finally:
-        # Cancelled or failed in the middle: the generator's own finally runs now, not at some time.
+        # Also after a cancellation or an error, so that the generator's own finally runs now.
         if isinstance(flow, AsyncGenerator):
             await flow.aclose()
         else:
             flow.close()
 
 
-async def _run(
+async def _drive(
     flow: _Flow,
     request: Request,
     changed: Request,
     send: Send,
-    method: Auth,
-    client: AuthContext,
-    above: tuple[Auth, ...],
+    auth: Auth,
+    context: AuthContext,
+    outer: tuple[Auth, ...],
     who: str,
 ) -> Response:
-    """Send all that a flow yields; the arguments are those of authenticate, and what it made."""
+    """Send all requests that a flow yields."""
     from curlhttp._policy.subrequest import is_subrequest, make_subrequest
 
-    reads = getattr(method, "requires_response_body", False)
+    reads = getattr(auth, "requires_response_body", False)
     history: list[Response] = []
-    outgoing = await _next(flow, None)
+    outgoing = await _advance(flow, None)
     if outgoing is _END:
         raise TypeError(f"{who} must yield a request, and yielded none")
     while True:
         if is_other := is_subrequest(outgoing, request):
             other = make_subrequest(outgoing, request, changed, who)
-            response = await _send_beside(other, send, client, above)
+            response = await _send_subrequest(other, send, context, outer)
         else:
             response = await send(cast(Request, outgoing))
-            # What a redirect below has put there came later than the challenges.
+            # A history from a middleware below is later than the challenges.
             response.history = [*history, *response.history]
         try:
             if reads:
                 await response.load()
-            outgoing = await _next(flow, response)
-        except BaseException as error:  # such as a body that cannot be sent again
+            outgoing = await _advance(flow, response)
+        except BaseException as error:  # such as a body that cannot be replayed
             response.let_go()
             if isinstance(error, RequestException) and error.request is None:
                 error.request, error.response = response.request, response
@@ -145,14 +145,14 @@ async def _run(
             raise
         if outgoing is _END:
             return response
-        # The next request of the flow can use its connection, if little of the body is left.
+        # If little of the body is left, the next request of the flow reuses the connection.
         await response.discard()
         if not is_other:
             history.append(response)
 
 
-async def _next(flow: _Flow, response: Response | None) -> object:
-    """Return what a flow yields next, _END at its end."""
+async def _advance(flow: _Flow, response: Response | None) -> object:
+    """Return the next request that a flow yields, _END at its end."""
     try:
         if isinstance(flow, AsyncGenerator):
             return await flow.asend(cast(Response, response))
@@ -161,33 +161,33 @@ async def _next(flow: _Flow, response: Response | None) -> object:
         return _END
 
 
-async def _send_beside(
-    request: Request, send: Send, client: AuthContext, above: tuple[Auth, ...]
+async def _send_subrequest(
+    request: Request, send: Send, context: AuthContext, outer: tuple[Auth, ...]
 ) -> Response:
-    """Send another request than the one that is to be authenticated, as a part of that.
+    """Send a subrequest of a flow.
 
     Args:
-        request: complete; an auth of its own counts, unless that is one of those above.
+        request: complete; its own auth is used, unless this is part of the flow of that auth.
         send: see authenticate.
-        client: see authenticate.
-        above: see authenticate.
+        context: see authenticate.
+        outer: see authenticate.
     """
-    if client.upgrade is not None:
-        request = client.upgrade(request)
-    if client.subrequest is not None:
-        send = client.subrequest()
-    method = request.auth
-    if method is None or method is NO_AUTH or any(method is each for each in above):
+    if context.upgrade is not None:
+        request = context.upgrade(request)
+    if context.subrequest is not None:
+        send = context.subrequest()
+    auth = request.auth
+    if auth is None or auth is NO_AUTH or any(auth is each for each in outer):
         return await send(request)
-    return await authenticate(request, send, method, client, above)
+    return await authenticate(request, send, auth, context, outer)
 
 
-async def _read_body(request: Request, client: AuthContext) -> None:
-    """Put a body that is streamed into memory."""
+async def _read_body(request: Request, context: AuthContext) -> None:
+    """Read a streamed body into memory."""
     body = request.body
     if body is None or body.data is not None:
         return
-    if body.is_async and not client.is_async:
+    if body.is_async and not context.is_async:
         raise TypeError("an async body needs AsyncClient")
     from curlhttp._models.body import BytesBody, read_whole
 
@@ -197,138 +197,138 @@ async def _read_body(request: Request, client: AuthContext) -> None:
 
 # --- Fetch a token before sending; concurrent requests share one fetch ---
 #
-# _policy/single_flight.py decides who fetches, and for whom.
+# _policy/token_auth.py decides which request fetches, and for which others.
 
 
-class _NeedsAsyncClient(TypeError):
-    """Report an async function in Client."""
+class _AsyncFunctionError(TypeError):
+    """An async function was passed to an Auth in Client."""
 
 
-_LAP = 1.0  # seconds until a queued request checks that the one that fetches still runs
+_RECHECK_SECONDS = 1.0  # until a queued request checks that the one that fetches still runs
 
-# What ended the fetch is an affair of the request that did it: another may well succeed.
-_OF_ONE_REQUEST = (ClientClosed, DeadlineExceeded, PoolTimeout, _NeedsAsyncClient)
+# Errors that concern only the request that fetched; the next one in the queue may succeed.
+_NOT_SHARED = (ClientClosed, DeadlineExceeded, PoolTimeout, _AsyncFunctionError)
 
 
 async def send_with_token(
-    request: Request, send: Send, subrequest: Send, method: Auth, client: AuthContext
+    request: Request, send: Send, subrequest: Send, auth: Auth, context: AuthContext
 ) -> Response:
     """Send a request with a token; once more with a new token if the server refuses it.
 
     Args:
-        request: what to send; a copy of it is changed.
-        send: takes it through all below.
+        request: to send; copies of it get the token.
+        send: takes a request through the layers below.
         subrequest: sends the requests that fetch a token.
-        method: a TokenAuth.
-        client: the clock, the waiters and the threads of the client.
+        auth: a TokenAuth.
+        context: what the Auth uses of the client.
 
     Raises:
         RequestException: no token could be fetched, or no response was received.
     """
-    token_auth = cast("TokenAuth", method)
-    if not client.is_async and any(map(inspect.iscoroutinefunction, token_auth.functions)):
+    token_auth = cast("TokenAuth", auth)
+    if not context.is_async and any(map(inspect.iscoroutinefunction, token_auth.functions)):
         raise _needs_async_client(token_auth)
-    token = await _get_token(token_auth, request, subrequest, client)
+    token = await _get_token(token_auth, request, subrequest, context)
     response = await send(token_auth.apply(request.copy(), token.value))
-    if not token_auth.refuses(response):
-        token_auth.shared.accept()
+    if not token_auth.rejects(response):
+        token_auth.cache.note_accepted()
         return response
-    is_worth_it = token_auth.shared.refuse(token.value, client.clock.now())
-    if not is_worth_it or not token.is_kept or rewind(request.body):
+    is_worth_it = token_auth.cache.discard(token.value, context.clock.now())
+    if not is_worth_it or not token.is_cached or rewind(request.body):
         return response
-    await response.discard()  # before others wait for its connection, or its place
-    token = await _get_token(token_auth, request, subrequest, client)
+    await response.discard()  # so that the fetch can use its connection
+    token = await _get_token(token_auth, request, subrequest, context)
     again = await send(token_auth.apply(request.copy(), token.value))
     again.history = [response, *again.history]
-    if token_auth.refuses(again):
-        token_auth.shared.refuse(token.value, client.clock.now())
+    if token_auth.rejects(again):
+        token_auth.cache.discard(token.value, context.clock.now())
     else:
-        token_auth.shared.accept()
+        token_auth.cache.note_accepted()
     return again
 
 
 async def _get_token(
-    method: TokenAuth, request: Request, subrequest: Send, client: AuthContext
+    auth: TokenAuth, request: Request, subrequest: Send, context: AuthContext
 ) -> CachedToken:
     from curlhttp._policy.token_auth import TokenWaiter  # few clients need it
 
-    shared, now = method.shared, client.clock.now
+    cache, now = auth.cache, context.clock.now
 
     def is_usable(token: CachedToken) -> bool:
-        return method.is_usable(token, now())
+        return auth.is_usable(token, now())
 
-    latest = shared.latest
+    latest = cache.latest
     if latest is not None and is_usable(latest):
         return latest
-    woken = client.make_waiter()
-    place = TokenWaiter(woken.wake, request.timeout)
+    woken = context.make_waiter()
+    queued = TokenWaiter(woken.wake, request.timeout)
     try:
-        shared.join(place, is_usable)
-        if not (place.is_first or place.outcome):
-            await _wait_in_line(place, woken, method, request, client)
-        if place.outcome is None:
-            token = await _fetch(method, request, subrequest, client)
-            shared.finish(place, token)
+        cache.join(queued, is_usable)
+        if not (queued.is_first or queued.outcome):
+            await _wait_in_queue(queued, woken, auth, request, context)
+        if queued.outcome is None:
+            token = await _fetch(auth, request, subrequest, context)
+            cache.finish(queued, token)
             return token
     except Exception as error:
         if isinstance(error, RequestException) and error.request is None:
             error.request = request.without_credentials()
-        if place.is_first and not isinstance(error, _OF_ONE_REQUEST):
-            shared.finish(place, error)
+        if queued.is_first and not isinstance(error, _NOT_SHARED):
+            cache.finish(queued, error)
         else:
-            shared.leave(place)
+            cache.leave(queued)
         raise
-    # BaseException, because a cancelled task has to let the next one go on as well.
+    # BaseException, because the next one has to fetch if this task is cancelled.
     except BaseException:
-        shared.leave(place)
+        cache.leave(queued)
         raise
-    outcome = place.outcome
+    outcome = queued.outcome
     if isinstance(outcome, Exception):
         try:
-            _raise_for(outcome)
-        finally:  # else the error would hold this frame, and this frame the error
-            del outcome, place
+            _raise_copy(outcome)
+        finally:  # otherwise the error and this frame would hold each other
+            del outcome, queued
     return outcome
 
 
-async def _wait_in_line(
-    place: TokenWaiter, woken: Waiter, method: TokenAuth, request: Request, client: AuthContext
+async def _wait_in_queue(
+    queued: TokenWaiter, woken: Waiter, auth: TokenAuth, request: Request, context: AuthContext
 ) -> None:
-    """Wait until a request in line is the first, or the first has told it its outcome."""
-    now = client.clock.now
+    """Wait until the request is the first, or until the first has a token or an error."""
+    now = context.clock.now
     seconds = request.pool_seconds(now())
     ends = inf if seconds is None else now() + seconds
-    while not (place.is_first or place.outcome):
+    while not (queued.is_first or queued.outcome):
         if (left := ends - now()) <= 0:
-            raise _too_late(request, method, now())
-        await woken.wait(min(left, _LAP))
-        method.shared.pass_over_ended(place)
-        woken = client.make_waiter()  # a waiter that timed out cannot be used again
-        place.wake = woken.wake
+            raise _make_timeout_error(request, auth, now())
+        await woken.wait(min(left, _RECHECK_SECONDS))
+        auth.cache.skip_ended(queued)
+        woken = context.make_waiter()  # a waiter that timed out cannot be used again
+        queued.wake = woken.wake
 
 
 async def _fetch(
-    method: TokenAuth, request: Request, subrequest: Send, client: AuthContext
+    auth: TokenAuth, request: Request, subrequest: Send, context: AuthContext
 ) -> CachedToken:
-    """Run the steps of a method."""
+    """Run the steps that fetch a token."""
     from curlhttp._policy.subrequest import make_subrequest
-    from curlhttp._policy.token_auth import TokenRequest
+    from curlhttp._policy.token_auth import FunctionCall
 
-    steps = method.steps(client.clock.now)
+    steps = auth.steps(context.clock.now)
     try:
         step = next(steps)
         while True:
             result: object
-            if isinstance(step, TokenRequest):
-                result = await _call(step, method, client)
+            if isinstance(step, FunctionCall):
+                result = await _call_function(step, auth, context)
             else:
-                other = make_subrequest(step, request, request, type(method).__name__)
-                # How large an answer may be is said by the method, not by the request's caller.
+                other = make_subrequest(step, request, request, type(auth).__name__)
+                # The Auth says how large the response may be, not the caller of the request.
                 other.max_response_size = step.max_response_size
                 try:
                     result = await subrequest(other)
                 except RequestException as error:
-                    # What they hold goes into pickles: the request's body, a part of the answer.
+                    # Errors are pickled: the body and the response may contain credentials.
                     error.request, error.response = other.without_credentials(), None
                     raise
             try:
@@ -339,39 +339,39 @@ async def _fetch(
         steps.close()
 
 
-async def _call(call: TokenRequest, method: TokenAuth, client: AuthContext) -> object:
+async def _call_function(call: FunctionCall, auth: TokenAuth, context: AuthContext) -> object:
     function = call.function
     blocks = call.blocks and not inspect.iscoroutinefunction(function)
-    result = await client.run_blocking(function) if blocks else function()
+    result = await context.run_blocking(function) if blocks else function()
     if not inspect.isawaitable(result):
         return result
-    if not client.is_async:
-        # Else Python warns of a coroutine that was never awaited, far from here.
+    if not context.is_async:
+        # Otherwise Python warns about a coroutine that was never awaited, far from here.
         if inspect.iscoroutine(result):
             result.close()
-        raise _needs_async_client(method)
+        raise _needs_async_client(auth)
     return await result
 
 
-def _needs_async_client(method: TokenAuth) -> _NeedsAsyncClient:
-    return _NeedsAsyncClient(
-        f"{type(method).__name__} has an async function, which needs AsyncClient"
+def _needs_async_client(auth: TokenAuth) -> _AsyncFunctionError:
+    return _AsyncFunctionError(
+        f"{type(auth).__name__} has an async function, which needs AsyncClient"
     )
 
 
-def _raise_for(error: Exception) -> NoReturn:
-    """Raise what another request failed with, as an error with a traceback of its own."""
-    twin: Exception = error
+def _raise_copy(error: Exception) -> NoReturn:
+    """Raise a copy of another request's error, so that each has its own traceback."""
+    copied: Exception = error
     with suppress(Exception):  # some classes cannot be copied
-        twin = copy.copy(error)
-    if twin is error or type(twin) is not type(error):
+        copied = copy.copy(error)
+    if copied is error or type(copied) is not type(error):
         raise error
-    raise twin from error
+    raise copied from error
 
 
-def _too_late(request: Request, method: Auth, now: float) -> DeadlineExceeded | PoolTimeout:
+def _make_timeout_error(request: Request, auth: Auth, now: float) -> DeadlineExceeded | PoolTimeout:
     return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-        f"{request}: another request that fetches what {type(method).__name__} needs did not "
+        f"{request}: another request that fetches what {type(auth).__name__} needs did not "
         "end in time; this one was not sent",
         request=request,
     )

@@ -1,6 +1,6 @@
-"""Ask the circuit breaker before each attempt, and tell it its outcome.
+"""Ask the circuit breaker before each attempt, and record its outcome.
 
-_policy/breaker/health.py decides what counts as what, _policy/breaker/breaker.py what follows.
+_policy/breaker/circuit.py decides what counts as a failure and when a circuit opens.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ from functools import partial
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import Hooks
-from curlhttp._flow.limits import asked
+from curlhttp._flow.limits import ask_store
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key, refusal
+from curlhttp._policy.breaker.breaker import (
+    CircuitBreaker,
+    Permit,
+    Transition,
+    get_proxy_key,
+    make_open_error,
+)
 from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
 from curlhttp._policy.breaker.shared import SharedCircuits, SharedPermit, StoredCircuit
 from curlhttp.exceptions import CircuitBreakerOpen, StoreError
@@ -29,46 +35,44 @@ _SUCCESS, _FAILURE = Outcome.SUCCESS, Outcome.FAILURE
 
 
 def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: MakeWaiter) -> Layer:
-    """Return the layer that lets through only what the breaker permits.
+    """Return the layer that sends only the requests that the breaker admits.
 
     Args:
-        policy: the breaker, which other clients may use as well.
-        clock: tells the time.
-        hooks: the user's; they hear of the transitions that this client's requests lead to.
+        policy: the breaker, which other clients may share.
+        clock: of the engine.
+        hooks: the user's; called for the transitions that this client's requests lead to.
         make_waiter: makes a waiter of the engine.
     """
-    guard = _BreakerLayer(policy, clock, hooks)
+    layer = _BreakerLayer(policy, clock, hooks)
     if policy.shared is not None:
-        guard.shared = SharedBreaker(policy, policy.shared, clock.now, make_waiter)
-    origin, hidden_origin = policy.judge(), policy.judge(via_proxy=True)
+        layer.shared = SharedBreaker(policy, policy.shared, clock.now, make_waiter)
+    origin, hidden_origin = policy.get_classifier(), policy.get_classifier(via_proxy=True)
     proxy = ProxyClassifier()
 
-    def around(send: Send) -> Send:
-        def guarded(request: Request) -> Awaitable[Response]:
+    def wrap(send: Send) -> Send:
+        def send_permitted(request: Request) -> Awaitable[Response]:
             route = request.route
             transport = request.transport if route is None else route(request.url)
-            # Decided here and not when the client is made: a redirect may lead to another proxy, or
-            # to none.
+            # Here and not when the client is created, because a redirect may change the proxy.
             if transport.proxy is None:
-                return guard.send(request, request.url.origin, origin, send)
+                return layer.send(request, request.url.origin, origin, send)
 
-            # The proxy first: while its circuit is open, the origins behind it are not asked, nor
-            # blamed.
+            # The proxy's circuit first: while it is open, nothing counts for the origins behind it.
             def beyond(hop: Request) -> Awaitable[Response]:
-                return guard.send(hop, hop.url.origin, hidden_origin, send)
+                return layer.send(hop, hop.url.origin, hidden_origin, send)
 
-            return guard.send(request, proxy_key(transport.proxy.url), proxy, beyond)
+            return layer.send(request, get_proxy_key(transport.proxy.url), proxy, beyond)
 
-        return guarded
+        return send_permitted
 
-    return around
+    return wrap
 
 
 class _BreakerLayer:
-    """One breaker, around whatever is sent.
+    """Sends requests with the permission of one breaker.
 
     Attributes:
-        shared: its circuits at a store, or None.
+        shared: its circuits in a store, or None.
     """
 
     shared: SharedBreaker | None = None
@@ -77,19 +81,18 @@ class _BreakerLayer:
         self._breaker = breaker
         self._now = clock.now
         self._tell = None
-        if hooks.hears(_EVENT):
-            self._tell = lambda transition: hooks.tell(_EVENT, transition)
-        self._untold: deque[Transition] = deque()  # ends of bodies led to: no hook can run there
+        if hooks.has(_EVENT):
+            self._tell = lambda transition: hooks.notify(_EVENT, transition)
+        self._pending: deque[Transition] = deque()  # from ends of bodies, where no hook can run
 
     async def send(
-        self, request: Request, key: str, judge: OutcomeClassifier, send: Send
+        self, request: Request, key: str, classifier: OutcomeClassifier, send: Send
     ) -> Response:
-        """Send a request if the circuit of a key lets it through.
+        """Send a request if the circuit of a key admits it.
 
         Raises:
             CircuitBreakerOpen: it does not.
         """
-        # Of a failure, all of its time counts; of a response, that to its first byte.
         begun = self._now()
         permit: Permit | SharedPermit
         try:
@@ -99,40 +102,44 @@ class _BreakerLayer:
                 permit = await self.shared.admit(key, request)
         except CircuitBreakerOpen as error:
             error.request = request
-            if self._untold:
+            if self._pending:
                 await self._notify_late()
             raise
         try:
-            if self._untold:
+            if self._pending:
                 await self._notify_late()
             if permit.transition is not None:
                 await self._notify(permit.transition)
             response = await send(request)
-        # A cancelled trial must give its permit back, or the circuit would stay half open for ever.
+        # BaseException, because a cancelled probe that keeps its permit blocks the circuit.
         except BaseException as error:
             now = self._now()
-            await self._count(permit, judge.of_error(error), now, now - begun)
+            await self._count(permit, classifier.classify_error(error), now, now - begun)
             raise
-        # Whether a streamed response is good is known when its body has ended.
         waits = request.stream and self._breaker.count_bodies
-        # The usual case costs no step of the circuit.
-        if response.status_code not in judge.notable and not waits and permit.changes_nothing():
+        # The usual case needs no step of the circuit.
+        if (
+            response.status_code not in classifier.notable
+            and not waits
+            and permit.ignores_success()
+        ):
             return response
-        verdict = judge.of_status(response.status_code)
-        elapsed = response.timings.first_byte  # without the wait for a handle, and the body
+        outcome = classifier.classify_status(response.status_code)
+        # Without the wait for a handle, and without the body. Of a failure, all of its time counts.
+        elapsed = response.timings.first_byte
         if waits:
-            response._at_end(partial(self._on_end, permit, judge, verdict, elapsed))
+            response._at_end(partial(self._on_end, permit, classifier, outcome, elapsed))
         else:
-            await self._count(permit, verdict, self._now(), elapsed)
+            await self._count(permit, outcome, self._now(), elapsed)
         return response
 
     async def _count(
-        self, permit: Permit | SharedPermit, verdict: Outcome, now: float, elapsed: float
+        self, permit: Permit | SharedPermit, outcome: Outcome, now: float, elapsed: float
     ) -> None:
         if self.shared is None:
-            transition = permit.settle(verdict, now, elapsed)
+            transition = permit.settle(outcome, now, elapsed)
         else:
-            transition = await self.shared.settle(permit, verdict, now, elapsed)
+            transition = await self.shared.settle(permit, outcome, now, elapsed)
         if transition is not None and self._tell is not None:
             await self._tell(transition)
 
@@ -141,43 +148,43 @@ class _BreakerLayer:
             await self._tell(transition)
 
     async def _notify_late(self) -> None:
-        while self._untold:
-            await self._notify(self._untold.popleft())
+        while self._pending:
+            await self._notify(self._pending.popleft())
 
     def _on_end(
         self,
         permit: Permit | SharedPermit,
-        judge: OutcomeClassifier,
-        verdict: Outcome,
+        classifier: OutcomeClassifier,
+        outcome: Outcome,
         elapsed: float,
         error: BaseException | None,
     ) -> None:
-        """Report a streamed response whose body has ended or was given up."""
+        """Record a streamed response whose body has ended or was abandoned."""
         now = self._now()
         if error is not None:
-            transition = permit.settle(judge.of_error(error), now, elapsed)
+            transition = permit.settle(classifier.classify_error(error), now, elapsed)
             if transition is not None:
-                self._untold.append(transition)
-        elif verdict in (_SUCCESS, _FAILURE):
-            # Runs where the body ends, possibly in a finalizer: no lock may be waited for there.
-            permit.finish_later(now, verdict is _FAILURE, elapsed, self._untold.append)
+                self._pending.append(transition)
+        elif outcome in (_SUCCESS, _FAILURE):
+            # Possibly in a finalizer, which must not wait for a lock.
+            permit.defer_result(now, outcome is _FAILURE, elapsed, self._pending.append)
         else:
             permit.release()
 
 
 # --- Circuits that processes share, in a store ---
 #
-# If the store gives no answer, an open circuit stays open for as long as it should. Otherwise the
-# process uses circuits in its own memory.
+# If the store gives no answer, the process uses circuits in its own memory. A circuit that was open
+# at the store's last answer stays open until its time is over.
 
 
 class SharedBreaker:
-    """The circuits of one breaker at a store, for one engine.
+    """The circuits of one breaker in a store, for one engine.
 
     Args:
-        breaker: whose; lets calls through where the store has no answer.
-        circuits: what is asked, and known.
-        now: gives monotonic seconds.
+        breaker: whose own circuits are used if the store gives no answer.
+        circuits: the commands and this process's copies.
+        now: returns monotonic seconds.
         make_waiter: makes a waiter of the engine.
     """
 
@@ -198,10 +205,10 @@ class SharedBreaker:
 
         Args:
             key: of the circuit.
-            request: asks for it.
+            request: to send.
 
         Raises:
-            CircuitBreakerOpen: not now; its retry_after says when.
+            CircuitBreakerOpen: the call is refused; its retry_after says for how long.
             StoreError: see Store.ask.
         """
         breaker, circuits = self._breaker, self._circuits
@@ -211,59 +218,59 @@ class SharedBreaker:
         known = circuits.fresh(key, now)
         if known is not None:
             if seconds := known.refuses_for(now):
-                raise refusal(key, seconds)
+                raise make_open_error(key, seconds)
             return SharedPermit(circuits, key, known.number, now)
         left = math.inf if request.deadline is None else request.deadline - now
-        answer = await asked(
-            circuits.store, circuits.admitting(key), self._make_waiter, request, left
+        answer = await ask_store(
+            circuits.store, circuits.make_admit_command(key), self._make_waiter, request, left
         )
         now = self._now()
         if answer is None:
             return self._admit_alone(key, now)
-        found = circuits.learn(key, answer, now)
+        found = circuits.update(key, answer, now)
         if found.refused_for is not None:
-            raise refusal(key, found.refused_for)
-        permit = SharedPermit(circuits, key, found.passage, now, is_probe=found.is_probe)
-        permit.transition = self._told(key, found)
+            raise make_open_error(key, found.refused_for)
+        permit = SharedPermit(circuits, key, found.permit_number, now, is_probe=found.is_probe)
+        permit.transition = self._notify(key, found)
         return permit
 
     def _admit_alone(self, key: str, now: float) -> Permit:
         known = self._circuits.copies.get(key)
         if known is not None and (seconds := known.refuses_for(now)):
-            raise refusal(key, seconds)
+            raise make_open_error(key, seconds)
         return self._breaker.admit(key, now)
 
     async def settle(
-        self, permit: Permit | SharedPermit, verdict: Outcome, now: float, elapsed: float
+        self, permit: Permit | SharedPermit, outcome: Outcome, now: float, elapsed: float
     ) -> Transition | None:
-        """Hand in what a verdict says; return the change of state that it led to.
+        """Record an outcome; return the transition that it led to.
 
         Args:
-            permit: of the call; one of this process alone is settled there.
-            verdict: on the health of whatever the permit is for.
+            permit: of the call, from the store or from this process.
+            outcome: of the call.
             now: monotonic seconds.
             elapsed: seconds that the call took.
         """
         if isinstance(permit, Permit):
-            return permit.settle(verdict, now, elapsed)
-        is_failure = verdict is Outcome.FAILURE
-        # A success that closes nothing is worth no wait.
-        if not is_failure and not (verdict is Outcome.SUCCESS and permit.is_probe):
-            permit.settle(verdict, now, elapsed)
+            return permit.settle(outcome, now, elapsed)
+        is_failure = outcome is Outcome.FAILURE
+        # Do not wait for the answer to a success that cannot close a circuit.
+        if not is_failure and not (outcome is Outcome.SUCCESS and permit.is_probe):
+            permit.settle(outcome, now, elapsed)
             return None
         key, question = permit.origin, permit.result(is_failure, now, elapsed)
         answer = None
         if question is not None:
             try:
-                with suppress(StoreError):  # what the call itself led to is there
+                with suppress(StoreError):  # the caller gets the result of the call itself
                     answer = await self._circuits.store.ask(question, self._make_waiter)
             except BaseException:
-                if permit.is_probe:  # it may not have been sent; of a probe, one result counts
+                if permit.is_probe:  # the command may not have been sent; only one counts
                     self._circuits.store.tell(question)
                 raise
         if answer is None:
             return None
-        return self._told(key, self._circuits.learn(key, answer, self._now()))
+        return self._notify(key, self._circuits.update(key, answer, self._now()))
 
-    def _told(self, key: str, found: StoredCircuit) -> Transition | None:
-        return self._breaker.tell(key, found.change)
+    def _notify(self, key: str, found: StoredCircuit) -> Transition | None:
+        return self._breaker.notify(key, found.change)

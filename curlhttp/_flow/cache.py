@@ -1,6 +1,6 @@
 """Answer requests from the cache and store responses; _policy/cache.py decides which.
 
-Nothing that goes wrong in a store fails a request: the store says so in the log by itself.
+A request never fails because of the store, which logs its errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hishel
 
 from curlhttp._engine.engine import Clock, Engine, Layer, Send
 from curlhttp._engine.run import Offload
-from curlhttp._flow.streamed_response import Streamed
+from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request
@@ -25,25 +25,25 @@ from curlhttp._policy.cache import (
     CachePolicy,
     FreshnessDecision,
     StoredResponse,
-    head_of,
+    build_head,
 )
 from curlhttp.exceptions import BlockedAddress, ClientClosed, RequestException, ResponseTooLarge
 
-__all__ = ["Caching", "caching"]
+__all__ = ["CacheContext", "cache_layer"]
 
 
-# No server failed: what is stored takes the place of none of these.
-_OWN_FAULTS = (BlockedAddress, ClientClosed, ResponseTooLarge)
-_NO_TIMES = Timings(0, 0, 0, 0, 0, 0, False, None)
-_MOST_DECODED = 64 * 2**20  # bytes, to see whether a coded body has its end
+# Errors after which no stored response is served, because the server did not fail.
+_NOT_SERVER_FAULTS = (BlockedAddress, ClientClosed, ResponseTooLarge)
+_NO_TIMINGS = Timings(0, 0, 0, 0, 0, 0, False, None)
+_MAX_DECODED = 64 * 2**20  # bytes to decode to see whether an encoded body is complete
 _NAME = "curlhttp"  # of this cache in Cache-Status (RFC 9211)
 
 
 class CacheStore(Protocol):
-    """Keeps responses; may block, and never raises.
+    """Stores responses; may block, and never raises.
 
     Attributes:
-        max_body: bytes that a body may have to be stored.
+        max_body: maximum size of a body to store, in bytes.
     """
 
     max_body: int
@@ -51,30 +51,30 @@ class CacheStore(Protocol):
     def find(
         self, key: str, choose: Callable[[list[hishel.Entry]], hishel.Entry | None]
     ) -> StoredResponse | None:
-        """Return what `choose` takes of what is stored under a key, with its body."""
+        """Return the response that `choose` picks among those under a key, with its body."""
 
     def put(self, key: str, entry: hishel.Entry, body: bytes) -> bool:
-        """Store a response in place of that which answered the same; return whether it is."""
+        """Store a response instead of its predecessor; return whether it was stored."""
 
     def update(self, key: str, entry: hishel.Entry) -> None:
-        """Store the fields of a response again."""
+        """Replace the fields of a stored response."""
 
     def remove(self, entry: hishel.Entry) -> None:
         """Remove one response."""
 
     def clear(self, keys: list[str]) -> None:
-        """Remove all that is stored under some keys."""
+        """Remove all responses under some keys."""
 
 
-class Caching(Protocol):
-    """What the layer needs of a client.
+class CacheContext(Protocol):
+    """What the cache layer uses of a client.
 
     Attributes:
         policy: the rules.
-        store: keeps the responses.
+        store: of the responses.
         offload: calls the store.
-        streamed: what a response is whose body is read by the caller.
-        over: puts the client's guard over a Transport, if it has one.
+        streamed: the class of streamed responses.
+        over: adds the client's address guard to a Transport, if it has one.
     """
 
     @property
@@ -84,45 +84,45 @@ class Caching(Protocol):
     @property
     def offload(self) -> Offload: ...
     @property
-    def streamed(self) -> type[Streamed]: ...
+    def streamed(self) -> type[BaseStreamedResponse]: ...
     @property
     def over(self) -> Callable[[Transport], Transport]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
-        """Run work(send) in the background, unless work of that name is under way."""
+        """Run work(send) in the background, unless work of that name is running."""
 
 
-def caching(client: Caching, clock: Clock) -> Layer:
-    """Return the layer that answers from a client's cache.
+def cache_layer(client: CacheContext, clock: Clock) -> Layer:
+    """Return the layer that answers requests from a client's cache.
 
     Args:
-        client: its cache, and how to use it.
-        clock: the engine's.
+        client: the cache, and what it uses of the client.
+        clock: of the engine.
     """
     policy, store, offload, over = client.policy, client.store, client.offload, client.over
 
-    def around(send: Send) -> Send:
+    def wrap(send: Send) -> Send:
         async def through(request: Request) -> Response:
-            if request.route is not None:  # whom it reaches counts, and as whom
+            if request.route is not None:  # the key depends on the transport
                 request.transport = request.route(request.url)
-            request.transport = over(request.transport)  # which another client may have given it
+            request.transport = over(request.transport)  # another client may have set it
             if request.method not in SAFE:
                 response = await send(request)
-                keys = policy.invalidated(request, response)
+                keys = policy.get_invalidated_keys(request, response)
                 if keys:
                     await offload(store.clear, keys)
-                return _marked(response, "fwd=method")
-            why = policy.left_alone(request)
+                return _mark(response, "fwd=method")
+            why = policy.get_bypass_reason(request)
             if why is not None:
-                return _marked(await send(request), why)
+                return _mark(await send(request), why)
             return await _CachedRequest(client, clock, request).answer(send)
 
         return through
 
-    return around
+    return wrap
 
 
-def _marked(response: Response, status: str, *, from_cache: bool = False) -> Response:
+def _mark(response: Response, status: str, *, from_cache: bool = False) -> Response:
     response.cache_status, response.from_cache = f"{_NAME}; {status}", from_cache
     return response
 
@@ -130,7 +130,7 @@ def _marked(response: Response, status: str, *, from_cache: bool = False) -> Res
 class _CachedRequest:
     """One request that the cache may answer."""
 
-    def __init__(self, client: Caching, clock: Clock, request: Request) -> None:
+    def __init__(self, client: CacheContext, clock: Clock, request: Request) -> None:
         self._client = client
         self._policy, self._store = client.policy, client.store
         self._offload = client.offload
@@ -143,29 +143,29 @@ class _CachedRequest:
         kept = await self._find()
         if kept is None:
             if policy.only_if_cached(request):
-                return self._none()
+                return self._gateway_timeout()
             return await self._fetch(send, None, "uri-miss")
         use = policy.use(request, kept.entry, self._clock.wall())
-        if use.verdict is FreshnessDecision.ASK:
+        if use.verdict is FreshnessDecision.REVALIDATE:
             if policy.only_if_cached(request):
-                return self._none()
+                return self._gateway_timeout()
             if policy.has_condition(request):
                 return await self._fetch(send, None, "stale")
-            return await self._ask(send, kept, use)
+            return await self._revalidate(send, kept, use)
         status = f"hit; ttl={int(use.ttl)}"
         if policy.has_condition(request):
             if policy.is_unchanged(request, kept.entry):
-                head = Head(head_of(kept.entry, use.age, "HTTP/1.1 304 Not Modified"))
-                return _marked(self._built(head, b"", _NO_TIMES), status, from_cache=True)
-            return self._give(kept, use.age, status)
-        if use.verdict is FreshnessDecision.REFRESH:
+                head = Head(build_head(kept.entry, use.age, "HTTP/1.1 304 Not Modified"))
+                return _mark(self._build(head, b"", _NO_TIMINGS), status, from_cache=True)
+            return self._serve(kept, use.age, status)
+        if use.verdict is FreshnessDecision.SERVE_AND_REVALIDATE:
             status += "; detail=stale-while-revalidate"
-            # In a copy that nobody else changes, or reads the body of.
+            # In a copy, because the caller may change the request or read its body.
             again = _CachedRequest(self._client, self._clock, request.copy())
             again._request.stream, again._request.deadline = False, None
             name = (self._key, kept.entry.id)
-            self._client.refresh(name, lambda own: again._ask(own, kept, use))
-        return self._give(kept, use.age, status)
+            self._client.refresh(name, lambda own: again._revalidate(own, kept, use))
+        return self._serve(kept, use.age, status)
 
     async def _find(self) -> StoredResponse | None:
         def choose(entries: list[hishel.Entry]) -> hishel.Entry | None:
@@ -174,91 +174,93 @@ class _CachedRequest:
         found: StoredResponse | None = await self._offload(self._store.find, self._key, choose)
         return found
 
-    def _none(self) -> Response:
-        """Return what a cache says that has nothing (RFC 9111, section 5.2.1.7)."""
+    def _gateway_timeout(self) -> Response:
+        """Return the response to only-if-cached without a stored response (RFC 9111, 5.2.1.7)."""
         made = Response.of(self._request, 504)
-        return _marked(self._built(made._head, b"", made.timings), "detail=only-if-cached")
+        return _mark(self._build(made._head, b"", made.timings), "detail=only-if-cached")
 
     # from the server
 
     async def _fetch(self, send: Send, old: StoredResponse | None, why: str) -> Response:
-        """Send the request as it is, and store what comes in place of what there was."""
-        sent = self._request if self._request.method == "HEAD" else _kept_coded(self._request)
+        """Send the request unchanged, and store the response instead of the old one."""
+        sent = self._request if self._request.method == "HEAD" else _keep_coded(self._request)
         began = self._clock.wall()
         response = await send(sent)
-        return await self._take(response, old, f"fwd={why}", began)
+        return await self._receive(response, old, f"fwd={why}", began)
 
-    async def _ask(self, send: Send, kept: StoredResponse, use: CacheLookup) -> Response:
-        """Ask the server whether a stored response is good still (RFC 9111, section 4.3)."""
+    async def _revalidate(self, send: Send, kept: StoredResponse, use: CacheLookup) -> Response:
+        """Validate a stored response with the server (RFC 9111, section 4.3)."""
         if self._request.method == "HEAD":
             return await self._fetch(send, None, "stale")
-        sent = self._policy.conditional(_kept_coded(self._request), kept.entry)
+        sent = self._policy.make_conditional(_keep_coded(self._request), kept.entry)
         began = self._clock.wall()
         try:
             response = await send(sent)
         except RequestException as error:
-            if not use.on_error or isinstance(error, _OWN_FAULTS):
+            if not use.on_error or isinstance(error, _NOT_SERVER_FAULTS):
                 raise
-            return self._give(kept, use.age, "fwd=stale; detail=stale-if-error")
+            return self._serve(kept, use.age, "fwd=stale; detail=stale-if-error")
         code = response.status_code
         if use.on_error and self._policy.is_error(code):
             await response.discard()
             status = f"fwd=stale; fwd-status={code}; detail=stale-if-error"
-            return self._give(kept, use.age, status)
+            return self._serve(kept, use.age, status)
         if code != 304:
-            return await self._take(response, kept, "fwd=stale", began)
+            return await self._receive(response, kept, "fwd=stale", began)
         await response.discard()
         now = self._clock.wall()
-        fresh = self._policy.freshened(self._request, kept.entry, response, began, now)
-        if fresh is None:  # it speaks of another response than the stored one
+        fresh = self._policy.freshen(self._request, kept.entry, response, began, now)
+        if fresh is None:  # the 304 is about another response
             await self._offload(self._store.remove, kept.entry)
             return await self._fetch(send, None, "miss")
         await self._offload(self._store.update, self._key, fresh)
         age = self._policy.use(self._request, fresh, now).age
-        return self._give(
+        return self._serve(
             StoredResponse(fresh, kept.body), age, "fwd=stale; fwd-status=304", response
         )
 
-    async def _take(
+    async def _receive(
         self, response: Response, old: StoredResponse | None, status: str, began: float
     ) -> Response:
-        """Return the server's response, and store it, now or when its body has been read."""
+        """Return the server's response, and store it, now or after its body is read."""
         request = response.request = self._request
-        _marked(response, status)
-        entry = self._policy.storable(request, response, began, self._clock.wall())
+        _mark(response, status)
+        entry = self._policy.make_entry(request, response, began, self._clock.wall())
 
         def put(body: bytes, is_whole: bool) -> bool:
-            whole = is_whole or _is_whole(response, body)
+            whole = is_whole or _is_complete(response, body)
             return entry is not None and whole and self._store.put(self._key, entry, body)
 
         async def keep(body: bytes, is_whole: bool) -> None:
             if await self._offload(put, body, is_whole):
-                _marked(response, f"{status}; stored")
+                _mark(response, f"{status}; stored")
 
         if entry is None and old is not None and response.status_code < 500:
             await self._offload(self._store.remove, old.entry)
-        if isinstance(response, Streamed):
+        if isinstance(response, BaseStreamedResponse):
             if entry is not None:
 
                 async def keep_read(body: bytes) -> None:
                     await keep(body, response.has_decoded_all())
 
-                response.read_by(partial(_StoringEngine, most=self._store.max_body, keep=keep_read))
+                response.wrap_engine(
+                    partial(_StoringEngine, most=self._store.max_body, keep=keep_read)
+                )
             return response
         is_decoded = response._coded is not None
-        body = _as_it_came(response)
+        body = _get_wire_body(response)
         if entry is not None and body is not None and len(body) <= self._store.max_body:
             await keep(body, is_decoded)
         return response
 
     # from the store
 
-    def _give(
+    def _serve(
         self, kept: StoredResponse, age: float, status: str, confirmed: Response | None = None
     ) -> Response:
-        """Return a stored response, with the cookies of the 304 that confirmed it."""
+        """Return a stored response, with the cookies of the 304 that validated it."""
         request = self._request
-        block = head_of(kept.entry, age)
+        block = build_head(kept.entry, age)
         if confirmed is not None and confirmed.sets_cookies:
             cookies = confirmed.headers.get_list("set-cookie")
             lines = "".join([f"set-cookie: {cookie}\r\n" for cookie in cookies])
@@ -270,17 +272,17 @@ class _CachedRequest:
             raise ResponseTooLarge(
                 f"the response body is larger than max_response_size={most} bytes", request=request
             )
-        response = self._built(head, body, _NO_TIMES if confirmed is None else confirmed.timings)
+        response = self._build(head, body, _NO_TIMINGS if confirmed is None else confirmed.timings)
         if confirmed is not None:
             response.attempts = confirmed.attempts
-        return _marked(response, status, from_cache=True)
+        return _mark(response, status, from_cache=True)
 
-    def _built(self, head: Head, body: bytes, times: Timings) -> Response:
-        """Return a response of the kind that the caller asked for."""
+    def _build(self, head: Head, body: bytes, times: Timings) -> Response:
+        """Return a streamed or a buffered response, as the caller requested."""
         request = self._request
         if request.stream and not (request.follow_redirects and head.redirects):
             stored = _StoredBody(head, body, times)
-            # It reads as an engine does, and is asked for nothing else.
+            # It has the methods of an engine that a streamed response calls.
             engine: Any = stored
             return self._client.streamed(request, stored, engine)
         response = Response(request, head, body, times)
@@ -289,8 +291,8 @@ class _CachedRequest:
         return response
 
 
-def _kept_coded(request: Request) -> Request:
-    """Return the request for a body as it is on the wire as well, which is what is stored."""
+def _keep_coded(request: Request) -> Request:
+    """Return a request whose response keeps the encoded body, which is what is stored."""
     if request.stream or not request.decode:
         return request
     request = request.copy()
@@ -298,8 +300,8 @@ def _kept_coded(request: Request) -> Request:
     return request
 
 
-def _as_it_came(response: Response) -> bytes | None:
-    """Return the body on the wire of a response in memory; None where nobody has kept that."""
+def _get_wire_body(response: Response) -> bytes | None:
+    """Return the encoded body of a buffered response; None if it was not kept."""
     coded, response._coded = response._coded, None
     if coded is not None:
         return coded
@@ -310,23 +312,23 @@ def _as_it_came(response: Response) -> bytes | None:
     return response.content
 
 
-def _is_whole(response: Response, body: bytes) -> bool:
-    """Return whether a body, which nobody has decoded, has its end as far as its coding tells.
+def _is_complete(response: Response, body: bytes) -> bool:
+    """Return whether a body that was not decoded is complete according to its content coding.
 
-    What was cut where only the coding shows it would fail whoever gets it decoded from the cache.
+    If only the coding shows that a body was cut, it could not be decoded from the cache later.
     """
     try:
-        decode_content(body, response.headers, _MOST_DECODED)
+        decode_content(body, response.headers, _MAX_DECODED)
     except RequestException:
         return False
     return True
 
 
 def _decode(response: Response) -> None:
-    """Undo the coding of a body in memory, as an engine does.
+    """Decode the body of a buffered response, like an engine.
 
     Raises:
-        RequestException: it is corrupt, or decodes to more than max_response_size.
+        RequestException: the body is corrupt, or larger than max_response_size when decoded.
     """
     request = response.request
     if not response._head.may_have_codings or (request.follow_redirects and response.is_redirect):
@@ -342,7 +344,7 @@ def _decode(response: Response) -> None:
 
 
 class _StoringEngine:
-    """An engine whose body is stored once all of it was read; no more of it is held than may be."""
+    """Wraps an engine to store a streamed body after it is read, unless it is too large."""
 
     def __init__(self, engine: Engine, most: int, keep: Callable[[bytes], Awaitable[None]]) -> None:
         self._engine = engine
@@ -370,7 +372,7 @@ class _StoringEngine:
 
 
 class _StoredBody:
-    """A response that is there already, for those who read it piece by piece."""
+    """A stored response that is read like a streamed one."""
 
     done = True
 
@@ -383,7 +385,7 @@ class _StoredBody:
         return self._times
 
     def certificate(self) -> None:
-        """Return that of no connection: None."""
+        """Return None, because there is no connection."""
 
     async def read(self, incoming: _StoredBody) -> bytes:
         piece, self._body = self._body, b""

@@ -1,8 +1,8 @@
 """Put the layers in order, and build one `send` function from them.
 
-A layer is made around the `send` below it. One that has nothing to do for a request returns
-send(request) itself, which costs a call and no coroutine. What is in every chain is one layer for
-the same reason. Retry and the layers below it are loaded only if a client uses them.
+A layer wraps the `send` below it. A layer that has nothing to do for a request returns
+send(request), which costs a call but no coroutine. For the same reason, everything that is in every
+chain is one layer. Retry and the layers below it are imported only if a client uses them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from curlhttp._engine.engine import Clock, Exchange, Layer, MakeWaiter, Middleware, Send
 from curlhttp._engine.run import Offload
 from curlhttp._flow.auth import AuthContext
-from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
-from curlhttp._flow.redirects import cookies, hops
+from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_response, request_hooks
+from curlhttp._flow.redirects import cookies, redirects
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.alt_svc import Alternatives
+from curlhttp._policy.alt_svc import AltSvcCache
 
 if TYPE_CHECKING:
-    from curlhttp._flow.cache import Caching
+    from curlhttp._flow.cache import CacheContext
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import CircuitBreaker
@@ -33,31 +33,32 @@ __all__ = ["Chain", "alt_svc"]
 
 
 class Chain:
-    """The settings of all layers of a client, which may end in several engines.
+    """The layers of a client; they can end in several engines.
 
     Args:
-        now: gives monotonic seconds.
+        now: returns monotonic seconds.
         hooks: lists of functions by event.
         awaits_hooks: hooks may be coroutine functions that wait.
         max_redirects: how many to follow.
-        sensitive: lower-case header names that must not reach another origin.
-        netrc: gives the user name and password that netrc has for a host, or None.
-        middleware: the user's own, outermost first.
-        attempt_middleware: the user's own around each attempt, outermost first.
-        retry: the policy of requests that have none of their own.
+        sensitive_headers: lower-case header names that must not be sent to another origin.
+        netrc: returns the user name and password of netrc for a host, or None.
+        middleware: the user's, outermost first.
+        attempt_middleware: the user's for each attempt, outermost first.
+        retry: the policy of requests that have none themselves.
         rate_limit: of attempts, or None.
         concurrency_limit: of attempts, or None.
-        breaker: refuses attempts, or None.
+        breaker: of attempts, or None.
         hedge: when to send a slow request again, or None.
-        run_blocking: calls what may block.
-        certificates: responses have the certificate of the server.
-        alternatives: where to keep which origins speak HTTP/3, or None.
-        hsts: which hosts want HTTPS, or None to ask as the caller says.
-        cache: what the client's cache is used by, or None.
+        run_blocking: calls a function that may block.
+        certificates: responses contain the certificate of the server.
+        alternatives: remembers which origins support HTTP/3; or None.
+        hsts: the hosts that require HTTPS, or None.
+        cache: of the client, or None.
 
     Attributes:
-        retries: requests may have a retry policy, or hooks want to hear of attempts.
-        told: the hooks that hear of attempts.
+        retries: the chain needs the retry layer: a request may have a policy, or there are hooks
+            on attempts.
+        attempt_hooks: the hooks on attempts.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Chain:
         hooks: Mapping[str, list[Hook]],
         awaits_hooks: bool,
         max_redirects: int,
-        sensitive: frozenset[str],
+        sensitive_headers: frozenset[str],
         netrc: Callable[[str], tuple[str, str] | None] | None,
         middleware: Sequence[Middleware],
         attempt_middleware: Sequence[Middleware] = (),
@@ -78,12 +79,12 @@ class Chain:
         hedge: Hedge | None,
         run_blocking: Offload,
         certificates: bool = False,
-        alternatives: Alternatives | None = None,
+        alternatives: AltSvcCache | None = None,
         hsts: HSTS | None = None,
-        cache: Caching | None = None,
+        cache: CacheContext | None = None,
     ) -> None:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
-        # Hooks and middleware may give a request a policy of its own.
+        # Hooks and middleware may set the policy of a request.
         self.retries: bool = bool(
             retry is not None
             or any(map(hooks.get, ("request", *ATTEMPT_EVENTS)))
@@ -96,19 +97,19 @@ class Chain:
         self._certificates = certificates
         self._alternatives = alternatives
         self._hsts = hsts
-        self.told: Hooks = Hooks(hooks, awaits=awaits_hooks)
+        self.attempt_hooks: Hooks = Hooks(hooks, awaits=awaits_hooks)
         self._max_redirects = max_redirects
-        self._sensitive = sensitive
+        self._sensitive_headers = sensitive_headers
         self._attempt_middleware = tuple(attempt_middleware)
         self._netrc = netrc
         self._rate_limit = rate_limit
         self._concurrency_limit = concurrency_limit
         self._breaker = breaker
         self._cache = cache
-        # One for all engines: what a hedge learns of origins holds for each of them.
-        self._hedge = None if hedge is None else self._hedging(hedge, retry, now)
+        # One for all engines, which share the times that a hedge measures.
+        self._hedge = None if hedge is None else self._make_hedge(hedge, retry, now)
 
-    def ending_in(
+    def build(
         self,
         last: Exchange,
         clock: Clock,
@@ -118,21 +119,23 @@ class Chain:
         within_retry: Layer | None = None,
         plain: Exchange | None = None,
     ) -> Send:
-        """Return the function that takes a request through all layers to an engine.
+        """Return the function that sends a request through all layers.
 
         Args:
-            last: hands the request to the engine.
-            clock: the engine's.
+            last: passes the request to the engine.
+            clock: of the engine.
             make_waiter: makes a waiter of the engine.
-            retries: what to take in place of the attribute, or None.
-            within_retry: one more layer, whose work is part of each attempt, or None. It is not
-                for the subrequests of an Auth.
-            plain: the last step of the subrequests of an Auth, or None for the same.
+            retries: replaces the attribute, unless None.
+            within_retry: a further layer, which is part of each attempt; or None. It does not apply
+                to the subrequests of an Auth.
+            plain: replaces `last` for the subrequests of an Auth, unless None.
         """
         hsts = self._hsts
         if self._certificates:
             last = self._with_certificates(last)
-        below = partial(self._below, clock=clock, make_waiter=make_waiter, retries=retries)
+        below = partial(
+            self._build_below_auth, clock=clock, make_waiter=make_waiter, retries=retries
+        )
         subrequest = None
         if within_retry is not None:
             subrequest = partial(_with_cookies, below, last if plain is None else plain)
@@ -141,16 +144,18 @@ class Chain:
             clock, make_waiter, self._is_async, self._run_blocking, subrequest, upgrade
         )
         layers: tuple[Layer, ...] = (
-            observe(self._hooks),  # sees the request first and the final response last
-            *(() if hsts is None else (hsts.around,)),
+            request_hooks(self._hooks),  # first with the request, last with the final response
+            *(() if hsts is None else (hsts.upgrade_layer,)),
             # Deadline, redirects, credentials and cookies.
-            hops(clock, self._max_redirects, self._sensitive, self._netrc, auth_context),
-            *(() if hsts is None else (hsts.listening,)),
-            *self._hear_of_http3(),
+            redirects(
+                clock, self._max_redirects, self._sensitive_headers, self._netrc, auth_context
+            ),
+            *(() if hsts is None else (hsts.learning_layer,)),
+            *self._alt_svc_layers(),
         )
-        return _around(below(last, within_retry=within_retry), layers)
+        return _wrap(below(last, within_retry=within_retry), layers)
 
-    def _below(
+    def _build_below_auth(
         self,
         last: Exchange,
         *,
@@ -159,20 +164,20 @@ class Chain:
         retries: bool | None,
         within_retry: Layer | None = None,
     ) -> Send:
-        """Return what takes a request through all layers below its credentials."""
+        """Return the function that sends a request through all layers below authentication."""
         layers: tuple[Layer, ...] = (
-            *map(_layer, self.middleware),
-            # A hit is no attempt: nothing below waits for it, counts it, or refuses it.
-            *self._caching(clock, within_retry),
-            *self._attempts(clock, make_waiter, retries, within_retry),
+            *map(_to_layer, self.middleware),
+            # A cache hit is not an attempt: no layer below delays, counts or refuses it.
+            *self._cache_layers(clock, within_retry),
+            *self._attempt_layers(clock, make_waiter, retries, within_retry),
         )
-        return _around(last, layers)
+        return _wrap(last, layers)
 
-    def below_cache(self, last: Exchange, clock: Clock, make_waiter: MakeWaiter) -> Send:
-        """Return what the cache asks when no caller waits; the arguments are those of ending_in."""
-        return _around(last, self._attempts(clock, make_waiter, None, None))
+    def build_below_cache(self, last: Exchange, clock: Clock, make_waiter: MakeWaiter) -> Send:
+        """Return the function that the cache validates responses with in the background."""
+        return _wrap(last, self._attempt_layers(clock, make_waiter, None, None))
 
-    def _attempts(
+    def _attempt_layers(
         self,
         clock: Clock,
         make_waiter: MakeWaiter,
@@ -180,29 +185,29 @@ class Chain:
         within_retry: Layer | None,
     ) -> tuple[Layer, ...]:
         return (
-            # Repeats all below: each attempt is admitted and counted by itself.
+            # Repeats all layers below, so that each attempt is admitted and counted.
             *(
-                self._retry(clock, make_waiter)
+                self._retry_layers(clock, make_waiter)
                 if (self.retries if retries is None else retries)
                 else ()
             ),
             *(() if within_retry is None else (within_retry,)),
-            *self._limits(clock, make_waiter),
-            *self._guard(clock, make_waiter),
+            *self._limit_layers(clock, make_waiter),
+            *self._breaker_layers(clock, make_waiter),
             *(() if self._hedge is None else (self._hedge(make_waiter),)),
-            # Below all of them, because a hedge is an attempt, too, and is made by the engine.
-            *self._around_attempts(),
+            # Last, because the engine makes the attempts of a hedge.
+            *self._middleware_layers(),
         )
 
-    def _caching(self, clock: Clock, within_retry: Layer | None) -> tuple[Layer, ...]:
-        # Downloads and handshakes, whose answers are no one else's, bring a layer of their own.
+    def _cache_layers(self, clock: Clock, within_retry: Layer | None) -> tuple[Layer, ...]:
+        # Not for downloads and WebSocket handshakes, which pass a layer.
         if self._cache is None or within_retry is not None:
             return ()
-        from curlhttp._flow.cache import caching
+        from curlhttp._flow.cache import cache_layer
 
-        return (caching(self._cache, clock),)
+        return (cache_layer(self._cache, clock),)
 
-    def _hear_of_http3(self) -> tuple[Layer, ...]:
+    def _alt_svc_layers(self) -> tuple[Layer, ...]:
         if self._alternatives is None:
             return ()
 
@@ -213,33 +218,33 @@ class Chain:
 
         return with_certificates(last)
 
-    def _retry(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
+    def _retry_layers(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         from curlhttp._flow.retry import retry
 
-        return (retry(clock, self.told, make_waiter),)
+        return (retry(clock, self.attempt_hooks, make_waiter),)
 
-    def _limits(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
+    def _limit_layers(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         if self._rate_limit is None and self._concurrency_limit is None:
             return ()
         from curlhttp._flow.limits import limits
 
         return (limits(self._rate_limit, self._concurrency_limit, clock, make_waiter),)
 
-    def _guard(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
+    def _breaker_layers(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         if self._breaker is None:
             return ()
         from curlhttp._flow.breaker import breaker
 
-        return (breaker(self._breaker, clock, self.told, make_waiter),)
+        return (breaker(self._breaker, clock, self.attempt_hooks, make_waiter),)
 
-    def _around_attempts(self) -> tuple[Layer, ...]:
+    def _middleware_layers(self) -> tuple[Layer, ...]:
         if not self._attempt_middleware:
             return ()
         from curlhttp._flow.attempt_middleware import attempt_middleware
 
         return (attempt_middleware(self._attempt_middleware),)
 
-    def _hedging(
+    def _make_hedge(
         self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]
     ) -> Callable[[MakeWaiter], Layer]:
         from curlhttp._flow.hedge import hedge
@@ -251,11 +256,11 @@ class Chain:
             rate_limit=self._rate_limit,
             concurrency_limit=self._concurrency_limit,
             breaker=self._breaker,
-            hooks=self.told,
+            hooks=self.attempt_hooks,
         )
 
 
-def _around(send: Send, layers: tuple[Layer, ...]) -> Send:
+def _wrap(send: Send, layers: tuple[Layer, ...]) -> Send:
     for layer in reversed(layers):
         send = layer(send)
     return send
@@ -265,29 +270,26 @@ def _with_cookies(below: Callable[[Exchange], Send], last: Exchange) -> Send:
     return cookies(below(last))
 
 
-def _layer(middleware: Middleware) -> Layer:
+def _to_layer(middleware: Middleware) -> Layer:
     """Return a user's middleware as a layer."""
 
-    def around(send: Send) -> Send:
+    def wrap(send: Send) -> Send:
         async def through(request: Request) -> Response:
-            return check_answer(await middleware(request, send), "a middleware")
+            return check_response(await middleware(request, send), "a middleware")
 
         return through
 
-    return around
+    return wrap
 
 
-# --- Hear which origins speak HTTP/3, for the requests that follow ---
-
-
-def alt_svc(alternatives: Alternatives) -> Layer:
-    """Return the layer that takes Alt-Svc in, on each hop.
+def alt_svc(alternatives: AltSvcCache) -> Layer:
+    """Return the layer that stores the Alt-Svc of each hop.
 
     Args:
-        alternatives: where it is kept.
+        alternatives: remembers which origins support HTTP/3.
     """
 
-    def around(send: Send) -> Send:
+    def wrap(send: Send) -> Send:
         async def through(request: Request) -> Response:
             response = await send(request)
             if request.url.scheme == "https":
@@ -298,4 +300,4 @@ def alt_svc(alternatives: Alternatives) -> Layer:
 
         return through
 
-    return around
+    return wrap

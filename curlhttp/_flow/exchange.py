@@ -1,4 +1,4 @@
-"""The last step of the flow: prepare a request for one attempt, and give it to an engine."""
+"""The last step of the flow: prepare a request for one attempt, and pass it to an engine."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from curlhttp._engine.engine import Engine, Exchange, HedgePlan
 from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
-from curlhttp._flow.redirects import LEAST
-from curlhttp._flow.streamed_response import Streamed
+from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
+from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.redaction import HeadRedactor, escape_bytes
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, RequestException, UnrewindableBodyError
 
-__all__ = ["exchange", "exchange_in_loops", "fit", "logged", "note_head", "with_certificates"]
+__all__ = [
+    "exchange",
+    "exchange_async",
+    "prepare",
+    "record_head",
+    "send_logged",
+    "with_certificates",
+]
 
 
 # --- Log each attempt to the logger "curlhttp"; _engine/log.py formats the lines ---
 
 
-async def logged(request: Request, send: Exchange, plan: HedgePlan | None = None) -> Response:
-    """Return the response of an attempt, and log it.
+async def send_logged(request: Request, send: Exchange, plan: HedgePlan | None = None) -> Response:
+    """Send a request and log the attempt.
 
     Args:
         request: of the attempt.
@@ -33,13 +40,13 @@ async def logged(request: Request, send: Exchange, plan: HedgePlan | None = None
     return response
 
 
-def note_head(request: Request, mark: str, block: bytes) -> None:
-    """Take down a head that libcurl does not know of, if somebody watches the request.
+def record_head(request: Request, mark: str, block: bytes) -> None:
+    """Log a head that libcurl does not see, if the request is logged.
 
     Args:
         request: of the attempt.
-        mark: ">" if it was sent, "<" if it came.
-        block: as on the wire.
+        mark: ">" for a request, "<" for a response.
+        block: the head as bytes.
     """
     watch = get_request_log(request)
     if watch is not None:
@@ -51,30 +58,32 @@ class _HeadLines:
         self._mark, self._block, self._text = mark, block, text
 
     def take(self) -> Iterable[str]:
-        """Return the lines of the head, without the end of the last one."""
+        """Return the lines of the head."""
         lines = self._block.removesuffix(b"\n").split(b"\n")
         show = self._text.line if log.masks else escape_bytes
-        told = [show(line.removesuffix(b"\r")) for line in lines]
-        return [f"{self._mark} {line}" for line in told]
+        redacted = [show(line.removesuffix(b"\r")) for line in lines]
+        return [f"{self._mark} {line}" for line in redacted]
 
 
-def exchange(engine: Engine, now: Callable[[], float], kind: type[Streamed]) -> Exchange:
-    """Return the last step of a flow that ends in one engine.
+def exchange(
+    engine: Engine, now: Callable[[], float], kind: type[BaseStreamedResponse]
+) -> Exchange:
+    """Return the last step of the blocking client, which has one engine.
 
     Args:
         engine: sends the requests.
-        now: gives monotonic seconds.
-        kind: what a response is whose body is read by the caller.
+        now: returns monotonic seconds.
+        kind: the class of streamed responses.
     """
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        # Most requests are as they were built: the test costs less than the call would.
+        # Most requests need no preparation, and this check costs less than the call.
         if request.route is not None or request.body is not None or request.deadline is not None:
             if request.body is not None and request.body.is_async:
                 raise TypeError("an async body needs AsyncClient")
-            fit(request, now)
+            prepare(request, now)
         if log.takes(INFO):
-            return logged(request, _unlogged(engine, kind), plan)
+            return send_logged(request, _unlogged(engine, kind), plan)
         if request.stream:
             return _open(engine, request, kind, plan)
         return engine.perform(request) if plan is None else engine.perform(request, plan)
@@ -82,28 +91,28 @@ def exchange(engine: Engine, now: Callable[[], float], kind: type[Streamed]) -> 
     return send
 
 
-def exchange_in_loops(
-    choose: Callable[[], Engine], now: Callable[[], float], kind: type[Streamed]
+def exchange_async(
+    choose: Callable[[], Engine], now: Callable[[], float], kind: type[BaseStreamedResponse]
 ) -> Exchange:
-    """Return the last step of a flow that ends in the engine of the running event loop.
+    """Return the last step of AsyncClient, which has an engine for each event loop.
 
     Args:
-        choose: gives that engine.
-        now: gives monotonic seconds.
-        kind: what a response is whose body is read by the caller.
+        choose: returns the engine of the running event loop.
+        now: returns monotonic seconds.
+        kind: the class of streamed responses.
     """
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.route is not None or request.body is not None or request.deadline is not None:
-            fit(request, now)
-        # For each attempt, because a client may be used in several event loops in turn.
+            prepare(request, now)
+        # For each attempt, because a client may be used in several event loops.
         try:
             engine = choose()
         except RequestException as error:
             error.request = error.request or request
             raise
         if log.takes(INFO):
-            return logged(request, _unlogged(engine, kind), plan)
+            return send_logged(request, _unlogged(engine, kind), plan)
         if request.stream:
             return _open(engine, request, kind, plan)
         return engine.perform(request) if plan is None else engine.perform(request, plan)
@@ -111,10 +120,11 @@ def exchange_in_loops(
     return send
 
 
-def _unlogged(engine: Engine, kind: type[Streamed]) -> Exchange:
-    """Return what hands a request to the engine, as the last steps do where there is no log.
+def _unlogged(engine: Engine, kind: type[BaseStreamedResponse]) -> Exchange:
+    """Return the last step without a log.
 
-    There each coroutine is made last of all: Ctrl-C in a call after it would leave it behind.
+    The last steps above repeat it, because nothing may be called after a coroutine is created: with
+    Ctrl-C in that call, the coroutine would never be awaited.
     """
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
@@ -125,24 +135,21 @@ def _unlogged(engine: Engine, kind: type[Streamed]) -> Exchange:
     return send
 
 
-def fit(request: Request, now: Callable[[], float]) -> None:
-    """Fit a request for one more attempt.
-
-    Its URL may have changed since the last, and with it the proxy; its body starts over, since
-    one that goes on where it stood would arrive cut.
+def prepare(request: Request, now: Callable[[], float]) -> None:
+    """Prepare a request for an attempt: check the deadline, set the transport, rewind the body.
 
     Raises:
-        DeadlineExceeded: there is no time left for it.
-        UnrewindableBodyError: the body was sent, in part at least, and cannot be sent again.
-        InvalidProxyURL: the proxy for this URL is none.
+        DeadlineExceeded: no time is left.
+        UnrewindableBodyError: the body was sent, at least in part, and cannot be sent again.
+        InvalidProxyURL: the URL of the proxy for this request is invalid.
     """
-    if request.deadline is not None and request.deadline - now() < LEAST:
+    if request.deadline is not None and request.deadline - now() < MIN_ATTEMPT_SECONDS:
         raise DeadlineExceeded(
             f"{request}: the total of {request.timeout.total} s ran out",
             request=request,
         )
     if request.route is not None:
-        # By the URL as it is now.
+        # For the current URL, which may have changed since the last attempt.
         request.transport = request.route(request.url)
     if request.body is not None:
         try:
@@ -153,52 +160,54 @@ def fit(request: Request, now: Callable[[], float]) -> None:
 
 
 async def _open(
-    engine: Engine, request: Request, kind: type[Streamed], plan: HedgePlan | None
+    engine: Engine, request: Request, kind: type[BaseStreamedResponse], plan: HedgePlan | None
 ) -> Response:
-    """Return a streamed response; of a redirect that is followed, a finished one."""
-    # Engines of the user's own may know nothing of plans.
+    """Return a streamed response; a buffered one for a redirect that is followed."""
+    # Without a plan, because an engine of the user may not have that parameter.
     if plan is None:
         incoming = await engine.open(request)
     else:
         incoming = await engine.open(request, plan)
-        request = getattr(incoming, "request", request)  # of the attempt that surfaced
+        request = getattr(incoming, "request", request)  # of the attempt that won
     response = kind(request, incoming, engine)
-    # Its body is wanted by nobody; the layer that follows it needs the connection.
+    # Nobody reads its body, and the next hop needs the connection.
     if request.follow_redirects and response.is_redirect:
-        return await response.finished()
+        return await response.to_buffered()
     return response
 
 
-# --- Ask for the certificate of the server with each response, for clients that want it ---
+# --- certificates=True: each response over TLS has the server's certificate ---
 #
-# libcurl reports it during a transfer only (CURLINFO_CERTINFO), so bodies are read like streams.
+# libcurl reports it only during a transfer (CURLINFO_CERTINFO), so all bodies are streamed.
 
 
 def with_certificates(last: Exchange) -> Exchange:
-    """Return the flow's last step, whose responses over TLS have the certificate.
+    """Return a last step whose responses over TLS have the certificate.
 
     Args:
-        last: hands the request to the engine.
+        last: passes the request to the engine.
     """
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.url.scheme == "https":
-            return _sent(last, request, plan)
+            return _send_for_certificate(last, request, plan)
         return last(request) if plan is None else last(request, plan)
 
     return send
 
 
-async def _sent(last: Exchange, request: Request, plan: HedgePlan | None) -> Response:
+async def _send_for_certificate(
+    last: Exchange, request: Request, plan: HedgePlan | None
+) -> Response:
     asked = request
     if not request.stream:
-        asked = request.copy()  # the same request may be under way a second time
+        asked = request.copy()  # because another attempt may use the same request
         asked.stream = True
     response = await (last(asked) if plan is None else last(asked, plan))
-    if not isinstance(response, Streamed):  # a redirect, whose body is read
+    if not isinstance(response, BaseStreamedResponse):  # a redirect that is followed
         response.request = request
         return response
-    certificate = response.certificate  # it is known no more when the body has ended
+    certificate = response.certificate  # before the body ends, because it is unknown afterwards
     if request.stream:
         return response
     await response.load()

@@ -1,7 +1,4 @@
-"""A lock on an open file that keeps other processes out, as far as the system has one.
-
-flock(2) where there is fcntl, else LockFile by msvcrt (Windows), else none.
-"""
+"""Lock an open file against other processes: flock(2), on Windows LockFile, otherwise nothing."""
 
 from __future__ import annotations
 
@@ -11,16 +8,15 @@ from contextlib import suppress
 
 __all__ = ["lock_file"]
 
-_FAR = (
-    2**43
-)  # bytes: beyond any file; the byte that is locked on Windows, which nobody may read meanwhile
+# Position of the byte to lock on Windows, beyond the end of any file, because nobody can read it.
+_FAR = 2**43
 
 
 def lock_file(descriptor: int) -> None:
-    """Lock a file until its descriptor is closed; do nothing where that cannot be done.
+    """Lock a file until its descriptor is closed; do nothing if the system has no locks.
 
     Raises:
-        BlockingIOError: another one has the lock.
+        BlockingIOError: the file is locked.
     """
     try:
         import fcntl

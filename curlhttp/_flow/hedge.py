@@ -1,8 +1,8 @@
-"""Give the engine a plan for requests that may be hedged. What is worth it: _policy/hedge.py.
+"""Send a slow request a second time; _policy/hedge.py decides which requests are hedged, and when.
 
-The lowest layer, so that a retry repeats a race as a whole and the layers above count the attempt
-that surfaces. Each extra attempt asks limits, breaker and budget for itself just
-before it is sent, and is counted by what becomes of it; none of them ever waits to be let in.
+This is the lowest layer, so a retry repeats the whole race, and the layers above count only the
+attempt whose outcome the caller gets. Before each extra attempt, this layer asks limits, breaker
+and budget. If one of them refuses, the attempt is not sent: an extra attempt never waits.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from curlhttp._engine.engine import AttemptResult, Exchange, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import Hooks
-from curlhttp._flow.retry import is_paid_at
+from curlhttp._flow.retry import withdraw_from_store
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
+from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, get_proxy_key
 from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
-from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit
+from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit, SharedLease
 from curlhttp._policy.retry import RetryBudget
-from curlhttp._policy.token_auth import SharedLease
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException, StoreError
 
 if TYPE_CHECKING:
@@ -33,20 +32,17 @@ __all__ = ["hedge"]
 
 # --- Admit one more attempt of a request to limits, breaker and budget at once, or not at all ---
 #
-# Nothing waits here: an attempt that may not start now does not start. The first attempt goes
-# through the layers, which may wait.
+# Only the first attempt goes through the layers, which may wait.
 
 _Permitted: TypeAlias = "tuple[Permit | SharedPermit, OutcomeClassifier]"
 
-__all__ = ["AttemptPermit", "HedgeAdmission"]
-
 
 class AttemptPermit:
-    """Let one attempt be sent, and count it at its end.
+    """What an extra attempt holds while it is under way.
 
     Args:
-        leases: its places among the requests at once.
-        permits: of the breaker for all that take part, each with how things look to it.
+        leases: of the concurrency limit.
+        permits: of the breaker, for proxy and origin, each with what classifies the outcome for it.
     """
 
     __slots__ = ("_leases", "_permits")
@@ -58,32 +54,30 @@ class AttemptPermit:
     def settle(
         self, result: int | Exception | None, now: float, elapsed: float
     ) -> list[Transition]:
-        """Count the attempt, and return the changes of state that it led to.
+        """Release what the attempt holds and count its outcome; return the breaker's transitions.
 
         Args:
-            result: its status, its error, or None when it was cancelled.
+            result: the status code, the error, or None if the attempt was cancelled.
             now: monotonic seconds.
-            elapsed: seconds that it took.
+            elapsed: seconds that the attempt took.
         """
         for lease in self._leases:
-            lease.give()
-        # The permits next: a proxy's circuit and the origin's each count what this attempt says of
-        # them.
+            lease.release()
         changes: list[Transition | None] = []
-        for permit, judge in self._permits:
-            settled = permit.settle(_verdict(result, judge), now, elapsed)
+        for permit, classifier in self._permits:
+            settled = permit.settle(_classify(result, classifier), now, elapsed)
             changes += [permit.transition, settled]
         return [change for change in changes if change is not None]
 
 
 class HedgeAdmission:
-    """Admit an extra attempt only if budget, limits and breaker all admit it.
+    """Admit an extra attempt only if limits, breaker and budget all admit it.
 
     Args:
-        rate: requests per second, or None.
-        concurrency: requests at once, or None.
-        breaker: refuses attempts, or None.
-        budget: what it is paid from, or None.
+        rate: the rate limit, or None.
+        concurrency: the concurrency limit, or None.
+        breaker: the circuit breaker, or None.
+        budget: the budget that each extra attempt withdraws from, or None.
         now: gives monotonic seconds.
     """
 
@@ -102,94 +96,93 @@ class HedgeAdmission:
         self._now = now
 
     async def admit(self, request: Request, make_waiter: MakeWaiter) -> AttemptPermit | None:
-        """Return a ticket, or None when a policy says no; the other ones get back what they gave.
+        """Return a permit; None if one of them refuses, after undoing what the others granted.
 
         Args:
             request: what would be sent.
             make_waiter: makes a waiter of the engine.
         """
-        back: list[Callable[[], object]] = []  # what gives back what was given
-        ticket = None
+        undo: list[Callable[[], object]] = []
+        permit = None
         try:
-            ticket = await self._admitted(request, make_waiter, back)
+            permit = await self._admit_all(request, make_waiter, undo)
         except (CircuitBreakerOpen, StoreError):
             pass  # the request goes on without it
         finally:
-            if ticket is None:
-                for give in reversed(back):
-                    give()
-        return ticket
+            if permit is None:
+                for release in reversed(undo):
+                    release()
+        return permit
 
-    async def _admitted(
-        self, request: Request, make_waiter: MakeWaiter, back: list[Callable[[], object]]
+    async def _admit_all(
+        self, request: Request, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
     ) -> AttemptPermit | None:
         leases: list[Lease | SharedLease] = []
         permits: list[_Permitted] = []
-        # In the order of their price: a place is given back without a trace, the rate nearly so.
-        if not await self._has_place(request, make_waiter, leases, back):
+        # Cheapest to undo first: a released lease leaves no trace, a refunded rate hardly one.
+        if not await self._acquire_slot(request, make_waiter, leases, undo):
             return None
-        if not await self._has_turn(request, make_waiter, back):
+        if not await self._reserve_rate(request, make_waiter, undo):
             return None
-        await self._permit(request, make_waiter, permits, back)
-        # Last: what a limit or the breaker refuses must not cost a retry.
-        if not await self._is_paid(request, make_waiter):
+        await self._acquire_permits(request, make_waiter, permits, undo)
+        # The budget last, because an attempt that a limit or the breaker refuses must cost nothing.
+        if not await self._pay(request, make_waiter):
             return None
         return AttemptPermit(leases, permits)
 
-    async def _has_place(
+    async def _acquire_slot(
         self,
         request: Request,
         make_waiter: MakeWaiter,
         leases: list[Lease | SharedLease],
-        back: list[Callable[[], object]],
+        undo: list[Callable[[], object]],
     ) -> bool:
         limit, origin = self._concurrency, request.url.origin
         if limit is None:
             return True
-        lease = limit.take(origin)
+        lease = limit.try_acquire(origin)
         if lease is None:
             return False
         leases.append(lease)
-        back.append(lease.give)
+        undo.append(lease.release)
         if limit.store is None:
             return True
         shared = SharedLease(limit, limit.store, origin)
         leases.append(shared)
-        back.append(shared.give)
-        answer = await limit.store.ask(shared.taking(joins=False), make_waiter)
+        undo.append(shared.release)
+        answer = await limit.store.ask(shared.make_acquire_command(joins=False), make_waiter)
         if answer is not None and answer[0]:
             shared.start()
         return answer is None or bool(answer[0])
 
-    async def _has_turn(
-        self, request: Request, make_waiter: MakeWaiter, back: list[Callable[[], object]]
+    async def _reserve_rate(
+        self, request: Request, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
     ) -> bool:
         rate, origin = self._rate, request.url.origin
         if rate is None:
             return True
         if rate.store is not None:
-            answer = await rate.store.ask(rate.reserving(origin, 0.0), make_waiter)
+            answer = await rate.store.ask(rate.make_reserve_command(origin, 0.0), make_waiter)
             if answer is not None:
                 if answer[0]:
-                    back.append(partial(rate.store.tell, rate.giving_back(origin, answer)))
+                    undo.append(partial(rate.store.tell, rate.make_refund_command(origin, answer)))
                 return bool(answer[0])
-        if not rate.take(origin, self._now()):
+        if not rate.try_acquire(origin, self._now()):
             return False
-        # Not sent after all, it does not count for the rate.
-        back.append(partial(rate.give_back, origin))
+        undo.append(partial(rate.refund, origin))
         return True
 
-    async def _permit(
+    async def _acquire_permits(
         self,
         request: Request,
         make_waiter: MakeWaiter,
         permits: list[_Permitted],
-        back: list[Callable[[], object]],
+        undo: list[Callable[[], object]],
     ) -> None:
-        """Get the permits of the breaker.
+        """Get the breaker's permits for proxy and origin.
 
         Raises:
-            CircuitBreakerOpen: there is none.
+            CircuitBreakerOpen: one of the circuits is open.
         """
         breaker = self._breaker
         if breaker is None:
@@ -200,37 +193,40 @@ class HedgeAdmission:
 
             shared = SharedBreaker(breaker, breaker.shared, self._now, make_waiter)
         proxy = request.transport.proxy
-        # A proxy that fails hides what is behind it: both have a circuit, the proxy's is asked
-        # first.
+        # Ask the proxy's circuit first, because a broken proxy says nothing about the origin.
         parties: list[tuple[str, OutcomeClassifier]] = []
         if proxy is not None:
-            parties.append((proxy_key(proxy.url), ProxyClassifier()))
-        parties.append((request.url.origin, breaker.judge(via_proxy=proxy is not None)))
-        for key, judge in parties:
+            parties.append((get_proxy_key(proxy.url), ProxyClassifier()))
+        parties.append((request.url.origin, breaker.get_classifier(via_proxy=proxy is not None)))
+        for key, classifier in parties:
             permit: Permit | SharedPermit
             if shared is None:
                 permit = breaker.admit(key, self._now())
             else:
                 permit = await shared.admit(key, request)
-            permits.append((permit, judge))
-            back.append(permit.release)
+            permits.append((permit, classifier))
+            undo.append(permit.release)
 
-    async def _is_paid(self, request: Request, make_waiter: MakeWaiter) -> bool:
+    async def _pay(self, request: Request, make_waiter: MakeWaiter) -> bool:
         budget, origin = self._budget, request.url.origin
         if budget is None:
             return True
         if budget.store is not None:
-            is_paid = await is_paid_at(budget.store, budget, origin, make_waiter)
+            is_paid = await withdraw_from_store(budget.store, budget, origin, make_waiter)
             if is_paid is not None:
                 return is_paid
         return budget.withdraw(origin, self._now())
 
 
-def _verdict(result: int | Exception | None, judge: OutcomeClassifier) -> Outcome:
+def _classify(result: int | Exception | None, classifier: OutcomeClassifier) -> Outcome:
     if result is None:
-        # It was cut off because another attempt had won: that says nothing of the server.
+        # Cancelled because another attempt won, which says nothing about the server.
         return Outcome.IGNORED
-    return judge.of_status(result) if isinstance(result, int) else judge.of_error(result)
+    return (
+        classifier.classify_status(result)
+        if isinstance(result, int)
+        else classifier.classify_error(result)
+    )
 
 
 _EVENT = "breaker_transition"
@@ -246,64 +242,63 @@ def hedge(
     breaker: CircuitBreaker | None = None,
     hooks: Hooks | None = None,
 ) -> Callable[[MakeWaiter], Layer]:
-    """Return what makes the layer that has slow requests sent again, for a factory of waiters.
+    """Return a function from an engine's waiters to the layer that hedges requests.
 
     Args:
-        policy: when to do so.
-        now: gives monotonic seconds.
-        budget: the retry policy's, which that layer puts into; or None.
-        rate_limit: what the layer above asks for the first attempt, or None.
-        concurrency_limit: as rate_limit.
-        breaker: as rate_limit.
-        hooks: the user's, or None; they hear of what the breaker does.
+        policy: which requests to hedge, and when.
+        now: returns monotonic seconds.
+        budget: of the retry policy, or None. The retry layer makes the deposits.
+        rate_limit: the limit that the layer above asks for the first attempt, or None.
+        concurrency_limit: likewise.
+        breaker: likewise.
+        hooks: the user's, or None; they are called for the breaker's transitions.
     """
     times = HeadTimes()
-    # Hedges and retries pay from one budget: together they are what a failing server gets more.
-    pays = policy.budget or budget or RetryBudget()
-    extra = HedgeAdmission(rate_limit, concurrency_limit, breaker, pays, now)
+    # One budget for hedges and retries, because a failing server gets the sum of both.
+    hedge_budget = policy.budget or budget or RetryBudget()
+    admission = HedgeAdmission(rate_limit, concurrency_limit, breaker, hedge_budget, now)
 
-    def around(make_waiter: MakeWaiter, send: Send) -> Send:
+    def wrap(make_waiter: MakeWaiter, send: Send) -> Send:
         exchange = cast(Exchange, send)  # below are attempt middleware and the engine
 
         def hedged(request: Request) -> Awaitable[Response]:
             if not may_hedge(request, policy):
                 return send(request)
-            # The retry layer pays into its own budget, which must not be paid into twice.
-            if pays is not budget:
-                pays.deposit(request.url.origin, now())
-            return _race(
-                _HedgedRequest(request, policy, times, extra, make_waiter, now), exchange, hooks
-            )
+            # The retry layer has made the deposit if the budget is its own.
+            if hedge_budget is not budget:
+                hedge_budget.deposit(request.url.origin, now())
+            plan = _HedgedRequest(request, policy, times, admission, make_waiter, now)
+            return _race(plan, exchange, hooks)
 
         return hedged
 
-    return lambda make_waiter: partial(around, make_waiter)
+    return lambda make_waiter: partial(wrap, make_waiter)
 
 
 async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -> Response:
     try:
         return await exchange(plan.request, plan)
     except RequestException as error:
-        if plan.was_sent:  # by an attempt before the one that tells of its own failure
+        if plan.was_sent:  # by another attempt than the one that failed with this error
             error.request_sent, error.refused = True, False
         raise
     finally:
-        # In any case: a ticket that is not given back would hold a place and a permit for ever.
+        # Always, because permits that are not released would block leases and circuits for ever.
         plan.close()
         if hooks is not None:
-            # Told here, because the engine, which counts the attempts, cannot await a hook.
+            # Here, because the engine, which reports the attempts, cannot await a hook.
             for transition in plan.transitions:
-                await hooks.tell(_EVENT, transition)
+                await hooks.notify(_EVENT, transition)
 
 
 class _HedgedRequest:
-    """What the engine asks about the attempts of one request; see HedgePlan."""
+    """The HedgePlan of one request."""
 
     __slots__ = (
-        "_extra",
+        "_admission",
         "_make_waiter",
         "_now",
-        "_tickets",
+        "_permits",
         "_times",
         "after",
         "most",
@@ -317,7 +312,7 @@ class _HedgedRequest:
         request: Request,
         policy: Hedge,
         times: HeadTimes,
-        extra: HedgeAdmission,
+        admission: HedgeAdmission,
         make_waiter: MakeWaiter,
         now: Callable[[], float],
     ) -> None:
@@ -325,67 +320,65 @@ class _HedgedRequest:
         self.after = policy.seconds(times, request.url.origin)
         self.most = policy.max
         self.transitions: list[Transition] = []
-        self.was_sent = False  # by an attempt that did not surface
+        self.was_sent = False  # by an attempt whose outcome was dropped
         self._times = times
-        self._extra = extra
+        self._admission = admission
         self._make_waiter = make_waiter
         self._now = now
-        self._tickets: list[AttemptPermit] = []
+        self._permits: list[AttemptPermit] = []
 
     async def again(self) -> Request | None:
-        """Return one more attempt's request, admitted and paid for, or None."""
+        """Return the request of one more attempt, or None if there may be none."""
         request, body = self.request, None
         if request.body is not None:
             body = _clone(request.body)
-            # One that cannot be had twice at the same time: both attempts would read from it.
-            if body is None:
+            if body is None:  # both attempts would read from the same body
                 return None
         try:
-            ticket = await self._extra.admit(request, self._make_waiter)
+            permit = await self._admission.admit(request, self._make_waiter)
         except BaseException:
             if body is not None:
                 body.close()
             raise
-        if ticket is None:
-            # A clone may have opened the file again.
+        if permit is None:  # the clone may have opened the file again
             if body is not None:
-                body.close()
+                body.close()  # it may have opened the file a second time
             return None
-        self._tickets.append(ticket)
+        self._permits.append(permit)
         return request.derive(body=body)
 
     def is_good(self, status_code: int) -> bool:
-        """Return whether an answer wins while other attempts are under way."""
+        """Return whether a response with this status wins the race."""
         return status_code not in HEDGED_STATUSES
 
     def won(self, request: Request) -> None:
-        """Hear which attempt's outcome the engine returns or raises."""
+        """Ignore which attempt's outcome the engine returns or raises."""
 
     def dropped(
         self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
-        """Count an attempt that does not surface.
+        """Count an attempt whose outcome the caller does not get.
 
-        There are as many as tickets: the layers above have one for the attempt that does.
+        There is one permit for each of them: the layers above have admitted the other attempt.
         """
         self.was_sent = self.was_sent or was_sent
-        if self._tickets:
-            ticket = self._tickets.pop()
+        if self._permits:
+            permit = self._permits.pop()
             outcome = result.status_code if isinstance(result, Response) else result
-            self.transitions += ticket.settle(outcome, self._now(), elapsed)
+            self.transitions += permit.settle(outcome, self._now(), elapsed)
 
     def timed(self, seconds: float) -> None:
-        """Learn how long a first attempt takes."""
+        """Record how long a first attempt took up to its response head."""
         self._times.add(self.request.url.origin, seconds)
 
     def close(self) -> None:
-        """Give back the tickets of attempts that were let in and could not begin."""
-        while self._tickets:
+        """Release the permits of attempts that were admitted and could not start."""
+        while self._permits:
             self.dropped(self.request, None, 0.0, was_sent=False)
 
 
 def _clone(body: Body) -> Body | None:
     try:
         return body.clone()
-    except Exception:  # the caller's factory; the first attempt is not worse off for it
+    except Exception:  # of the caller's function; the first attempt goes on
         return None

@@ -1,8 +1,8 @@
-"""Run the user's hooks: on requests and responses, and for what happens to attempts.
+"""Call the user's hooks, on requests and responses and on attempts.
 
-Those for a request and a response may put another one in its place. Those for attempts may not
-change what happens: one that raises is logged. Nor may they leak: they are told scrubbed URLs and
-names of errors, not the request itself.
+Hooks on requests and responses can replace them. Hooks on attempts only observe: if one raises, the
+error is logged. They get redacted URLs and the names of errors instead of the request, so that they
+leak no secrets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import Transition
 
-__all__ = ["ATTEMPT_EVENTS", "EVENTS", "AttemptEvent", "Hooks", "check_answer", "log", "observe"]
+__all__ = [
+    "ATTEMPT_EVENTS",
+    "EVENTS",
+    "AttemptEvent",
+    "Hooks",
+    "check_response",
+    "log",
+    "request_hooks",
+]
 
 ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
 EVENTS = (*ATTEMPT_EVENTS, "breaker_transition")
@@ -30,21 +38,21 @@ T = TypeVar("T")
 
 
 def log() -> Logger:
-    """Return the package's logger. A client that logs nothing does not load `logging`."""
+    """Return the package's logger; imports `logging` only if a client logs something."""
     import logging
 
     return logging.getLogger("curlhttp")
 
 
-def check_answer(response: object, whose: str) -> Response:
-    """Return what a user's function has returned.
+def check_response(response: object, whose: str) -> Response:
+    """Return the response that a user's function returned.
 
     Args:
-        response: that; the function may have forgotten to return one.
-        whose: the kind of the function, for the message.
+        response: its return value.
+        whose: the kind of function, for the message.
 
     Raises:
-        TypeError: it is no response.
+        TypeError: it is not a response.
     """
     if isinstance(response, Response):
         return response
@@ -55,34 +63,36 @@ def check_answer(response: object, whose: str) -> Response:
 # --- on requests and responses ---
 
 
-def observe(hooks: Mapping[str, list[Hook]]) -> Layer:
-    """Return the layer that runs the hooks on requests and responses.
+def request_hooks(hooks: Mapping[str, list[Hook]]) -> Layer:
+    """Return the layer that calls the hooks on requests and responses.
 
     Args:
-        hooks: lists of functions by event: "request" gets the Request, "response" the Response;
-            what they return, if not None, takes its place. Coroutine functions are awaited.
+        hooks: lists of functions by event: "request" gets the Request, "response" the Response. A
+            return value other than None replaces it. Coroutine functions are awaited.
     """
 
-    def around(send: Send) -> Send:
-        # Known when the client is made, so that a layer without hooks is not there at all.
+    def wrap(send: Send) -> Send:
+        # Decided when the client is created, so that there is no layer without hooks.
         if not (hooks["request"] or hooks["response"]):
             return send
-        return lambda request: _observed(request, send, hooks)
+        return lambda request: _send_with_hooks(request, send, hooks)
 
-    return around
-
-
-async def _observed(request: Request, send: Send, hooks: Mapping[str, list[Hook]]) -> Response:
-    request = await _run(hooks["request"], request)
-    return await _run(hooks["response"], await send(request))
+    return wrap
 
 
-async def _run(hooks: list[Hook], subject: T) -> T:
+async def _send_with_hooks(
+    request: Request, send: Send, hooks: Mapping[str, list[Hook]]
+) -> Response:
+    request = await _run_hooks(hooks["request"], request)
+    return await _run_hooks(hooks["response"], await send(request))
+
+
+async def _run_hooks(hooks: list[Hook], subject: T) -> T:
     for hook in hooks:
         result = hook(subject)
         if inspect.isawaitable(result):
             result = await result
-        # None is what a function without a return gives: it wanted to look, not to replace.
+        # A hook without a return statement only observes.
         if result is not None:
             subject = cast(T, result)
     return subject
@@ -92,18 +102,18 @@ async def _run(hooks: list[Hook], subject: T) -> T:
 
 
 class AttemptEvent(NamedTuple):
-    """What a hook is told of an attempt.
+    """Describes an attempt to hooks.
 
     Attributes:
         event: "before_attempt", "after_attempt", "before_sleep" or "on_give_up".
         method: of the request.
-        url: without userinfo and fragment, values of secret parameters masked.
+        url: of the request, without userinfo and fragment, and with secret parameters masked.
         number: of the attempt, from 1 on.
-        status_code: its outcome, or None.
-        error: the name of the exception's class that resulted, or None.
+        status_code: of the response, or None.
+        error: the class name of the exception, or None.
         elapsed: seconds that the attempt took, None before it.
-        delay: seconds until the next attempt; before_sleep alone has them.
-        reason: why there is no other attempt, such as "max_retries"; on_give_up alone has it.
+        delay: seconds until the next attempt; only for before_sleep.
+        reason: why there is no further attempt, such as "max_retries"; only for on_give_up.
     """
 
     event: str
@@ -118,11 +128,11 @@ class AttemptEvent(NamedTuple):
 
 
 class Hooks:
-    """The user's functions by event.
+    """The user's hooks on attempts and on transitions of the breaker.
 
     Args:
-        functions: lists of functions, called with one event each.
-        awaits: functions may return something to await, as in AsyncClient.
+        functions: lists of functions by event.
+        awaits: hooks may be async, as in AsyncClient.
     """
 
     def __init__(self, functions: Mapping[str, list[Hook]], *, awaits: bool) -> None:
@@ -130,29 +140,29 @@ class Hooks:
         self._awaits = awaits
         self.watches_attempts: bool = any(self._functions[event] for event in ATTEMPT_EVENTS)
 
-    def hears(self, event: str) -> bool:
-        """Return whether there is a function for an event."""
+    def has(self, event: str) -> bool:
+        """Return whether there is a hook for an event."""
         return bool(self._functions[event])
 
-    async def tell(self, event: str, what: AttemptEvent | Transition) -> None:
-        """Call an event's functions; what they return counts for nothing.
+    async def notify(self, event: str, what: AttemptEvent | Transition) -> None:
+        """Call the hooks for an event, and ignore what they return.
 
         Args:
             event: one of EVENTS.
-            what: the one argument.
+            what: the argument of the hooks.
         """
         for function in self._functions[event]:
             try:
                 result = function(what)
                 if inspect.isawaitable(result):
-                    await self._awaited(result)
-            # A hook that watches must not end a request that went well.
+                    await self._await(result)
+            # A hook that observes must not fail the request.
             except Exception:
                 log().exception("the hook %r for %s raised", function, event)
 
-    async def _awaited(self, result: Awaitable[object]) -> None:
+    async def _await(self, result: Awaitable[object]) -> None:
         if not self._awaits:
-            # Else Python warns of a coroutine that was never awaited, far from here.
+            # Otherwise Python warns about a coroutine that was never awaited, far from here.
             if inspect.iscoroutine(result):
                 result.close()
             raise TypeError("an async hook needs AsyncClient")

@@ -20,64 +20,64 @@ from curlhttp._policy.hsts import HSTSEntry, HSTSStore, is_address
 __all__ = ["HSTS"]
 
 _HTTP, _HTTPS = 80, 443
-_MOST = 4 * 1024 * 1024  # bytes of a file that are read
-# As curl's --hsts writes it; a dot in front stands for the sub-domains as well.
+_MAX_FILE = 4 * 1024 * 1024  # bytes of a file that are read
+# The format of curl's --hsts; a leading dot includes subdomains.
 _LINE = re.compile(r'(\.?)([0-9a-z_.-]{1,253}) "(\d{8} \d\d:\d\d:\d\d|unlimited)"')
 _DATE = "%Y%m%d %H:%M:%S"
 _FOR_EVER = 4102444800.0  # 2100-01-01
-_PATIENCE = 1.0  # seconds to wait for the lock of one who may stand still, and then do without
-_ASKED_EVERY = 0.002  # seconds
+_LOCK_SECONDS = 1.0  # to wait for the lock, whose holder may be stopped; then write without it
+_LOCK_POLL_SECONDS = 0.002
 _TITLE = "# Hosts that are asked by HTTPS alone (HSTS), as curl --hsts keeps them.\n"
 
 
 class HSTS:
-    """The known hosts of a client, for any thread.
+    """The HSTS entries of a client and their file. Thread-safe.
 
     Args:
-        path: of the file, in curl's format; it is made when there is something to keep.
-        wall: gives seconds since the epoch.
+        path: of the file, in curl's format; created with the first entry.
+        wall: returns seconds since the epoch.
 
     Raises:
-        OSError: it cannot be read, or there is no such folder.
+        OSError: the file cannot be read, or its folder does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], wall: Callable[[], float]) -> None:
         self._path = os.path.realpath(os.fspath(path))
         self._wall = wall
         self._hosts = HSTSStore()
-        self._hosts.by_name.update(_read(self._path) or ())
-        self._owed: set[str] = set()  # hosts of which the file does not know the latest
+        self._hosts.by_name.update(_load(self._path) or ())
+        self._unsaved: set[str] = set()  # hosts whose latest entry is not in the file
         if not os.path.isdir(os.path.dirname(self._path)):
             raise FileNotFoundError(f"hsts: there is no folder for {self._path}")
 
     def upgrade(self, request: Request) -> Request:
-        """Return a request as it may go out: by HTTPS, if the host wants that."""
+        """Return the request, with an https URL if the host requires that."""
         url = request.url
         if url.scheme != "http" or not self._covers(url.host):
             return request
         request = request.copy()
-        request.url = _by_https(url)
+        request.url = _to_https(url)
         return request
 
     def _covers(self, host: str) -> bool:
         return self._hosts.covers(host, self._wall())
 
-    def around(self, send: Send) -> Send:
-        """Return the layer for the first hop of a request; see `Chain`."""
+    def upgrade_layer(self, send: Send) -> Send:
+        """Return the layer that upgrades the first hop of a request; see Chain."""
 
         async def through(request: Request) -> Response:
             return await send(self.upgrade(request))
 
         return through
 
-    def listening(self, send: Send) -> Send:
-        """Return the layer that hears what hosts want, on each hop."""
+    def learning_layer(self, send: Send) -> Send:
+        """Return the layer that stores Strict-Transport-Security of each hop."""
 
         async def through(request: Request) -> Response:
             response = await send(request)
             tls = request.transport.tls
             is_checked = tls.verify is not False and tls.check_hostname
-            # What a certificate did not vouch for may be anybody's word (RFC 6797, section 8.1).
+            # Only from hosts with a verified certificate (RFC 6797, section 8.1).
             if is_checked and request.url.scheme == "https":
                 values = response.headers.get_list("strict-transport-security")
                 if values:
@@ -88,44 +88,44 @@ class HSTS:
 
     def _note(self, host: str, value: str) -> None:
         name = host.rstrip(".")
-        was_owed = name in self._owed
-        # Before it is known: another thread that writes meanwhile would take it for removed.
-        self._owed.add(name)
+        was_unsaved = name in self._unsaved
+        # First, because another thread that writes meanwhile would drop the new entry.
+        self._unsaved.add(name)
         if self._hosts.note(host, value, self._wall()):
-            # A disk that is full must not fail the request.
+            # A full disk must not fail the request.
             with suppress(OSError), _locked(self._path):
                 self._write()
-        elif not was_owed:
-            self._owed.discard(name)
+        elif not was_unsaved:
+            self._unsaved.discard(name)
 
     def _write(self) -> None:
-        """Write what the file does not know into it, and take in what others have put there."""
-        now, ours, owed = self._wall(), self._hosts.by_name, self._owed.copy()
-        theirs = _read(self._path)
+        """Write unsaved entries to the file, and read those that other clients have added."""
+        now, ours, owed = self._wall(), self._hosts.by_name, self._unsaved.copy()
+        theirs = _load(self._path)
         for name, known in (theirs or {}).items():
             if name not in owed and (name not in ours or ours[name].expires < known.expires):
                 ours[name] = known
-        # Copies, because other threads may take in others.
-        if theirs is not None:  # else somebody has removed the file
+        # Copies, because other threads may add entries.
+        if theirs is not None:  # otherwise the file was removed
             for name in list(ours):
-                if name not in theirs and name not in self._owed:
-                    ours.pop(name, None)  # its host has told another client to forget it
+                if name not in theirs and name not in self._unsaved:
+                    ours.pop(name, None)  # another client has removed it
         kept = [each for each in list(ours.items()) if each[1].expires > now]
-        lines = [_line(name, known) for name, known in kept]
+        lines = [_format_line(name, known) for name, known in kept]
         folder, name = os.path.split(self._path)
         descriptor, new = tempfile.mkstemp(dir=folder, prefix=name + ".")
         try:
             with open(descriptor, "w", encoding="ascii") as file:
                 file.writelines([_TITLE, *lines])
             os.replace(new, self._path)
-            self._owed -= owed
+            self._unsaved -= owed
         except BaseException:
             with suppress(OSError):
                 os.unlink(new)
             raise
 
 
-def _by_https(url: URL) -> URL:
+def _to_https(url: URL) -> URL:
     # RFC 6797, section 8.3: another port than 80 stays.
     port = "" if url.port in (_HTTP, _HTTPS) else f":{url.port}"
     return parse_url(f"https://{url.host}{port}/")._with(url.target, url.fragment)
@@ -133,16 +133,16 @@ def _by_https(url: URL) -> URL:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Keep other clients, of this process or another, from writing a file.
+    """Prevent other clients, in this process or another, from writing the file.
 
-    The folder is what is locked: the file itself is replaced, and one next to it would stay.
+    This locks the folder, because the file is replaced, and a separate lock file would remain.
     """
     try:
         descriptor = os.open(os.path.dirname(path), os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders
+    except PermissionError:  # Windows cannot open folders
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
                 lock_file(descriptor)
@@ -150,17 +150,17 @@ def _locked(path: str) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > end:
                     break
-                time.sleep(_ASKED_EVERY)
+                time.sleep(_LOCK_POLL_SECONDS)
         yield
     finally:
         os.close(descriptor)
 
 
-def _read(path: str) -> dict[str, HSTSEntry] | None:
-    """Return what is in a file, None where there is none."""
+def _load(path: str) -> dict[str, HSTSEntry] | None:
+    """Return the entries in a file, None if it does not exist."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
-            text = file.read(_MOST)
+            text = file.read(_MAX_FILE)
     except FileNotFoundError:
         return None
     found = {}
@@ -180,6 +180,6 @@ def _read(path: str) -> dict[str, HSTSEntry] | None:
     return found
 
 
-def _line(name: str, known: HSTSEntry) -> str:
+def _format_line(name: str, known: HSTSEntry) -> str:
     date = time.strftime(_DATE, time.gmtime(known.expires))
     return f'{"." if known.has_subdomains else ""}{name} "{date}"\n'

@@ -1,7 +1,8 @@
 """Delay each request until the concurrency limit, then the rate limit, admits it.
 
-A place among those under way comes first, and the rate after it: what was let go by the rate
-goes at once, so that the server sees the rate.
+The rate limit comes last, so that a request is sent as soon as it is admitted, and the server sees
+that rate. With a store, processes share a limit; if the store gives no answer, the process uses its
+own limit.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ from functools import partial
 from typing import cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
-from curlhttp._flow.redirects import LEAST
+from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit, Reservation
-from curlhttp._policy.store import Answer, Store, StoreCommand, seconds
-from curlhttp._policy.token_auth import SharedLease, pause
+from curlhttp._policy.limits import (
+    ConcurrencyLimit,
+    Lease,
+    RateLimit,
+    Reservation,
+    SharedLease,
+    get_poll_interval,
+)
+from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
 
-__all__ = ["asked", "limits"]
+__all__ = ["ask_store", "limits"]
 
 
 def limits(
@@ -29,101 +36,101 @@ def limits(
     clock: Clock,
     make_waiter: MakeWaiter,
 ) -> Layer:
-    """Return the layer that keeps limits, which other clients may share.
+    """Return the layer that delays requests.
 
     Args:
-        rate: requests per second, or None.
-        concurrency: requests at once, or None.
-        clock: tells the time, and sleeps.
+        rate: the rate limit, or None.
+        concurrency: the concurrency limit, or None.
+        clock: of the engine.
         make_waiter: makes a waiter of the engine.
     """
 
-    def around(send: Send) -> Send:
-        inner = send if rate is None else _rated(rate, clock, make_waiter, send)
+    def wrap(send: Send) -> Send:
+        inner = send if rate is None else _limit_rate(rate, clock, make_waiter, send)
         if rate is not None and rate.store is not None:
-            inner = rated_together(rate, clock, make_waiter, send, inner)
+            inner = _limit_shared_rate(rate, clock, make_waiter, send, inner)
         if concurrency is None:
             return inner
         if concurrency.store is not None:
-            inner = counted_together(concurrency, clock, make_waiter, inner)
-        return _counted(concurrency, clock, make_waiter, inner)
+            inner = _limit_shared_concurrency(concurrency, clock, make_waiter, inner)
+        return _limit_concurrency(concurrency, clock, make_waiter, inner)
 
-    return around
+    return wrap
 
 
 # --- per second ---
 
 
-def _rated(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
+def _limit_rate(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
     async def rated(request: Request) -> Response:
         origin = request.url.origin
-        if not rate.take(origin, clock.now()):
-            await _wait_for_turn(rate, request, clock, make_waiter)
+        if not rate.try_acquire(origin, clock.now()):
+            await _wait_for_rate(rate, request, clock, make_waiter)
         try:
             return await send(request)
         except CircuitBreakerOpen:
-            rate.give_back(origin)  # nothing was sent
+            rate.refund(origin)  # not sent
             raise
 
     return rated
 
 
-async def _wait_for_turn(
+async def _wait_for_rate(
     rate: RateLimit, request: Request, clock: Clock, make_waiter: MakeWaiter
 ) -> None:
     now, deadline = clock.now(), request.deadline
-    # A line that is longer than this is not joined at all: the error comes at once.
     patience = math.inf if deadline is None else deadline - now
     woken = make_waiter()
-    turn = Reservation(rate, woken.wake)
+    reservation = Reservation(rate, woken.wake)
     try:
-        rate.join(turn, request.url.origin, now, patience)
-        if not turn.is_first:
-            # The request before this one may be late, or in an event loop that was stopped.
+        # Raises at once if the queue is longer than the request can wait.
+        rate.enqueue(reservation, request.url.origin, now, patience)
+        if not reservation.is_first:
+            # The request ahead may be late, or in an event loop that was stopped.
             await woken.wait(None if deadline is None else patience)
-            # Woken by the time limit: the turn has not come.
-            if not turn.is_first:
-                raise _too_late(rate, request)
-        # Asked again after each sleep: an event loop wakes late, and another may have used the
-        # time.
-        while (seconds := turn.take(now := clock.now())) > 0:
-            if deadline is not None and now + seconds > deadline + LEAST:
-                raise _too_late(rate, request)
+            if not reservation.is_first:  # the deadline ended the wait
+                raise _make_deadline_error(rate, request)
+        # In a loop, because an event loop wakes late, and another request may have been sent.
+        while (seconds := reservation.try_acquire(now := clock.now())) > 0:
+            if deadline is not None and now + seconds > deadline + MIN_ATTEMPT_SECONDS:
+                raise _make_deadline_error(rate, request)
             await clock.sleep(seconds)
+    # BaseException, because those behind must not wait for a cancelled request.
     except BaseException as error:
-        # Whatever ended the wait, those behind must not wait for a turn that nobody takes.
-        turn.leave()
+        reservation.leave()
         if isinstance(error, DeadlineExceeded):
             error.request = request
         raise
 
 
-def _too_late(rate: RateLimit, request: Request) -> DeadlineExceeded:
+def _make_deadline_error(rate: RateLimit, request: Request) -> DeadlineExceeded:
     return DeadlineExceeded(
         f"{request}: the total of {request.timeout.total} s ran out in the "
-        f"line for the rate limit of {rate.rate:g} requests per second; it was not sent"
+        f"queue for the rate limit of {rate.rate:g} requests per second; it was not sent"
     )
 
 
-# --- at once ---
+# --- at the same time ---
 
 
-def _counted(limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
+def _limit_concurrency(
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
+) -> Send:
     async def counted(request: Request) -> Response:
-        lease = limit.take(request.url.origin)
+        lease = limit.try_acquire(request.url.origin)
         if lease is None:
             lease = await _wait_for_lease(limit, request, clock, make_waiter)
         try:
             response = await send(request)
-        # BaseException, because a cancelled task has to give its place back as well.
+        # BaseException, because a cancelled task has to release its slot as well.
         except BaseException:
-            lease.give()
+            lease.release()
             raise
-        # A stream occupies the server until its body has ended or was given up.
+        # A streamed response occupies the server until its body ends or is abandoned.
         if request.stream:
             response._at_end(lease.end)
         else:
-            lease.give()
+            lease.release()
         return response
 
     return counted
@@ -135,35 +142,32 @@ async def _wait_for_lease(
     woken = make_waiter()
     lease = Lease(limit, woken.wake)
     try:
-        limit.join(lease, request.url.origin)
+        limit.enqueue(lease, request.url.origin)
         # Pool timeout and deadline, whichever comes first.
         await woken.wait(request.pool_seconds(clock.now()))
         if not lease.granted:
-            raise limit.no_room(request, clock.now())
-        # The policy keeps newcomers out until those that it woke have gone on.
-        lease.go_on()
+            raise limit.make_timeout_error(request, clock.now())
+        lease.confirm()  # until then, the limit refuses newcomers
     except BaseException:
-        lease.give()
+        lease.release()
         raise
     return lease
 
 
-# --- Hold requests back by limits that processes share, at a store ---
-#
-# Where the store has no answer, the process holds them back by itself.
+# --- Limits that processes share ---
 
 
-async def asked(
+async def ask_store(
     store: Store, question: StoreCommand, make_waiter: MakeWaiter, request: Request, patience: float
 ) -> Answer | None:
-    """Return a store's answer for a request, or None when there is none in its time.
+    """Return a store's answer, or None if it does not come in time.
 
     Args:
-        store: has the answer.
-        question: what is asked.
+        store: to ask.
+        question: what to ask.
         make_waiter: makes a waiter of the engine.
-        request: for which it is asked.
-        patience: seconds that it has; inf without a limit.
+        request: the request that waits for the answer.
+        patience: seconds that the request has; inf without a limit.
 
     Raises:
         StoreError: see Store.ask.
@@ -177,11 +181,11 @@ async def asked(
 
 
 class _BoundedWaiter:
-    """A waiter that waits no longer than its request has time.
+    """A waiter whose wait never takes longer than a limit.
 
     Args:
-        make_waiter: makes one.
-        most: seconds.
+        make_waiter: makes a waiter of the engine.
+        most: the limit in seconds.
     """
 
     __slots__ = ("_most", "_waiter", "wake")
@@ -195,70 +199,59 @@ class _BoundedWaiter:
         return self._waiter.wait(self._most if seconds is None else min(seconds, self._most))
 
 
-# --- per second ---
-
-
-def rated_together(
+def _limit_shared_rate(
     rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, alone: Send
 ) -> Send:
-    """Return what sends a request when it is its turn among those of all processes.
-
-    Args:
-        rate: has a store.
-        clock: tells the time, and sleeps.
-        make_waiter: makes a waiter of the engine.
-        send: sends it.
-        alone: sends it when it is its turn in this process.
-    """
+    """Return the layer for a rate limit with a store; it uses `alone` without an answer."""
     store = cast(Store, rate.store)
 
     async def rated(request: Request) -> Response:
-        turn = await _turn(rate, store, request, clock, make_waiter)
+        turn = await _reserve(rate, store, request, clock, make_waiter)
         if turn is None:
             return await alone(request)
         try:
             return await send(request)
         except CircuitBreakerOpen:
-            store.tell(rate.giving_back(request.url.origin, turn))  # nothing was sent
+            store.tell(rate.make_refund_command(request.url.origin, turn))  # not sent
             raise
 
     return rated
 
 
-async def _turn(
+async def _reserve(
     rate: RateLimit, store: Store, request: Request, clock: Clock, make_waiter: MakeWaiter
 ) -> Answer | None:
-    """Wait for a turn, and return what reserved it."""
+    """Wait for a turn; return the answer that reserved it, None if the store has no answer."""
     origin, deadline = request.url.origin, request.deadline
     while True:
         patience = math.inf if deadline is None else deadline - clock.now()
-        answer = await asked(
-            store, rate.reserving(origin, patience), make_waiter, request, patience
+        answer = await ask_store(
+            store, rate.make_reserve_command(origin, patience), make_waiter, request, patience
         )
         if answer is None:
             return None
         now, wait = clock.now(), seconds(answer[1])
         if not answer[0]:
-            error = rate.too_long(wait, patience)
+            error = rate.make_deadline_error(wait, patience)
             error.request = request
             raise error
         if not wait:
             return answer
         try:
-            if deadline is not None and now + wait > deadline + LEAST:
-                raise _asked_too_long(request)
+            if deadline is not None and now + wait > deadline + MIN_ATTEMPT_SECONDS:
+                raise _make_wait_error(request)
             await clock.sleep(wait)
-        # BaseException, because the turn of a cancelled task is good for another request.
+        # BaseException, because another request can use the turn of a cancelled task.
         except BaseException:
-            store.tell(rate.giving_back(origin, answer))
+            store.tell(rate.make_refund_command(origin, answer))
             raise
-        # Much too late, because its process stood still, it would come on top of those whose turn
-        # it is now: it stands in line again.
-        if rate.came_late(clock.now() - now - wait):
+        # If the process was stopped, the request is far too late, and would exceed the rate now.
+        # It queues again.
+        if rate.accept_lateness(clock.now() - now - wait):
             return answer
 
 
-def _asked_too_long(request: Request) -> DeadlineExceeded:
+def _make_wait_error(request: Request) -> DeadlineExceeded:
     return DeadlineExceeded(
         f"{request}: the total of {request.timeout.total} s would run out before its turn "
         "at the rate limit; it was not sent",
@@ -266,42 +259,33 @@ def _asked_too_long(request: Request) -> DeadlineExceeded:
     )
 
 
-# --- at once ---
-
-
-def counted_together(
+def _limit_shared_concurrency(
     limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
 ) -> Send:
-    """Return what sends a request when it has a place among those of all processes.
+    """Return the layer for a concurrency limit with a store.
 
-    It has one among those of this process before, so that no more ask than may go.
-
-    Args:
-        limit: has a store.
-        clock: tells the time, and sleeps.
-        make_waiter: makes a waiter of the engine.
-        send: sends it.
+    It is below the layer for this process, so that no more requests ask the store than may be sent.
     """
     store = cast(Store, limit.store)
 
     async def counted(request: Request) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
         try:
-            await _wait_for(lease, limit, store, request, clock, make_waiter)
+            await _acquire_shared(lease, limit, store, request, clock, make_waiter)
             response = await send(request)
         except BaseException:
-            lease.give()
+            lease.release()
             raise
         if request.stream:
             response._at_end(lease.end)
         else:
-            lease.give()
+            lease.release()
         return response
 
     return counted
 
 
-async def _wait_for(
+async def _acquire_shared(
     lease: SharedLease,
     limit: ConcurrencyLimit,
     store: Store,
@@ -309,17 +293,19 @@ async def _wait_for(
     clock: Clock,
     make_waiter: MakeWaiter,
 ) -> None:
-    """Wait for a place; return without one where the store has no answer."""
+    """Wait for a slot; return without one if the store has no answer."""
     begun = clock.now()
     patience = request.pool_seconds(begun)
     ends = math.inf if patience is None else begun + patience
     before, since = -1, begun
     while True:
-        # Not the time for a place: whoever has little of that would go without one.
+        # Without the pool timeout: if that is short, the request would be sent without a slot.
         left = math.inf
         if patience is not None and request.deadline is not None:
             left = request.deadline - clock.now()
-        answer = await asked(store, lease.taking(joins=True), make_waiter, request, left)
+        answer = await ask_store(
+            store, lease.make_acquire_command(joins=True), make_waiter, request, left
+        )
         if answer is None:
             return
         if answer[0]:
@@ -327,7 +313,7 @@ async def _wait_for(
             return
         now = clock.now()
         if now >= ends:
-            raise limit.no_room(request, now)
-        if answer[1] != before:  # the line moves on
+            raise limit.make_timeout_error(request, now)
+        if answer[1] != before:  # the queue has moved
             before, since = int(answer[1]), now
-        await clock.sleep(min(pause(before, now - since), ends - now))
+        await clock.sleep(min(get_poll_interval(before, now - since), ends - now))

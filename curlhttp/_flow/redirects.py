@@ -1,9 +1,8 @@
 """Follow redirects; apply the deadline, authentication and cookies to each hop.
 
-_policy/redirect.py makes the request for the next hop and drops credentials that it must not get.
-
-This is in every chain, and most requests need none of it. So it is one coroutine, which checks
-before and after each exchange whether there is anything to do.
+_policy/redirects.py builds the request for the next hop, and drops credentials that it must not
+get. This layer is in every chain, and most requests need none of it. So it is one coroutine, which
+checks before and after each exchange whether there is anything to do.
 """
 
 from __future__ import annotations
@@ -12,30 +11,30 @@ from collections.abc import Callable, Sequence
 
 from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.network import network
-from curlhttp._flow.auth import AuthContext, FindCredentials, authenticate, method_from_netrc
+from curlhttp._flow.auth import AuthContext, FindCredentials, auth_from_netrc, authenticate
 from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.request import Request
 from curlhttp._models.response import REDIRECT_STATUSES, Response
 from curlhttp._models.timings import number_attempts
 from curlhttp._policy.auth import NO_AUTH
-from curlhttp._policy.redirect import location_of, next_request
+from curlhttp._policy.redirects import build_redirect, get_location
 from curlhttp.exceptions import RequestException, TooManyRedirects
 
-__all__ = ["LEAST", "bounded", "cookies", "hops", "store_cookies"]
+__all__ = ["MIN_ATTEMPT_SECONDS", "cookies", "redirects", "store_cookies", "with_deadline"]
 
 
-# --- Send the jar's cookies and store the response's. A client without cookies pays nothing ---
+# --- cookies ---
 
 
 def cookies(send: Send) -> Send:
-    """Return the layer that adds Cookie, unless the caller did, and stores what comes back."""
+    """Return the layer that adds Cookie, unless the caller did, and stores Set-Cookie."""
 
     async def through(request: Request) -> Response:
         jar = request.jar
         if jar is None:
             return await send(request)
         response = await send(with_cookies(request, jar))
-        # Before the layers above see the response: another request that they send needs them.
+        # Before the layers above see the response, because their next request needs the cookies.
         store_cookies(jar, response)
         return response
 
@@ -43,33 +42,33 @@ def cookies(send: Send) -> Send:
 
 
 def with_cookies(request: Request, jar: LazyCookieJar) -> Request:
-    """Return the request with the jar's cookies and its own; itself where there are none to add."""
+    """Return the request with the jar's cookies and its own, unchanged if there are none to add."""
     header = jar.header(request.url, request.cookies)
     if header is None or request.get_header("cookie") is not None:
         return request
-    # In a copy: the caller may send this request again, when the jar holds others.
+    # In a copy, because the caller may send this request again with other cookies in the jar.
     request = request.copy()
     request.headers["Cookie"] = header
     return request
 
 
 def store_cookies(jar: LazyCookieJar | None, response: Response) -> None:
-    """Put what a response sets into a jar, if there are both."""
+    """Store the cookies of a response in a jar, if there are any."""
     if jar is not None and response.sets_cookies:
         jar.store(response.request.url, response.headers.get_list("set-cookie"))
 
 
-# --- Turn the total timeout into a point in time, which bounds every wait and transfer below ---
+# --- the deadline: the point in time at which the total timeout ends ---
 
-LEAST = 0.001  # seconds without which an attempt is not worth beginning
+MIN_ATTEMPT_SECONDS = 0.001  # that must be left to begin an attempt
 
 
-def bounded(request: Request, now: Callable[[], float]) -> Request:
-    """Return a copy of a request, which has a total, with its deadline.
+def with_deadline(request: Request, now: Callable[[], float]) -> Request:
+    """Return a copy with a deadline, because the caller may send the request again later.
 
     Args:
-        request: the caller may send this one again, later.
-        now: gives monotonic seconds.
+        request: has a total timeout.
+        now: returns monotonic seconds.
     """
     total = request.timeout.total
     assert total is not None
@@ -78,37 +77,36 @@ def bounded(request: Request, now: Callable[[], float]) -> Request:
     return request
 
 
-# --- Follow a redirect. Where it leads and what goes along is decided in _policy/redirect.py ---
+# --- redirects ---
 
 
-def next_hop(
+def get_next_hop(
     request: Request,
     response: Response,
-    sensitive: frozenset[str],
+    sensitive_headers: frozenset[str],
     *,
     followed: int,
     max_redirects: int,
 ) -> Request | None:
-    """Return the request that a response asks for, or None.
+    """Return the request that follows a redirect, None if the response is final.
 
     Args:
-        request: what the response answers.
+        request: that was redirected.
         response: has one of REDIRECT_STATUSES.
-        sensitive: lower-case header names that must not reach another origin.
-        followed: how many redirects led to the request.
-        max_redirects: how many may.
+        sensitive_headers: lower-case header names that must not be sent to another origin.
+        followed: number of redirects so far.
+        max_redirects: maximum number of redirects.
 
     Raises:
-        TooManyRedirects: it would be one too many.
-        RequestException: it leads nowhere that can be requested, or the body cannot go there.
+        TooManyRedirects: there were max_redirects already.
+        RequestException: the location is invalid, or the body cannot be replayed.
     """
     if not response.is_redirect:
         return None
-    location = location_of(response.status_code, response.headers)
-    # A 3xx without a usable Location is an answer like any other, as in requests.
+    location = get_location(response.status_code, response.headers)
+    # As in requests, a 3xx without a usable Location is final.
     if location is None:
         return None
-    # Raised with the response in it, so that the caller sees where the circle ends.
     if followed == max_redirects:
         raise TooManyRedirects(
             f"Exceeded {max_redirects} redirects. {request} would have been followed by one more; "
@@ -119,71 +117,74 @@ def next_hop(
             timings=response.timings,
         )
     try:
-        return next_request(request, response.status_code, location, sensitive)
+        return build_redirect(request, response.status_code, location, sensitive_headers)
     except RequestException as error:
-        # The target was never asked: what the error tells of is the request before it.
+        # The next request was not sent, so the error belongs to this one.
         error.request, error.response = request, response
         error.request_sent, error.timings = True, response.timings
         raise
 
 
-def hops(
+def redirects(
     clock: Clock,
     max_redirects: int,
-    sensitive: frozenset[str],
+    sensitive_headers: frozenset[str],
     netrc: FindCredentials | None,
     auth_context: AuthContext,
 ) -> Layer:
-    """Return the layer that takes a request through all its hops.
+    """Return the layer that follows redirects.
 
     Args:
-        clock: tells the time.
+        clock: of the engine.
         max_redirects: how many to follow, before TooManyRedirects.
-        sensitive: lower-case header names that must not reach another origin.
-        netrc: gives user name and password for a host; None when the environment is not asked.
-        auth_context: what an Auth needs in addition; its `upgrade` is for each hop, too.
+        sensitive_headers: lower-case header names that must not be sent to another origin.
+        netrc: returns user name and password for a host; None without netrc.
+        auth_context: for authenticate(); its `upgrade` is applied to each hop.
     """
     now, upgrade = clock.now, auth_context.upgrade
 
-    def around(send: Send) -> Send:
+    def wrap(send: Send) -> Send:
         send_with_cookies = cookies(send)
 
         async def through(request: Request) -> Response:
             if request.timeout.total is not None and request.deadline is None:
-                request = bounded(request, now)  # one budget over all below
+                request = with_deadline(request, now)  # one for all layers below
             if network.counts_sends:
                 number_attempts(request)
             followed = 0
             history: Sequence[Response] = ()
-            while True:  # each hop goes through all below again
-                method, jar = request.auth, request.jar
-                if method is None and netrc is not None:
-                    method = method_from_netrc(request, netrc)
-                if method is not None and method is not NO_AUTH:
-                    # Cookies are below: the answer to a challenge carries what the challenge set.
-                    response = await authenticate(request, send_with_cookies, method, auth_context)
+            while True:  # each hop goes through all layers below
+                auth, jar = request.auth, request.jar
+                if auth is None and netrc is not None:
+                    auth = auth_from_netrc(request, netrc)
+                if auth is not None and auth is not NO_AUTH:
+                    # Cookies below auth, so that the next request has the cookies of a challenge.
+                    response = await authenticate(request, send_with_cookies, auth, auth_context)
                 elif jar is None:
                     response = await send(request)
                 else:
                     has_cookies = jar.cookies is not None or request.cookies is not None
                     response = await send(with_cookies(request, jar) if has_cookies else request)
-                    # Before the next hop, which needs them.
                     if response.sets_cookies:
                         store_cookies(jar, response)
                 if followed:
                     response.history = [*history, *response.history]
                 if response.status_code not in REDIRECT_STATUSES or not request.follow_redirects:
                     return response
-                following = next_hop(
-                    request, response, sensitive, followed=followed, max_redirects=max_redirects
+                following = get_next_hop(
+                    request,
+                    response,
+                    sensitive_headers,
+                    followed=followed,
+                    max_redirects=max_redirects,
                 )
                 if following is None:
                     return response
                 followed += 1
-                # A hop may have a history of its own: challenges that were answered on it.
+                # With the history of this hop, which contains its challenges.
                 history = [*response.history, response]
                 request = following if upgrade is None else upgrade(following)
 
         return through
 
-    return around
+    return wrap

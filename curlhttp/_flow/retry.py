@@ -1,6 +1,6 @@
 """Retry failed attempts; _policy/retry.py decides which failures allow that.
 
-An attempt's response is let go of before the wait: no connection is held during a wait.
+The response of a failed attempt is discarded before the wait, so that no wait holds a connection.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterator
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
-from curlhttp._flow.redirects import LEAST, store_cookies
+from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS, store_cookies
 from curlhttp._models.body import rewind
 from curlhttp._models.errors import add_note
 from curlhttp._models.redaction import redact_url
@@ -18,15 +18,15 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Attempt
 from curlhttp._policy.retry import (
+    GIVE_UP_REASONS,
     NO_RETRIES,
-    OBJECTIONS,
-    Objection,
+    GiveUpReason,
     RetryBudget,
     RetryPolicy,
-    outcomes,
-    retry_after,
+    describe_outcomes,
+    parse_retry_after,
 )
-from curlhttp._policy.store import Store
+from curlhttp._policy.shared_store import Store
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,
@@ -35,34 +35,32 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 
-__all__ = ["is_paid_at", "retry"]
+__all__ = ["retry", "withdraw_from_store"]
 
 
-# --- The attempts of one request: the outcome of each, and what follows from that ---
-#
-# This part waits for nothing and sends nothing; `retry` below does.
+# --- The attempts of one request: the outcome of each, and what follows ---
 
 _LEVEL = 20  # logging.INFO
-# The other objections say no more than the error itself, or than the number of attempts.
+# The other reasons say no more than the error or the number of attempts.
 _WORTH_A_NOTE = ("retry_after", "breaker", "deadline", "body", "budget")
 
 
 class Attempts:
     """Record the attempts of one request, and decide whether another one follows."""
 
-    # On the class, because most requests are sent once and need none of their own.
+    # On the class, because most requests are sent once and change none of them.
     _number = 0
     _begun = 0.0
-    # Of the latest attempt: status, name of the error, seconds. Not the error itself: its frames
-    # hold this object.
+    # Status, name of the error and seconds of the latest attempt. Not the error itself, because its
+    # frames hold this object.
     _facts: tuple[int | None, str | None, float | None] = (None, None, None)
     _done: tuple[Attempt, ...] = ()
     _last: Response | RequestException | None = None
-    _objection: Objection | None = None
+    _reason: GiveUpReason | None = None
     _may_have_arrived = False
     _unrewindable: UnrewindableBodyError | None = None
     _delays: Iterator[float] | None = None
-    _paid_at: Store | None = None  # where the latest retry was paid for, None for in this process
+    _paid_at: Store | None = None  # that the latest retry was withdrawn from; None: this process
 
     def __init__(
         self,
@@ -85,23 +83,23 @@ class Attempts:
         """Begin the next attempt.
 
         Raises:
-            DeadlineExceeded: no time is left for it.
+            DeadlineExceeded: no time is left.
         """
         request, budget = self.request, self.policy.budget
         now = self._begun = self._clock.now()
-        if request.deadline is not None and request.deadline - now < LEAST:
-            raise self._too_late()
+        if request.deadline is not None and request.deadline - now < MIN_ATTEMPT_SECONDS:
+            raise self._make_deadline_error()
         self._number += 1
-        # Each request pays in once; what its retries take out is a share of that.
+        # One deposit per request, whatever the number of its attempts.
         if self._number == 1 and budget is not None:
             budget.deposit(request.url.origin, now)
 
     def end(self, response: Response) -> None:
-        """Take a response that is good for the final one."""
+        """Record the attempts in the final response."""
         elapsed = self._clock.now() - self._begun
         if self.watches:
             self._facts = (response.status_code, None, elapsed)
-        # Most requests have one attempt: its record is made when somebody asks for it.
+        # Most requests have one attempt, whose record is made on demand.
         if self._done:
             latest = Attempt(self._number, response.status_code, None, elapsed, None)
             response.attempts = (*self._done, latest)
@@ -109,11 +107,11 @@ class Attempts:
             response._first_attempt = elapsed
 
     async def next_delay(self, failure: Response | RequestException) -> float | None:
-        """Return the seconds to wait before the next attempt; None when there is to be none."""
+        """Return the seconds to wait before the next attempt; None to give up."""
         now = self._clock.now()
-        found = await self._delay_or_objection(failure, now)
+        found = await self._delay_or_reason(failure, now)
         delay = None if isinstance(found, str) else found
-        self._objection = found if isinstance(found, str) else None
+        self._reason = found if isinstance(found, str) else None
         status_code, error = _split(failure)
         latest = Attempt(self._number, status_code, error, now - self._begun, delay)
         name = None if error is None else type(error).__name__
@@ -137,24 +135,26 @@ class Attempts:
 
     def _give_up(self, failure: Response | RequestException, latest: Attempt) -> None:
         failure.attempts = (*self._done, latest)
-        failure.budget_exhausted = self._objection == "budget"
+        failure.budget_exhausted = self._reason == "budget"
         if isinstance(failure, RequestException):
             self._annotate(failure)
 
     def _annotate(self, error: RequestException) -> None:
-        """Let the error tell of the attempts before, which may have been processed."""
-        # Of all attempts together: who repeats a POST by hand has to know of the first one, too.
+        """Add to an error what is known of earlier attempts, which may have been processed."""
+        # If you repeat a POST yourself, you have to know about all attempts.
         if self._may_have_arrived:
             error.request_sent, error.refused = True, False
-        # The time ran out since the server failed: that error explains it.
+        # The earlier failure explains why the time ran out.
         if isinstance(error, DeadlineExceeded) and isinstance(self._last, RequestException):
             error.__cause__ = self._last
         if self._done:
-            add_note(error, f"attempts before this one: {outcomes(self._done)}")
-        if self._objection in _WORTH_A_NOTE:
-            add_note(error, f"not sent again: {self._unrewindable or OBJECTIONS[self._objection]}")
+            add_note(error, f"attempts before this one: {describe_outcomes(self._done)}")
+        if self._reason in _WORTH_A_NOTE:
+            add_note(
+                error, f"not sent again: {self._unrewindable or GIVE_UP_REASONS[self._reason]}"
+            )
 
-    def _too_late(self) -> DeadlineExceeded:
+    def _make_deadline_error(self) -> DeadlineExceeded:
         request, last = self.request, self._last
         late = DeadlineExceeded(
             f"{request}: the total of {request.timeout.total} s ran out "
@@ -169,15 +169,15 @@ class Attempts:
 
     # what follows it
 
-    async def _delay_or_objection(
+    async def _delay_or_reason(
         self, failure: Response | RequestException, now: float
-    ) -> float | Objection:
+    ) -> float | GiveUpReason:
         policy, deadline = self.policy, self.request.deadline
         is_open = isinstance(failure, CircuitBreakerOpen)
         if is_open:
             self._refund(now)
-        elif (objection := policy.objection(self.request, failure)) is not None:
-            return objection
+        elif (reason := policy.get_give_up_reason(self.request, failure)) is not None:
+            return reason
         if self._number > policy.max_retries:
             return "max_retries"
         backoff = self._backoff()
@@ -187,14 +187,14 @@ class Attempts:
         if delay is None:
             return "retry_after"
         if is_open and deadline is None:
-            return "breaker"  # to wait for it without a bound would be against its purpose
-        if deadline is not None and now + delay > deadline - LEAST:
+            return "breaker"  # waiting without a limit would defeat its purpose
+        if deadline is not None and now + delay > deadline - MIN_ATTEMPT_SECONDS:
             return "breaker" if is_open else "deadline"
         return await self._obstacle(now) or delay
 
-    async def _obstacle(self, now: float) -> Objection | None:
-        """Make ready for another attempt, and return what is in its way."""
-        # Before the budget is asked: a body that cannot be replayed must not cost a retry.
+    async def _obstacle(self, now: float) -> GiveUpReason | None:
+        """Prepare another attempt; return why there cannot be one, or None."""
+        # The body before the budget, because a body that cannot be replayed must not cost a retry.
         self._unrewindable = rewind(self.request.body)
         if self._unrewindable is not None:
             return "body"
@@ -204,46 +204,46 @@ class Attempts:
         return None
 
     async def _is_paid(self, budget: RetryBudget, now: float) -> bool:
-        """Take what one retry costs, and return whether there was enough."""
+        """Withdraw the cost of one retry; return whether there was enough."""
         origin, store = self._origin, budget.store
         self._paid_at = None
         if store is not None:
-            is_paid = await is_paid_at(store, budget, origin, self._make_waiter)
+            is_paid = await withdraw_from_store(store, budget, origin, self._make_waiter)
             if is_paid is not None:
                 self._paid_at = store
                 return is_paid
         return budget.withdraw(origin, now)
 
     def _backoff(self) -> float | None:
-        """Return the next delay of the strategy, None where one of the user's has no more."""
+        """Return the next delay of the strategy, None if a strategy of the user ends."""
         if self._delays is None:
             self._delays = self.policy.backoff_strategy.delays(self.policy.uniform)
         backoff = next(self._delays, None)
-        # A strategy of the user's may give anything, NaN included.
+        # A strategy of the user may return anything, including NaN.
         if backoff is not None and not 0 <= backoff < math.inf:
             raise ValueError(f"the backoff_strategy gave {backoff!r} for a number of seconds")
         return backoff
 
     def _delay(self, failure: Response | RequestException, backoff: float) -> float | None:
         if isinstance(failure, CircuitBreakerOpen):
-            # An attempt before the circuit's next trial would be refused like this one.
+            # Before the circuit lets a call through, each attempt would be refused like this one.
             return max(backoff, failure.retry_after)
         if isinstance(failure, RequestException):
             return backoff
         if not self.policy.heeds_retry_after(failure.status_code):
             return backoff
         # Wall time: Retry-After may be a date.
-        return self.policy.delay(backoff, retry_after(failure.headers, self._clock.wall()))
+        return self.policy.delay(backoff, parse_retry_after(failure.headers, self._clock.wall()))
 
     def _refund(self, now: float) -> None:
-        """Give back what a retry took that the breaker refused."""
-        # The first attempt took nothing out.
+        """Refund the cost of a retry that the breaker refused."""
+        # The first attempt cost nothing.
         budget = self.policy.budget
         if self._number > 1 and budget is not None:
             if self._paid_at is None:
                 budget.refund(self._origin, now)
             else:
-                self._paid_at.tell(budget.refunding(self._origin))
+                self._paid_at.tell(budget.make_refund_command(self._origin))
 
     @property
     def _origin(self) -> str:
@@ -253,12 +253,12 @@ class Attempts:
         """Wait.
 
         Raises:
-            DeadlineExceeded: what was left of the failed response took the time for it.
+            DeadlineExceeded: discarding the failed response took too long.
         """
         deadline = self.request.deadline
-        # Looked at again: to discard the response took time as well.
+        # Checked again, because discarding the response took time.
         if deadline is not None and self._clock.now() + delay > deadline:
-            raise self._too_late()
+            raise self._make_deadline_error()
         if self.watches:
             await self._tell("before_sleep", delay=delay)
         await self._clock.sleep(delay)
@@ -266,24 +266,24 @@ class Attempts:
     # hooks and log
 
     async def announce(self) -> None:
-        """Tell the hooks that an attempt begins."""
+        """Call the before_attempt hooks."""
         self._facts = (None, None, None)
         await self._tell("before_attempt")
 
     async def report(self) -> None:
-        """Tell the hooks the outcome of the attempt."""
+        """Call the after_attempt hooks, and on_give_up if there is no further attempt."""
         await self._tell("after_attempt")
-        # Where nobody asked for retries, nothing was given up.
-        if self._objection is not None and self.policy is not NO_RETRIES:
-            await self._tell("on_give_up", reason=self._objection)
+        # Without a policy there was nothing to give up.
+        if self._reason is not None and self.policy is not NO_RETRIES:
+            await self._tell("on_give_up", reason=self._reason)
 
     async def _tell(
-        self, event: str, *, delay: float | None = None, reason: Objection | None = None
+        self, event: str, *, delay: float | None = None, reason: GiveUpReason | None = None
     ) -> None:
-        if self._hooks.hears(event):
-            await self._hooks.tell(event, self._event(event, delay, reason))
+        if self._hooks.has(event):
+            await self._hooks.notify(event, self._event(event, delay, reason))
 
-    def _event(self, event: str, delay: float | None, reason: Objection | None) -> AttemptEvent:
+    def _event(self, event: str, delay: float | None, reason: GiveUpReason | None) -> AttemptEvent:
         status_code, error, elapsed = self._facts
         request = self.request
         return AttemptEvent(
@@ -310,7 +310,7 @@ class Attempts:
             redact_url(request.url),
             self._number,
             error or status_code,
-            self._objection if delay is None else f"the next in {delay:.3f} s",
+            self._reason if delay is None else f"the next in {delay:.3f} s",
         )
 
 
@@ -323,19 +323,19 @@ def _split(
 
 
 def retry(clock: Clock, hooks: Hooks, make_waiter: MakeWaiter) -> Layer:
-    """Return the layer that sends again what failed, and tells hooks of each attempt.
+    """Return the layer that retries failed requests, and calls the hooks on attempts.
 
     Args:
-        clock: tells the time, and waits.
+        clock: of the engine.
         hooks: the user's.
         make_waiter: makes a waiter of the engine.
     """
 
-    def around(send: Send) -> Send:
+    def wrap(send: Send) -> Send:
         def retrying(request: Request) -> Awaitable[Response]:
             policy = request.retry
             if policy is None:
-                # Without a policy, hooks still hear of the one attempt that there is.
+                # Without a policy, hooks are still called for the only attempt.
                 if not hooks.watches_attempts:
                     return send(request)
                 policy = NO_RETRIES
@@ -343,7 +343,7 @@ def retry(clock: Clock, hooks: Hooks, make_waiter: MakeWaiter) -> Layer:
 
         return retrying
 
-    return around
+    return wrap
 
 
 async def _retry(attempts: Attempts, send: Send) -> Response:
@@ -354,8 +354,7 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
             await attempts.announce()
         try:
             response = await send(request)
-        # Nothing else is caught: a cancellation, Ctrl-C and the caller's own errors end all
-        # attempts.
+        # Nothing else: cancellation, Ctrl-C and the caller's own errors end all attempts.
         except RequestException as error:
             delay = await attempts.next_delay(error)
             if attempts.watches:
@@ -372,39 +371,34 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
                 await attempts.report()
             if delay is None:
                 return response
-            # Only now, because the final response keeps its body.
+            # Only here, because the final response keeps its body.
             await _discard(request, response)
         await attempts.sleep(delay)
 
 
 async def _discard(request: Request, response: Response) -> None:
-    store_cookies(request.jar, response)  # their layer sees the last response only
+    store_cookies(request.jar, response)  # because the cookie layer sees only the last response
     try:
         await response.discard()
     except RequestException as error:
-        # It was to be thrown away: how its end looked changes nothing for the next attempt.
         log().debug("the rest of a discarded response: %s", type(error).__name__)
 
 
-# --- Pay for retries from a budget that processes share, at a store ---
-
-
-async def is_paid_at(
+async def withdraw_from_store(
     store: Store, budget: RetryBudget, origin: str, make_waiter: MakeWaiter
 ) -> bool | None:
-    """Return whether there was enough for one retry, which is taken; None without an answer.
+    """Withdraw one retry from a shared budget; return whether there was enough, None if unknown.
 
-    What the attempt before failed with is what its caller has to hear, so that a store that is to
-    be obeyed, and has no answer, pays for nothing.
+    If the store raises, there is no retry, so that the caller gets the error of the failed attempt.
 
     Args:
-        store: where the budget is.
-        budget: what it is taken from.
-        origin: whom it would go to.
+        store: of the budget.
+        budget: to withdraw from.
+        origin: of the request.
         make_waiter: makes a waiter of the engine.
     """
     try:
-        answer = await store.ask(budget.withdrawing(origin), make_waiter)
+        answer = await store.ask(budget.make_withdraw_command(origin), make_waiter)
     except StoreError:
         return False
     return None if answer is None else bool(answer[0])

@@ -1,7 +1,7 @@
 """Read server-sent events from one connection after another, for both clients.
 
-_models/sse.py parses the bytes, and _policy/reconnect.py decides what follows a connection. Nothing
-is read ahead: the next piece of the body is read when the events of the last one are consumed.
+_models/sse.py parses the bytes, and _policy/sse.py decides when to reconnect. Nothing is read
+ahead: the next piece of the body is read after the events of the last piece are consumed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from curlhttp._engine.engine import MAX_DRAINED, Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
-from curlhttp._flow.streamed_response import BufferedBody, Read, Streamed
+from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody, Read
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.sse import EventParser, ServerSentEvent
-from curlhttp._policy.reconnect import Reconnections
-from curlhttp._policy.retry import retry_after
+from curlhttp._policy.retry import parse_retry_after
+from curlhttp._policy.sse import Reconnections
 from curlhttp.exceptions import (
     DeadlineExceeded,
     HTTPError,
@@ -27,28 +27,28 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 
-__all__ = ["Events"]
+__all__ = ["EventSource"]
 
 
 _MEDIA_TYPE = "text/event-stream"
-_NO_CONTENT = 204  # a server's way to say that there is no need to come back
+_NO_CONTENT = 204  # tells the client not to reconnect
 
 
-class Events:
-    """A stream of events over its connections.
+class EventSource:
+    """An event stream, over all of its connections.
 
     Args:
-        send: takes a request through the flow.
-        clock: the engine's.
+        send: sends a request through all layers.
+        clock: of the engine.
         make_waiter: makes a waiter of the engine.
-        hooks: the user's, which hear of the waits between connections.
-        request: what is asked for, each time.
-        last_event_id: what is already known, or "".
-        reconnections: what follows the end of a connection.
-        max_event_size: bytes, or None.
+        hooks: the user's; called before the waits between connections.
+        request: to send for each connection.
+        last_event_id: of the last event that is known, or "".
+        reconnections: decides when to reconnect.
+        max_event_size: in bytes, or None.
 
     Attributes:
-        response: of the latest connection, or None before the first.
+        response: of the latest connection, None before the first.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class Events:
         self._ready: Iterator[ServerSentEvent] = iter(())
         self._read: Read | None = None  # None before the first connection
         self._has_ended = False
-        self._failed: RequestException | None = None  # what ended it from outside
+        self._failed: RequestException | None = None  # set from outside
         self._is_broken = False
 
     @property
     def last_event_id(self) -> str:
-        """Return the id of the last event, which a reconnection tells the server; "" for none."""
+        """Return the id of the last event, which a reconnection sends; "" for none."""
         return self._parser.last_event_id
 
     async def open(self) -> None:
-        """Connect for the first time, if that was not done.
+        """Open the first connection, unless it is open.
 
         Raises:
-            RequestException: there is no stream of events.
+            RequestException: the request failed, or the response is not an event stream.
         """
         if self._read is None and not self._has_ended:
             try:
@@ -100,7 +100,7 @@ class Events:
         """Return the next event, None at the end of the stream.
 
         Raises:
-            RequestException: the stream broke, and does not go on.
+            RequestException: the stream broke, and is not opened again.
         """
         if self._is_broken:
             raise StreamConsumedError(
@@ -111,9 +111,9 @@ class Events:
         try:
             await self.open()
             while not self._has_ended:
-                if (event := self.take()) is not None:
+                if (event := self.get_ready_event()) is not None:
                     return event
-                await self._go_on()
+                await self._read_more()
             if self._failed is not None:
                 raise self._failed
         except BaseException:
@@ -121,11 +121,11 @@ class Events:
             raise
         return None
 
-    def take(self) -> ServerSentEvent | None:
-        """Return the next event if it is there already, else None.
+    def get_ready_event(self) -> ServerSentEvent | None:
+        """Return the next event if it was already read, otherwise None.
 
         Raises:
-            ResponseTooLarge: it is larger than it may be.
+            ResponseTooLarge: the event is larger than max_event_size.
         """
         try:
             for event in self._ready:
@@ -141,9 +141,9 @@ class Events:
         return None
 
     def fail(self, error: RequestException) -> None:
-        """Raise an error in place of more events; in any thread.
+        """Raise an error instead of further events. Safe in any thread.
 
-        The connection is left to the engine, which the error is of, and to whoever waits for it.
+        The connection is left to the engine, which caused the error, and to whoever waits for it.
         """
         if not self._has_ended:
             error.request, error.response = self._request, self.response
@@ -151,9 +151,9 @@ class Events:
             self._end()
 
     def close(self) -> None:
-        """Give no more events, and let go of the connection; in any thread."""
+        """End the stream and close the connection. Safe in any thread."""
         self._end()
-        if isinstance(self.response, Streamed):
+        if isinstance(self.response, BaseStreamedResponse):
             self.response._abort()
 
     def _end(self) -> None:
@@ -171,28 +171,28 @@ class Events:
     async def _connect(self) -> None:
         request = self._request.copy()
         if request.deadline is None and request.timeout.total is not None:
-            # One total for all connections, as for all attempts of any request.
+            # One total timeout for all connections, as for all attempts of any request.
             total = self._clock.now() + request.timeout.total
             request.deadline = self._request.deadline = total
-        _tell_id(request, self.last_event_id)
+        _set_last_event_id(request, self.last_event_id)
         response = await self._send(request)
         self.response = response
         if self._has_ended or response.status_code == _NO_CONTENT:
             self.close()
         elif response.status_code != 200 or not _is_event_stream(response):
-            raise await _refusal(response)
-        elif isinstance(response, Streamed):
+            raise await _make_error(response)
+        elif isinstance(response, BaseStreamedResponse):
             self._read = response._decoding()
         else:
             self._read = BufferedBody(response.content).read  # of a middleware
         self._parser = EventParser(self.last_event_id, self._max_event_size)
 
-    async def _go_on(self) -> None:
+    async def _read_more(self) -> None:
         assert self._read is not None
         try:
             piece = await self._read()
         except RequestException as error:
-            if not self._has_ended:  # else another thread has closed the stream
+            if not self._has_ended:  # otherwise another thread has closed the stream
                 await self._reconnect(error)
             return
         if self._has_ended:
@@ -205,10 +205,10 @@ class Events:
     # the next connection
 
     async def _reconnect(self, failure: RequestException | None) -> None:
-        """Connect again, as often as need be; end the stream if there is to be no connection.
+        """Connect again until it succeeds; end the stream if there is to be no connection.
 
         Raises:
-            RequestException: the stream broke, and does not go on.
+            RequestException: the stream broke, and is not opened again.
         """
         asked = self._parser.retry
         if self._parser.count:
@@ -221,7 +221,7 @@ class Events:
                     raise failure
                 return
             self._prepare(failure, delay)
-            await self._tell(failure, delay)
+            await self._report(failure, delay)
             await self._wait(delay)
             try:
                 if not self._has_ended:
@@ -233,29 +233,29 @@ class Events:
                     failure = error.with_traceback(None)  # its frames hold this object
 
     async def _wait(self, delay: float) -> None:
-        """Wait for so long, or until another thread or task ends the stream."""
+        """Wait for the delay, or until another thread or task ends the stream."""
         waiter = self._waiter = self._make_waiter()
-        if not self._has_ended:  # otherwise it was ended before there was a waiter
+        if not self._has_ended:  # otherwise nobody would wake the waiter
             await waiter.wait(0.0 if network.skip(delay) else delay)
         self._waiter = None
 
     def _retry_after(self, failure: RequestException | None) -> float | None:
         if isinstance(failure, HTTPError) and isinstance(failure.response, Response):
-            return retry_after(failure.response.headers, self._clock.wall())
+            return parse_retry_after(failure.response.headers, self._clock.wall())
         return None
 
     def _prepare(self, failure: RequestException | None, delay: float) -> None:
-        """See to it, before the wait, that there can be a connection after it.
+        """Check before the wait that a connection is possible after it.
 
         Raises:
-            DeadlineExceeded: the wait would pass the deadline.
+            DeadlineExceeded: the wait would exceed the deadline.
             UnrewindableBodyError: the body cannot be sent again.
         """
         request = self._request
         if request.deadline is not None and self._clock.now() + delay > request.deadline:
             raise DeadlineExceeded(
                 f"{request}: the total of {request.timeout.total} s runs out before the stream "
-                "can be asked for again",
+                "can be opened again",
                 request=request,
                 response=self.response,
                 request_sent=True,
@@ -267,7 +267,7 @@ class Events:
                 error.request, error.response, error.request_sent = request, self.response, True
                 raise error from failure
 
-    async def _tell(self, failure: RequestException | None, delay: float) -> None:
+    async def _report(self, failure: RequestException | None, delay: float) -> None:
         name = None if failure is None else type(failure).__name__
         request, number = self._request, self._reconnections.count
         response = None if failure is None else failure.response
@@ -281,15 +281,15 @@ class Events:
             number,
             delay,
         )
-        if self._hooks.hears("before_sleep"):
+        if self._hooks.has("before_sleep"):
             event = AttemptEvent(
                 "before_sleep", request.method, url, number, status_code, name, None, delay
             )
-            await self._hooks.tell("before_sleep", event)
+            await self._hooks.notify("before_sleep", event)
 
 
-def _tell_id(request: Request, last_event_id: str) -> None:
-    """Say which event was the last, unless it has an id that no header can carry."""
+def _set_last_event_id(request: Request, last_event_id: str) -> None:
+    """Set Last-Event-ID, unless the id contains characters that no header may have."""
     name = "Last-Event-ID"
     if request.get_header(name) is not None:
         del request.headers[name]
@@ -303,21 +303,21 @@ def _is_event_stream(response: Response) -> bool:
     return bool(found) and found[-1].partition(";")[0].strip(" \t").lower() == _MEDIA_TYPE
 
 
-async def _refusal(response: Response) -> HTTPError:
-    """Return the error for a response that is no stream of events, with the start of its body."""
+async def _make_error(response: Response) -> HTTPError:
+    """Return the error for a response that is not an event stream, with the start of its body."""
     if response.status_code == 200:
         found = response.headers.get("content-type")
         what = f"this is no stream of events: its Content-Type is {found!r:.100}"
     else:
         what = f"{response.status_code} {response.reason}: no stream of events"
-    if isinstance(response, Streamed):
-        response = await _with_start(response)
+    if isinstance(response, BaseStreamedResponse):
+        response = await _read_start(response)
     return HTTPError(f"{response.request}: {what}", response=response, request_sent=True)
 
 
-async def _with_start(response: Streamed) -> Response:
+async def _read_start(response: BaseStreamedResponse) -> Response:
     body = bytearray()
-    # The body of an error tells what is wrong. Another one might not end, nor even begin.
+    # The body of an error explains it. Any other body may never end, or never begin.
     if response.is_error or "content-length" in response.headers:
         read = response._decoding()
         try:

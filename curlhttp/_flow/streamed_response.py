@@ -1,6 +1,6 @@
-"""A response whose body is still on the wire. Nothing is read ahead of the caller.
+"""A response whose body the caller reads piece by piece. Nothing is read ahead.
 
-A response that is dropped without being read releases its connection when it is collected.
+If a response is dropped without being read, its finalizer releases the connection.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
 
-__all__ = ["CONSUMED", "BufferedBody", "Read", "Streamed"]
+__all__ = ["CONSUMED", "BaseStreamedResponse", "BufferedBody", "Read"]
 
 
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
-"""Gives the next piece of a body, b"" at the end."""
+"""Returns the next piece of a body, b"" at the end."""
 
 CONSUMED = (
     "The content for this response was already consumed; read a stream once, or ask without one"
@@ -28,14 +28,14 @@ CONSUMED = (
 _PIECE = 64 * 1024  # bytes decoded at once
 
 
-class Streamed(Response):
-    """A response whose body is still on the wire."""
+class BaseStreamedResponse(Response):
+    """Base class of streamed responses of both clients."""
 
     def __init__(self, request: Request, incoming: Incoming, engine: Engine) -> None:
-        # First what its finalizer needs: Ctrl-C may come at any line.
+        # First the attributes that the finalizer uses, because of Ctrl-C.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
         self._engine: Engine = get_reader(incoming, engine)
-        self._incoming: Incoming | None = incoming  # None once the transfer is given back
+        self._incoming: Incoming | None = incoming  # None once the connection is released
         head = incoming.head
         assert head is not None
         super().__init__(request, head, None, incoming.timings())
@@ -56,12 +56,12 @@ class Streamed(Response):
 
     @property
     def is_stream_consumed(self) -> bool:
-        """Return whether the body was read, in part at least."""
+        """Return whether the body was read, at least in part."""
         return self._consumed
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the connection was given back."""
+        """Return whether the connection was released."""
         return self._incoming is None
 
     @property
@@ -74,7 +74,7 @@ class Streamed(Response):
             self._certificate = self._incoming.certificate()
         return self._certificate
 
-    # what both colours run
+    # for both clients
 
     def _begin(self) -> None:
         if self._consumed:
@@ -84,26 +84,26 @@ class Streamed(Response):
         self._consumed = True
 
     async def _read_raw(self) -> bytes:
-        """Return the next piece as it came, b"" at the end.
+        """Return the next piece without decoding it, b"" at the end.
 
         Raises:
-            StreamConsumedError: the response was closed meanwhile: what came is not all.
+            StreamConsumedError: the response was closed meanwhile, so the body is incomplete.
         """
         if self._incoming is None:
             raise closed_while_reading(self.request)
         try:
             piece = await self._engine.read(self._incoming)
         except BaseException as error:
-            self._incoming = None  # the engine let go of it
-            self._tell_end(error)
+            self._incoming = None  # the engine has released it
+            self._notify_end(error)
             raise
         if not piece:
             self._incoming = None
-            self._tell_end(None)
+            self._notify_end(None)
         return piece
 
     def has_decoded_all(self) -> bool:
-        """Return whether all that came was decoded, and the coding has ended with it."""
+        """Return whether the body was decoded, and is complete according to its coding."""
         if self._decoder is None:
             return False
         try:
@@ -112,41 +112,42 @@ class Streamed(Response):
             return False
         return True
 
-    def read_by(self, around: Callable[[Engine], Any]) -> None:  # Any: has what is asked of it here
-        """Read the rest of the body through what stands around the engine."""
-        self._engine = around(self._engine)
+    def wrap_engine(
+        self, wrap: Callable[[Engine], Any]
+    ) -> None:  # Any: has what is asked of it here
+        """Read the rest of the body through a wrapper of the engine."""
+        self._engine = wrap(self._engine)
 
-    def _at_end(self, tell: Callable[[BaseException | None], object]) -> None:
-        """Call tell(error or None) once, when the body has ended or was given up.
+    def _at_end(self, notify: Callable[[BaseException | None], object]) -> None:
+        """Call notify(error or None) once, when the body has ended or was abandoned.
 
-        That may happen in a finalizer, in any thread.
+        This may happen in a finalizer, in any thread.
         """
         if self._incoming is None:
-            tell(None)
+            notify(None)
         else:
-            self._listeners = [*(self._listeners or ()), tell]
+            self._listeners = [*(self._listeners or ()), notify]
 
-    def _tell_end(self, error: BaseException | None) -> None:
-        # Taken away first: each hears of the end once, even if telling one fails.
+    def _notify_end(self, error: BaseException | None) -> None:
+        # Removed first, so that each is called once, even if one raises.
         listeners, self._listeners = self._listeners, None
-        for tell in listeners or ():
-            tell(error)
+        for notify in listeners or ():
+            notify(error)
 
     async def _read_decoded(self, size: int) -> bytes:
-        """Return the next piece of the body, b"" at the end; of a coded one at most size bytes."""
+        """Return the next piece of the body, b"" at the end; if encoded, at most size bytes."""
         decoder = self._decoder
         if decoder is None:
             return await self._read_raw()
         while True:
-            # What one piece decodes to may be a thousand times its size: it is taken in parts.
+            # In parts, because a piece may be a thousand times larger when decoded.
             piece = decoder.take(size)
             if piece:
                 self._count(len(piece))
                 return piece
             raw = await self._read_raw()
             if not raw:
-                # Raises where the coding has not ended: the body was cut, though its length was
-                # right.
+                # Raises if the coding has not ended: the body was cut, though its length is right.
                 decoder.finish()
                 return b""
             decoder.feed(raw)
@@ -161,7 +162,7 @@ class Streamed(Response):
             )
 
     def _set_decoder(self) -> None:
-        if "\ncontent-encoding" not in self._head.lower:  # as of most: seen without parsing
+        if "\ncontent-encoding" not in self._head.lower:  # usual, and seen without parsing
             return
         try:
             coded = parse_codings(self.headers.get_list("content-encoding"))
@@ -178,19 +179,19 @@ class Streamed(Response):
             raise
 
     def _give_up(self, error: BaseException) -> None:
-        """Let go of the rest of the body, and say in the error what it is about."""
-        # The rest cannot be told from the next response's beginning: the connection is not kept.
+        """Abandon the rest of the body, and set the request and response of the error."""
+        # The connection cannot be reused, because its next bytes belong to this body.
         self._abort()
         if isinstance(error, RequestException):
             error.request, error.response, error.request_sent = self.request, self, True
 
     def _raw(self) -> Read:
-        """Begin to read the body as it is; each call of what is returned gives a piece."""
+        """Return a function that reads the body without decoding it."""
         self._begin()
         return self._read_piece
 
     def _decoding(self, size: int | None = None) -> Read:
-        """Begin to read the body with its coding undone, in pieces of size bytes at most."""
+        """Return a function that reads and decodes the body, in pieces of at most size bytes."""
         if size is not None and size < 1:
             raise ValueError(f"chunk_size must be at least 1, not {size}")
         if self._content is not None:
@@ -206,7 +207,7 @@ class Streamed(Response):
             self._set_decoder()
             content = await self._read_piece()
             if content and (piece := await self._read_piece()):
-                # A list of small pieces would take a multiple of their memory.
+                # A list of small pieces would take several times their memory.
                 body = BytesIO(content)
                 body.seek(0, SEEK_END)
                 while piece:
@@ -216,25 +217,25 @@ class Streamed(Response):
             self._content = content
         return self._content
 
-    async def finished(self) -> Response:
-        """Read the body as it came, and return a response that has it in memory."""
+    async def to_buffered(self) -> Response:
+        """Read the body without decoding it, and return a buffered response."""
         pieces = []
         while piece := await self._read_raw():
             pieces.append(piece)
         return Response(self.request, self._head, b"".join(pieces), self.timings)
 
     async def load(self) -> None:
-        """Read the body into memory, where its readers find it."""
+        """Read the body into memory."""
         await self._read_all()
 
     def let_go(self) -> None:
-        """Close the connection, if the body has not ended."""
+        """Close the connection, unless the body has ended."""
         self._abort()
 
     async def discard(self) -> None:
-        """Do without the body: read a little to save the connection, else close that."""
+        """Read a little of the body to keep the connection; if that is not all, close it."""
         self._consumed = True
-        # A short rest costs less than a new connection; a long one, or an endless one, more.
+        # A short rest costs less than a new connection; a long or endless one costs more.
         left = MAX_DRAINED
         while left > 0 and self._incoming is not None:
             left -= len(await self._read_raw())
@@ -244,29 +245,29 @@ class Streamed(Response):
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
             self._engine.abort(incoming)
-            self._tell_end(None)
+            self._notify_end(None)
 
     def __del__(self) -> None:
-        # Not there when __init__ was interrupted.
+        # Missing if __init__ was interrupted.
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
             self._engine.abort_from_finalizer(incoming)
-            self._tell_end(None)
+            self._notify_end(None)
 
     def __getstate__(self) -> dict[str, Any]:  # Any: attributes of all kinds
         state = super().__getstate__()
-        # What belongs to a socket of this process stays here.
+        # Without what belongs to a socket of this process.
         state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None
         return state
 
 
 class BufferedBody:
-    """A body that was read, as one piece."""
+    """A body in memory, read like that of a streamed response."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
 
     async def read(self) -> bytes:
-        """Return it, then b""."""
+        """Return the whole body, then b""."""
         body, self._body = self._body, b""
         return body

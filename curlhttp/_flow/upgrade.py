@@ -1,7 +1,7 @@
 """Send a request that asks to switch protocols (101); return the reply and the connection.
 
-The head goes out and the answer comes in as bytes of HTTP/1.1 on a connection of the engine's
-(RFC 9110, section 7.8). What protocol that is, and what is said in it, is not known here.
+This module writes and parses HTTP/1.1 on a connection of the engine (RFC 9110, section 7.8). It
+does not know the other protocol.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._engine.log import INFO, log
-from curlhttp._flow.exchange import fit, logged, note_head
+from curlhttp._flow.exchange import prepare, record_head, send_logged
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
@@ -27,27 +27,27 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 
-__all__ = ["Reply", "Upgraded", "ask", "upgrade"]
+__all__ = ["Reply", "Upgraded", "send_upgrade", "upgrade"]
 
-_LONGEST_HEAD = 64 * 1024  # bytes, of all heads up to the final one
-_LONGEST_BODY = 64 * 1024  # bytes of a refusal that are read
-_PATIENCE = 5.0  # seconds for the body of a refusal
-_STEP = 0.1  # seconds from one look for an answer to the next, while the request goes out
+_MAX_HEAD = 64 * 1024  # bytes of all heads up to the final one
+_MAX_BODY = 64 * 1024  # bytes to read of a refusal
+_BODY_SECONDS = 5.0  # for the body of a refusal
+_POLL_SECONDS = 0.1  # between two checks for a response while the request is sent
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
 _LINE_ENDS = re.compile(rb"[\r\n]*").match
 _LENGTH = re.compile(r"0*(\d{1,18})", re.ASCII).fullmatch
-_LONGEST_SIZE = 4096  # bytes of the line ahead of a chunk
+_MAX_CHUNK_LINE = 4096  # bytes before a chunk
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _FRAMING = (b"content-length", b"transfer-encoding", b"proxy-authorization")
 
 
 class Upgraded(Response):
-    """The response that changes the protocol, and the connection on which that is spoken now.
+    """A response that switches protocols, with its connection.
 
     Attributes:
         stream: the connection.
-        rest: what came after the head, in the new protocol.
+        rest: bytes of the new protocol that came with the head.
     """
 
     def __init__(self, request: Request, head: Head, stream: ByteStream, rest: bytes) -> None:
@@ -56,27 +56,27 @@ class Upgraded(Response):
         self.rest = rest
         self._listeners: list[Callable[[BaseException | None], object]] = []
 
-    def _at_end(self, tell: Callable[[BaseException | None], object]) -> None:
-        """Call tell(error or None) once, when the connection is given up."""
-        self._listeners.append(tell)
+    def _at_end(self, notify: Callable[[BaseException | None], object]) -> None:
+        """Call notify(error or None) once, when the connection is closed."""
+        self._listeners.append(notify)
 
     def end(self, error: Exception | None = None) -> None:
-        """Close the connection, and tell who waits for its end.
+        """Close the connection, and notify those who wait for its end.
 
         Args:
-            error: what it broke with, or None.
+            error: that broke the connection, or None.
         """
         self.stream.abort(error)
-        self._tell_end(error)
+        self._notify_end(error)
 
-    def _tell_end(self, error: BaseException | None) -> None:
-        # Taken away first: each hears of the end once, even if telling one fails.
+    def _notify_end(self, error: BaseException | None) -> None:
+        # Removed first, so that each is called once, even if one raises.
         listeners, self._listeners = getattr(self, "_listeners", ()), []
-        for tell in listeners:
-            tell(error)
+        for notify in listeners:
+            notify(error)
 
     async def discard(self) -> None:
-        """Do without the connection."""
+        """Close the connection."""
         self.end()
 
     def let_go(self) -> None:
@@ -92,55 +92,55 @@ class Upgraded(Response):
         self.end()
 
     def __del__(self) -> None:
-        # Not there when __init__ was interrupted. The stream has a finalizer of its own.
-        self._tell_end(None)
+        # The attribute is missing if __init__ was interrupted. The stream has its own finalizer.
+        self._notify_end(None)
 
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "stream": None, "_listeners": []}
 
 
 def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
-    """Return the last step of a flow whose requests ask for another protocol.
+    """Return the last step for requests that ask for another protocol.
 
-    A request that is answered by 101 has an `Upgraded` response, any other a finished one.
+    It returns an Upgraded for status 101, and otherwise a buffered response.
 
     Args:
-        choose: gives the engine.
-        now: gives monotonic seconds.
+        choose: returns the engine.
+        now: returns monotonic seconds.
     """
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        # No plan: of two connections that are meant to last, one would be for nothing.
-        fit(request, now)
+        # Not hedged, because the second connection would be wasted.
+        prepare(request, now)
         if request.transport.negotiate:
-            raise ValueError("Negotiate is libcurl's, which sends no head of another protocol")
+            raise ValueError("Negotiate is libcurl's, which cannot send a request for an upgrade")
         engine = connector(choose())
         if log.takes(INFO):
-            return logged(request, lambda request, plan=None: _upgrade(engine, request, now))
+            return send_logged(request, lambda request, plan=None: _upgrade(engine, request, now))
         return _upgrade(engine, request, now)
 
     return send
 
 
 async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]) -> Response:
-    reply = await ask(engine, request, now)
+    reply = await send_upgrade(engine, request, now)
     if reply.has_switched:
         return Upgraded(request, reply.head, reply.stream, reply.rest)
     try:
         response = Response(request, reply.head, b"", reply.stream.timings())
-        response._content = _decoded(response, await reply.body())
+        response._content = _decode(response, await reply.body())
     finally:
         reply.stream.abort()
     return response
 
 
-async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> Reply:
-    """Return the answer to a request for another protocol, on a connection of its own.
+async def send_upgrade(engine: Connector, request: Request, now: Callable[[], float]) -> Reply:
+    """Send a request for another protocol on a new connection; return the reply.
 
     Args:
         engine: opens the connection.
-        request: complete; a body is one in memory.
-        now: gives monotonic seconds.
+        request: complete; its body is in memory.
+        now: returns monotonic seconds.
 
     Raises:
         RequestException: no response was received.
@@ -148,15 +148,15 @@ async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> 
     try:
         stream = await engine.connect(request)
     except RequestException as error:
-        error.request = request  # not what the engine made of it
+        error.request = request  # instead of the engine's copy
         raise
     try:
         reply = Reply(stream, request, now)
-        asked = _head_of(request)
-        note_head(request, ">", asked)
+        asked = _build_head(request)
+        record_head(request, ">", asked)
         stream.write(asked if request.body is None else asked + (request.body.data or b""))
         await reply.receive_head()
-        note_head(request, "<", reply.head.block)
+        record_head(request, "<", reply.head.block)
     except BaseException as error:
         stream.abort()
         if isinstance(error, RequestException):
@@ -165,7 +165,7 @@ async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> 
     return reply
 
 
-def _head_of(request: Request) -> bytes:
+def _build_head(request: Request) -> bytes:
     """Return the head of a request (RFC 9112, section 3)."""
     lines = [" ".join((request.method, request.url.target, "HTTP/1.1")).encode("ascii")]
     if request.get_header("host") is None:
@@ -173,7 +173,7 @@ def _head_of(request: Request) -> bytes:
     for line in request.header_lines():
         name = line.partition(b":")[0]
         if name.lower() not in _FRAMING:
-            # "Name;" is libcurl's way to say an empty value
+            # "Name;" is an empty value in libcurl's format.
             lines.append(line if name != line else line[:-1] + b":")
     body = request.body
     if body is not None or request.method in _ANNOUNCES_NO_BODY:
@@ -185,9 +185,9 @@ class Reply:
     """Read the reply to an upgrade request from the connection, head first.
 
     Attributes:
-        stream: the connection; whoever has the reply aborts it.
-        head: the final one, once that is in.
-        rest: what came and was not taken yet; after a 101 it is in the new protocol.
+        stream: the connection, which the owner of the reply aborts.
+        head: the final head, after receive_head().
+        rest: bytes that were received but not parsed; after a 101, of the new protocol.
     """
 
     head: Head
@@ -197,14 +197,14 @@ class Reply:
         self.rest = b""
         self._request = request
         self._now = now
-        self._left: int | None = None  # bytes of the body, if its length is known
+        self._left: int | None = None  # bytes of the body, if known
         self._unchunked: _ChunkedDecoder | None = None
         self._has_bad_length = False
-        self._until = math.inf  # when nobody wants the rest of a refusal any more
+        self._until = math.inf  # when to stop reading a refusal
 
     @property
     def has_switched(self) -> bool:
-        """Return whether the connection speaks the other protocol now: 101, or 2xx to CONNECT."""
+        """Return whether the server has switched protocols: 101, or 2xx to CONNECT."""
         status = self.head.status_code
         return status == 101 or (self._request.method == "CONNECT" and 200 <= status < 300)
 
@@ -212,21 +212,21 @@ class Reply:
         """Read up to the final head.
 
         Raises:
-            RequestException: there is none, it is not HTTP, or it does not come in time.
+            RequestException: the response is missing, late or invalid.
         """
         size = 0
         while True:
             while (end := _END_OF_HEAD(self.rest)) is None:
-                if size + len(self.rest) > _LONGEST_HEAD:
-                    raise self._broken("the response's header block is too large")
+                if size + len(self.rest) > _MAX_HEAD:
+                    raise self._make_protocol_error("the response's header block is too large")
                 if self.rest and not b"HTTP/1.".startswith(self.rest[:7]):
-                    raise self._broken("the response does not begin as HTTP does")
-                await self._more()
+                    raise self._make_protocol_error("the response does not begin as HTTP does")
+                await self._read_more()
             block, self.rest = self.rest[: end.end()], self.rest[end.end() :]
             size += len(block)
             head = Head(block)
             if not head.status_code or not block.startswith(b"HTTP/1."):
-                raise self._broken("the response does not begin as HTTP does")
+                raise self._make_protocol_error("the response does not begin as HTTP does")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
                 if self.has_switched:
@@ -237,11 +237,11 @@ class Reply:
                 else:
                     self._frame(head)
                 return
-            if size > _LONGEST_HEAD:
-                raise self._broken("the response's header block is too large")
+            if size > _MAX_HEAD:
+                raise self._make_protocol_error("the response's header block is too large")
 
     def _frame(self, head: Head) -> None:
-        """Learn from the head of a refusal where its body ends."""
+        """Find out from the head of a refusal where its body ends."""
         if head.status_code in (204, 304):
             self._left = 0
             return
@@ -253,19 +253,19 @@ class Reply:
             self._has_bad_length = self._left is None
 
     def length(self) -> int | None:
-        """Return how many bytes of a body are still to come, None if the head does not tell.
+        """Return how many bytes of the body are left, None if unknown.
 
         Raises:
-            RemoteProtocolError: what it tells is no number.
+            RemoteProtocolError: the Content-Length is invalid.
         """
         if self._has_bad_length:
-            error = self._broken("the Content-Length is no number")
+            error = self._make_protocol_error("the Content-Length is no number")
             error.broken_part = "content-length"
             raise error
         return self._left
 
     def _seconds(self, limit: float | None) -> float | None:
-        """Return how long to wait: as long as a limit says, but not beyond the deadline."""
+        """Return how long to wait: for the limit, but not beyond the deadline."""
         deadline = self._request.deadline
         until = self._until if deadline is None else min(deadline, self._until)
         if until == math.inf:
@@ -273,13 +273,13 @@ class Reply:
         left = max(0.0, until - self._now())
         return left if limit is None else min(limit, left)
 
-    async def _more(self) -> None:
-        piece = await self._answer_while_sending()
+    async def _read_more(self) -> None:
+        piece = await self._receive_while_sending()
         if piece is None:
             piece = await self._receive(self._request.timeout.read)
         if not piece:
             if self.rest:
-                error = self._broken("the response ended within its header block")
+                error = self._make_protocol_error("the response ended within its header block")
                 error.broken_part = "head"
                 raise error
             raise ConnectionError(
@@ -287,15 +287,17 @@ class Reply:
             )
         self.rest += piece
 
-    async def _answer_while_sending(self) -> bytes | None:
-        """Send what is left of the request; return what comes meanwhile, None once all is sent.
+    async def _receive_while_sending(self) -> bytes | None:
+        """Send the rest of the request; return bytes that arrive meanwhile, None when all is sent.
 
-        A request may be too long for the system's buffers, and a server that refuses it may
-        answer at once and read no more of it.
+        A request may be too long for the system's buffers, and a server that refuses it may respond
+        at once without reading the rest.
         """
         limit = self._write_limit()
         end = math.inf if limit is None else self._now() + limit
-        while not await self.stream.drain(self._seconds(min(_STEP, max(0.0, end - self._now())))):
+        while not await self.stream.drain(
+            self._seconds(min(_POLL_SECONDS, max(0.0, end - self._now())))
+        ):
             piece = await self.stream.receive(0)
             if piece is not None:
                 return piece
@@ -303,7 +305,7 @@ class Reply:
         return None
 
     async def _send_all(self) -> None:
-        """Send what is left of the request, because nobody does once the protocol is another."""
+        """Send the rest of the request before the switch to the other protocol."""
         limit = self._write_limit()
         if not await self.stream.drain(self._seconds(limit)):
             self._check_sending(is_over=True)
@@ -319,7 +321,7 @@ class Reply:
             raise WriteTimeout(f"{self._request}: the server did not take the request in {limit} s")
 
     async def _receive(self, limit: float | None) -> bytes:
-        self._check_deadline()  # a server may send without end what gives no byte of a body
+        self._check_deadline()  # because a server may send framing without data for ever
         piece = await self.stream.receive(self._seconds(limit))
         if piece is not None:
             return piece
@@ -336,15 +338,15 @@ class Reply:
         if now > self._until:
             raise ReadTimeout(f"{request}: the rest of a refusal took too long")
 
-    def _broken(self, what: str) -> RemoteProtocolError:
+    def _make_protocol_error(self, what: str) -> RemoteProtocolError:
         request = self._request
         return RemoteProtocolError(f"{request}: {what}", request=request, request_sent=True)
 
     async def read(self) -> bytes:
-        """Return the next piece of the body of a refusal as it came, b"" at its end.
+        """Return the next piece of a refusal's body without decoding it, b"" at the end.
 
         Raises:
-            RequestException: the body broke off, or does not come in time.
+            RequestException: the body is incomplete or late.
         """
         self.length()
         return await self._read(self._request.timeout.read)
@@ -356,11 +358,13 @@ class Reply:
                 if self._left is None and self._unchunked is None:
                     self._left = 0
                     break
-                raise self._broken("the response ended within its body")
+                raise self._make_protocol_error("the response ended within its body")
             if self._unchunked is not None:
                 piece = self._unchunked.feed(piece)
                 if self._unchunked.is_broken:
-                    raise self._broken("the response's body is not in chunks, as its head says")
+                    raise self._make_protocol_error(
+                        "the response's body is not in chunks, as its head says"
+                    )
             elif self._left is not None:
                 piece = piece[: self._left]
                 self._left -= len(piece)
@@ -372,21 +376,20 @@ class Reply:
         return self._left == 0 if self._unchunked is None else self._unchunked.has_ended
 
     async def body(self) -> bytes:
-        """Return the body of a refusal, as much of it as comes.
+        """Return the body of a refusal, as much of it as arrives.
 
-        It only explains what is an error already: neither its size nor its pace, nor how it ends,
-        is worth another one.
+        The body only explains an error, so errors while reading it are ignored.
         """
         limit = self._request.timeout.read
-        self._until = self._now() + _PATIENCE
+        self._until = self._now() + _BODY_SECONDS
         content = b""
         with suppress(RequestException):
-            while len(content) < _LONGEST_BODY:
+            while len(content) < _MAX_BODY:
                 piece = await self._read(limit)
                 if not piece:
                     break
                 content += piece
-        return content[:_LONGEST_BODY]
+        return content[:_MAX_BODY]
 
 
 def _parse_length(text: str) -> int | None:
@@ -397,22 +400,22 @@ def _parse_length(text: str) -> int | None:
 
 
 class _ChunkedDecoder:
-    """Takes a body out of its chunks (RFC 9112, section 7.1).
+    """Decodes the chunked transfer coding (RFC 9112, section 7.1).
 
     Attributes:
-        has_ended: the last chunk came.
-        is_broken: what came is no chunk.
+        has_ended: the last chunk has arrived.
+        is_broken: the input is not valid.
     """
 
     def __init__(self) -> None:
         self.has_ended = self.is_broken = False
-        self._line_ends = 0  # bytes of them ahead of a chunk
-        self._left = 0  # bytes of the chunk
+        self._line_ends = 0  # bytes of line ends before a chunk
+        self._left = 0  # bytes of the current chunk
         self._raw = b""
 
     def feed(self, piece: bytes) -> bytes:
-        """Return what a piece holds of the body."""
-        # By position: to cut off each chunk would copy all that is behind it.
+        """Return the part of the body in a piece."""
+        # By position, because cutting off each chunk would copy everything after it.
         raw, at, found = self._raw + piece, 0, []
         while at < len(raw) and not self.has_ended:
             if self._left:
@@ -425,8 +428,8 @@ class _ChunkedDecoder:
             self._line_ends += at - begin
             size = _CHUNK_SIZE(raw, at)
             if size is None:
-                # A size, or the line ends ahead of it, that go on for ever are none.
-                self.is_broken = self._line_ends + len(raw) - at > _LONGEST_SIZE
+                # Neither a size nor the line ends before it may go on for ever.
+                self.is_broken = self._line_ends + len(raw) - at > _MAX_CHUNK_LINE
                 break
             self._line_ends = 0
             self._left = int(size[1], 16)
@@ -436,9 +439,9 @@ class _ChunkedDecoder:
         return b"".join(found)
 
 
-def _decoded(response: Response, content: bytes) -> bytes:
-    """Return a body without its content coding, where there is one and it can be undone."""
+def _decode(response: Response, content: bytes) -> bytes:
+    """Decode the content coding of a body; return it unchanged if that fails."""
     try:
-        return decode_content(content, response.headers, _LONGEST_BODY)
+        return decode_content(content, response.headers, _MAX_BODY)
     except RequestException:
         return content

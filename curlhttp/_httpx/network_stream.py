@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from curlhttp._engine.engine import Engine, Incoming, connector
 from curlhttp._engine.run import run_sync
-from curlhttp._flow.upgrade import Reply, ask
+from curlhttp._flow.upgrade import Reply, send_upgrade
 from curlhttp._models.headers import Headers
 from curlhttp._models.timings import Timings, make_timings
 from curlhttp.exceptions import RequestException
@@ -106,7 +106,7 @@ class NetworkStream:
 
 async def open_upgrade(engine: Engine, sent: Request) -> Incoming:
     """Return the response to a request for another protocol."""
-    return UpgradeResponse(await ask(connector(engine), sent, engine.now))
+    return UpgradeResponse(await send_upgrade(connector(engine), sent, engine.now))
 
 
 class UpgradeResponse:

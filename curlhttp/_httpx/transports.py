@@ -121,10 +121,10 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             unix_socket=uds,
         )
         if guard is not None:
-            from curlhttp._curl.engines.guarded import AddressChecker
-            from curlhttp._policy.guard import guard_of
+            from curlhttp._curl.address_guard import AddressChecker
+            from curlhttp._policy.guard import to_address_guard
 
-            self._address_checker = AddressChecker(guard_of(guard), self._limits.dns_ttl)
+            self._address_checker = AddressChecker(to_address_guard(guard), self._limits.dns_ttl)
         self._retries = retries
         self._set_up()
 

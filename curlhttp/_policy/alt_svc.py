@@ -1,4 +1,4 @@
-"""Which origins said that they speak HTTP/3 (Alt-Svc, RFC 7838). Knows no clock of its own."""
+"""Remember which origins support HTTP/3 (Alt-Svc, RFC 7838). Pure: it reads no clock."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from curlhttp._models.url import URL
 
-__all__ = ["Alternatives", "http3_age"]
+__all__ = ["AltSvcCache", "parse_http3_age"]
 
-_DAY = 24 * 3600.0  # seconds, where nothing is said (RFC 7838, section 3.1)
+_DAY = 24 * 3600.0  # seconds; the default (RFC 7838, section 3.1)
 _LONGEST = 30 * _DAY
 _MOST_ORIGINS = 1000
 _LONGEST_FIELD = 4096  # characters
@@ -20,15 +20,14 @@ _ENTRY = re.compile(rf'[\s,]*([\w!#$%&\'*+.^`|~-]+)="([^"]*)"((?:{_PARAMETER})*)
 _AGE = re.compile(r'ma="?(\d{1,10})\b')
 
 
-def http3_age(value: str, url: URL) -> float:
-    """Return for how many seconds an origin speaks HTTP/3 itself, 0.0 if it does not say so.
+def parse_http3_age(value: str, url: URL) -> float:
+    """Return the seconds for which an origin itself supports HTTP/3, 0.0 if it does not say so.
 
-    Alternatives at another host or port are left alone, as RFC 7838, section 2.4, allows: there
-    would be nothing to fall back to.
+    Alternatives on another host or port are ignored, as RFC 7838, section 2.4, allows.
 
     Args:
         value: of Alt-Svc.
-        url: whose response has it.
+        url: of the response.
     """
     at = 0
     while match := _ENTRY.match(value, at, _LONGEST_FIELD):
@@ -41,11 +40,11 @@ def http3_age(value: str, url: URL) -> float:
     return 0.0
 
 
-class Alternatives:
-    """The origins that speak HTTP/3, in a bounded number; for any thread, without a lock.
+class AltSvcCache:
+    """The origins that support HTTP/3, up to a maximum number. Thread-safe without a lock.
 
     Args:
-        now: gives monotonic seconds.
+        now: returns monotonic seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -53,18 +52,18 @@ class Alternatives:
         self._until: dict[str, float] = {}
 
     def has_http3(self, url: URL) -> bool:
-        """Return whether the origin of a URL said that it speaks HTTP/3."""
+        """Return whether the origin of a URL has announced HTTP/3."""
         until = self._until.get(url.origin)
         return until is not None and until > self._now()
 
     def note(self, url: URL, value: str) -> None:
-        """Take in an Alt-Svc field, which takes the place of the one before.
+        """Store an Alt-Svc field, which replaces the one before.
 
         Args:
-            url: whose response has it.
-            value: of the field; "clear" takes all back.
+            url: of the response.
+            value: of the field; "clear" removes the origin.
         """
-        age = http3_age(value, url)
+        age = parse_http3_age(value, url)
         if not age:
             self._until.pop(url.origin, None)
             return

@@ -1,7 +1,7 @@
-"""What credentials a request carries and how a challenge is answered.
+"""Authentication: which credentials a request carries, and how a challenge is answered.
 
-An Auth is a small coroutine that both clients drive: it yields requests and is sent responses.
-It sends nothing itself, reads no clock and no file, and shows no secret in a repr.
+An Auth has a generator that both clients drive: it yields requests and is sent their responses. It
+sends nothing itself, reads no clock and no file, and shows no secret in its repr.
 """
 
 from __future__ import annotations
@@ -21,44 +21,45 @@ __all__ = [
     "Auth",
     "AuthFlow",
     "BasicAuth",
-    "as_auth",
-    "encoded",
-    "flow_method",
+    "encode_credential",
+    "get_flow_method",
+    "to_auth",
 ]
 
 
 AuthFlow: TypeAlias = Generator["Request | UserRequest", "Response", None]
-"""What auth_flow and sync_auth_flow return: yields requests, is sent their responses."""
+"""The return type of auth_flow and sync_auth_flow: yields requests, is sent their responses."""
 
 AsyncAuthFlow: TypeAlias = AsyncGenerator["Request | UserRequest", "Response"]
-"""What async_auth_flow returns."""
+"""The return type of async_auth_flow."""
 
 _IN_ASYNC_CLIENT, _IN_CLIENT = "async_auth_flow", "sync_auth_flow"
 
 
 class Auth:
-    """Authenticate requests, one at a time and from any thread; derive your own from this.
+    """Base class for authentication. Derive your own class, and write its auth_flow.
 
         class TokenAuth(curlhttp.Auth):
             def auth_flow(self, request):
-                answer = yield curlhttp.Request("POST", "https://id.example.org/token")
-                request.headers["Authorization"] = f"Bearer {answer.json()['token']}"
+                response = yield curlhttp.Request("POST", "https://id.example.org/token")
+                request.headers["Authorization"] = f"Bearer {response.json()['token']}"
                 yield request
 
-    One generator serves both clients. A flow that has to wait for something else than responses
-    is written as two, with the names that httpx has for them: `sync_auth_flow(request)`, for
-    Client, and the async generator `async_auth_flow(request)`, for AsyncClient; each goes before
+    One generator serves both clients, and any thread. If the flow has to wait for anything but
+    responses, write two, under the names that httpx uses: `sync_auth_flow(request)` for Client, and
+    the async generator `async_auth_flow(request)` for AsyncClient. They take precedence over
     `auth_flow`.
 
-    What is yielded goes through cookies, middleware, retries, limits and proxies as the request
-    itself does, with its time limits; redirects of it are not followed, and this Auth is not asked
-    again. A `curlhttp.Request` is sent to another origin without the client's own headers.
+    The client sends each yielded request like the request itself: with its time limits, and through
+    cookies, middleware, retries, limits and proxies. It follows no redirects for it, and does not
+    apply this Auth to it. A `curlhttp.Request` to another origin is sent without the client's own
+    headers.
 
     Attributes:
-        requires_request_body: the flow reads `request.content`: a streamed body is read into
-            memory first.
-        requires_response_body: the flow reads bodies of responses to streamed requests. Those of
-            a `curlhttp.Request` are always there.
+        requires_request_body: the flow reads `request.content`, so the client reads a streamed body
+            into memory first.
+        requires_response_body: the flow reads the bodies of responses to streamed requests. The
+            body of a response to a `curlhttp.Request` can always be read.
     """
 
     __slots__ = ()
@@ -66,23 +67,23 @@ class Auth:
     requires_request_body = False
     requires_response_body = False
 
-    # It obtains something first that requests share: see curlhttp._policy.token_auth.
-    obtains = False
+    # See curlhttp._policy.token_auth.
+    fetches_token = False
 
     def auth_flow(self, request: Request) -> AuthFlow:
-        """Yield the request to send, receive its response, and perhaps yield another.
+        """Yield the request, receive its response, and yield further requests if needed.
 
         Args:
-            request: the request; its headers belong to this flow and may be changed.
+            request: a copy of the request, which the flow may change.
         """
         raise TypeError(f"{type(self).__name__} has no auth_flow")
 
     def known_header(self) -> str | None:
-        """Return the Authorization that goes out in any case, None where that takes a flow."""
+        """Return the value of Authorization if it is always the same, None if it takes a flow."""
         return None
 
     def __call__(self, request: object) -> NoReturn:
-        """Refuse what the drop-in calls: a Session has no flow that could be driven."""
+        """Raise TypeError, because a Session of the drop-in calls its auth and drives no flow."""
         raise TypeError(
             f"{type(self).__name__} is for Client and AsyncClient; a Session takes "
             "(user, password), or a function that changes a PreparedRequest"
@@ -92,15 +93,15 @@ class Auth:
         return f"{type(self).__name__}(...)"
 
 
-def flow_method(kind: type, *, is_async: bool) -> str:
-    """Return the name of the method that gives the flow, of a class that may be httpx's.
+def get_flow_method(kind: type, *, is_async: bool) -> str:
+    """Return the name of the method that returns the flow. The class may be one of httpx.
 
     Args:
-        kind: the class; what it says of its own goes before what it inherits.
+        kind: the class; the methods of a subclass take precedence.
         is_async: the client is AsyncClient.
 
     Raises:
-        TypeError: the class has no flow for such a client.
+        TypeError: the class has no flow for this client.
     """
     special = _IN_ASYNC_CLIENT if is_async else _IN_CLIENT
     for each in kind.__mro__:
@@ -117,21 +118,18 @@ def flow_method(kind: type, *, is_async: bool) -> str:
     raise TypeError(f"{kind.__name__} {needed}no {special} and no auth_flow")
 
 
-# --- credentials that need no challenge ---
-
-
 class BasicAuth(Auth):
     """Send a user name and a password with every request (RFC 7617).
 
     Args:
-        username: str (Latin-1 where possible, else UTF-8) or bytes.
-        password: the same.
+        username: bytes, or a str, which is encoded in Latin-1 if possible, otherwise in UTF-8.
+        password: likewise.
     """
 
     __slots__ = ("_value",)
 
     def __init__(self, username: str | bytes, password: str | bytes) -> None:
-        pair = encoded(username) + b":" + encoded(password)
+        pair = encode_credential(username) + b":" + encode_credential(password)
         self._value = "Basic " + b2a_base64(pair, newline=False).decode("ascii")
 
     def auth_flow(self, request: Request) -> AuthFlow:
@@ -140,7 +138,7 @@ class BasicAuth(Auth):
         yield request
 
     def known_header(self) -> str:
-        """Return the Authorization."""
+        """Return the value of Authorization."""
         return self._value
 
     def __eq__(self, other: object) -> bool:
@@ -151,7 +149,7 @@ class BasicAuth(Auth):
 
 
 class _CallableAuth(Auth):
-    """Run requests' kind of auth: a function that takes a request and returns it."""
+    """Authenticate with a function from request to request, as in requests."""
 
     __slots__ = ("_function",)
 
@@ -159,16 +157,16 @@ class _CallableAuth(Auth):
         self._function = function
 
     def auth_flow(self, request: Request) -> AuthFlow:
-        """Yield what the function returns; None stands for the request itself."""
+        """Yield the request that the function returns; for None, its argument."""
         changed = self._function(request)
         yield request if changed is None else changed
 
 
 class _NoAuth(Auth):
-    """Say that the caller wants none: neither the client's nor what netrc holds."""
+    """No authentication: neither the client's nor that of netrc."""
 
     def known_header(self) -> str:
-        """Return "", for none."""
+        """Return "", for no Authorization."""
         return ""
 
     def auth_flow(self, request: Request) -> AuthFlow:
@@ -179,22 +177,22 @@ class _NoAuth(Auth):
 NO_AUTH = _NoAuth()
 
 
-def as_auth(value: AuthInput | None) -> Auth | None:
-    """Return the Auth for what users give as auth=.
+def to_auth(value: AuthInput | None) -> Auth | None:
+    """Return the Auth for an `auth=` argument.
 
     Args:
-        value: None, (user, password), an Auth or what has its methods, or a function from request
-            to request.
+        value: None, (user, password), an Auth or an object with its methods, or a function from
+            request to request.
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: the value is none of these.
     """
     if value is None or isinstance(value, Auth):
         return value
     if isinstance(value, tuple) and len(value) == 2:
         return BasicAuth(*value)
     if any(hasattr(value, name) for name in ("auth_flow", _IN_CLIENT, _IN_ASYNC_CLIENT)):
-        return cast(Auth, value)  # it has httpx's methods
+        return cast(Auth, value)  # it has the methods of httpx.Auth
     if callable(value):
         return _CallableAuth(value)
     raise TypeError(
@@ -202,12 +200,12 @@ def as_auth(value: AuthInput | None) -> Auth | None:
     )
 
 
-def encoded(text: str | bytes) -> bytes:
-    """Return a user name or password as it is sent: Latin-1 where possible, else UTF-8."""
+def encode_credential(text: str | bytes) -> bytes:
+    """Encode a user name or password in Latin-1 if possible, otherwise in UTF-8."""
     if isinstance(text, bytes):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"a user name or password is str or bytes, not {type(text).__name__}")
+        raise TypeError(f"a user name or password must be str or bytes, not {type(text).__name__}")
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""AWS' signature version 4, by botocore: who signs, and what of a request is signed.
+"""AWS Signature Version 4, computed by botocore.
 
-What is signed is what goes out: path and query are written first as AWS writes them, so that
-nobody has to guess how the other side does. Loaded with the first AWSSigV4.
+Before signing, path and query are escaped as AWS escapes them, and sent like that, so that the
+signature matches. Loaded with the first AWSSigV4.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from curlhttp._models.body import Body
 from curlhttp._models.redaction import display_text
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL
-from curlhttp._policy.token_auth import CachedToken, Steps, TokenAuth, TokenRequest, Value
+from curlhttp._policy.token_auth import CachedToken, FunctionCall, Steps, TokenAuth, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
@@ -25,28 +25,28 @@ __all__ = ["AWSSigV4"]
 
 _CHECKSUM = "x-amz-content-sha256"
 _UNSIGNED = "UNSIGNED-PAYLOAD"
-_OF_S3 = frozenset({"s3", "s3-object-lambda", "s3-outposts"})
+_S3_SERVICES = frozenset({"s3", "s3-object-lambda", "s3-outposts"})
 _SIGNED = frozenset({"content-md5", "content-type", "date", "host"})  # and all of x-amz-*
 _SET = ("Authorization", "X-Amz-Date", "Date", "X-Amz-Security-Token", "X-Amz-Content-SHA256")
 _PIECE = 256 * 1024  # bytes of a body
 
 
 class AWSKeys(NamedTuple):
-    """Credentials at one time, under botocore's names."""
+    """Credentials at one point in time, with botocore's attributes."""
 
     access_key: str
     secret_key: str
     token: str | None = None
 
     def __repr__(self) -> str:
-        return "Keys(...)"
+        return "AWSKeys(...)"
 
 
 class _Credentials(Protocol):
-    """What botocore and boto3 call credentials; those that expire renew themselves."""
+    """Credentials of botocore or boto3, which renew themselves if they expire."""
 
     def get_frozen_credentials(self) -> AWSKeys:
-        """Return the keys that are good now; may ask a server."""
+        """Return the current keys; may ask a server."""
 
 
 CredentialsInput: TypeAlias = (
@@ -55,27 +55,27 @@ CredentialsInput: TypeAlias = (
 
 
 class AWSSigV4(TokenAuth):
-    """Sign requests to AWS, and to what speaks like it (signature version 4); extra `aws`.
+    """Sign requests to AWS and compatible services (Signature Version 4). Needs the extra `aws`.
 
-    Signed are the method, host, path, query, Content-Type, Content-MD5, Date, all X-Amz-* and the
-    body's SHA-256. Path and query go out with all escaped that AWS escapes. A streamed body is not
-    signed where it goes to S3 by https; others are read to be hashed, and then sent, which a body
-    that cannot be rewound does not stand: it goes unsigned by https, and by http not at all.
+    The signature covers the method, host, path, query, Content-Type, Content-MD5, Date, all X-Amz-*
+    headers and the SHA-256 hash of the body. Path and query are sent with AWS' escaping. A streamed
+    body to S3 over https is not signed. Any other streamed body is read twice: to hash it, and to
+    send it. If it cannot be rewound, it is sent unsigned over https, and refused over http.
 
     Args:
         region: such as "eu-central-1".
-        service: the name that it has in signatures, such as "s3" or "execute-api".
-        credentials: (access key, secret key) or (access key, secret key, session token), or those
-            of botocore or boto3, or a function that returns them. None for what botocore finds:
-            the environment, profiles, SSO, containers, IMDS. Those that expire are renewed, by one
-            request for all that wait.
-        profile: of AWS' configuration, for what botocore finds.
+        service: the name of the service in signatures, such as "s3" or "execute-api".
+        credentials: (access key, secret key) or (access key, secret key, session token); or
+            credentials of botocore or boto3, or a function that returns them. None to let botocore
+            find them: in the environment, profiles, SSO, containers, IMDS. Credentials that expire
+            are renewed once for all requests that wait.
+        profile: the profile of AWS' configuration in which botocore looks.
 
     Raises:
         ImportError: botocore is not installed.
-        RequestException: of a request: botocore found no credentials, or could not get or renew
+        RequestException: when sending: botocore found no credentials, or could not fetch or renew
             them. Its `__cause__` is botocore's error.
-        UnrewindableBodyError: of a request: its body can neither be signed nor go unsigned.
+        UnrewindableBodyError: when sending: the body can neither be signed nor be sent unsigned.
 
     Source: "AWS Signature Version 4 for API requests" in the IAM User Guide.
     """
@@ -91,17 +91,17 @@ class AWSSigV4(TokenAuth):
         profile: str | None = None,
     ) -> None:
         super().__init__()
-        self._signer = _signer_of(service)
+        self._signer = _make_signer(service)
         self._region = region
         self._service = service
         self._source = credentials
         self._profile = profile
 
     def steps(self, now: Callable[[], float]) -> Steps:
-        """Find the credentials, or renew them."""
-        return CachedToken((yield TokenRequest(self._keys, blocks=True)))
+        """Find or renew the credentials."""
+        return CachedToken((yield FunctionCall(self._load_keys, blocks=True)))
 
-    def _keys(self) -> AWSKeys:
+    def _load_keys(self) -> AWSKeys:
         from botocore.exceptions import BotoCoreError
 
         try:
@@ -114,11 +114,11 @@ class AWSSigV4(TokenAuth):
         if isinstance(source, tuple):
             return AWSKeys(*source)
         if source is None or callable(source):
-            found = _found(self._profile) if source is None else source()
+            found = _find_credentials(self._profile) if source is None else source()
             source = self._source = found
         return source.get_frozen_credentials()
 
-    def is_usable(self, obtained: CachedToken, now: float) -> bool:
+    def is_usable(self, token: CachedToken, now: float) -> bool:
         """Return whether the credentials are not about to expire."""
         refresh_needed = getattr(self._source, "refresh_needed", None)
         return refresh_needed is None or not refresh_needed()
@@ -127,7 +127,7 @@ class AWSSigV4(TokenAuth):
         """Return the request with its signature."""
         from botocore.awsrequest import AWSRequest
 
-        request.url = _as_signed(request.url, self._service in _OF_S3)
+        request.url = _escape_url(request.url, self._service in _S3_SERVICES)
         fields = [
             (name, text)
             for name, text in request.headers.multi_items()
@@ -154,16 +154,16 @@ class AWSSigV4(TokenAuth):
         if body.data is not None:
             return sha256(body.data).hexdigest()
         is_safe = request.url.scheme == "https"
-        if (is_safe and self._service in _OF_S3) or body.is_async or not body.replayable:
+        if (is_safe and self._service in _S3_SERVICES) or body.is_async or not body.replayable:
             if not is_safe:
                 raise UnrewindableBodyError(
-                    f"{request}: a body that cannot be read twice is signed by https alone"
+                    f"{request}: a body that cannot be read twice needs https"
                 )
             return _UNSIGNED
-        return _hash_of(body)
+        return _hash_body(body)
 
 
-def _hash_of(body: Body) -> str:
+def _hash_body(body: Body) -> str:
     hashed = sha256()
     body.rewind()
     while piece := body.read(_PIECE):
@@ -172,25 +172,25 @@ def _hash_of(body: Body) -> str:
     return hashed.hexdigest()
 
 
-def _as_signed(url: URL, is_of_s3: bool) -> URL:
+def _escape_url(url: URL, is_s3: bool) -> URL:
     """Return a URL with path and query as AWS escapes them: all but A-Z a-z 0-9 - . _ ~."""
     path, question, query = url.target.partition("?")
-    # A slash in a key is one, whether or not it was escaped; S3 reckons with none that is.
-    parts = [path] if is_of_s3 else path.split("/")
-    segments = [quote(unquote_to_bytes(part), safe="/" if is_of_s3 else "") for part in parts]
+    # S3 never escapes a slash in a key; other services do.
+    parts = [path] if is_s3 else path.split("/")
+    segments = [quote(unquote_to_bytes(part), safe="/" if is_s3 else "") for part in parts]
     pairs = []
     for pair in filter(None, query.split("&")):
         name, equals, value = pair.partition("=")
-        pairs.append(f"{_escaped(name)}{equals}{_escaped(value)}")
+        pairs.append(f"{_escape(name)}{equals}{_escape(value)}")
     return url.with_target("/".join(segments) + (question if pairs else "") + "&".join(pairs))
 
 
-def _escaped(text: str) -> str:
-    # Bytes that are no UTF-8 stay as they are.
+def _escape(text: str) -> str:
+    # Bytes that are not UTF-8 stay as they are.
     return quote(unquote_plus(text, errors="surrogateescape"), safe="", errors="surrogateescape")
 
 
-def _found(profile: str | None) -> _Credentials:
+def _find_credentials(profile: str | None) -> _Credentials:
     from botocore.exceptions import NoCredentialsError
     from botocore.session import Session
 
@@ -200,7 +200,7 @@ def _found(profile: str | None) -> _Credentials:
     return found
 
 
-def _signer_of(service: str) -> Callable[[AWSKeys, str, str, str], SigV4Auth]:
+def _make_signer(service: str) -> Callable[[AWSKeys, str, str, str], SigV4Auth]:
     try:
         from botocore.auth import S3SigV4Auth, SigV4Auth
     except ImportError as error:
@@ -208,8 +208,8 @@ def _signer_of(service: str) -> Callable[[AWSKeys, str, str, str], SigV4Auth]:
             "AWSSigV4 needs botocore: pip install 'curlhttp[aws]'", name="botocore"
         ) from error
 
-    class Signer(S3SigV4Auth if service in _OF_S3 else SigV4Auth):  # type: ignore[misc]
-        """botocore's signer, for a body that was hashed before."""
+    class Signer(S3SigV4Auth if service in _S3_SERVICES else SigV4Auth):  # type: ignore[misc]
+        """botocore's signer, for a body that is already hashed."""
 
         def __init__(self, keys: AWSKeys, service: str, region: str, checksum: str) -> None:
             super().__init__(keys, service, region)

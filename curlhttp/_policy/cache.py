@@ -1,7 +1,8 @@
-"""What a cache may keep and what it may give (RFC 9111, RFC 5861). It keeps and sends nothing.
+"""Decide what a cache may store, and when it may serve a stored response (RFC 9111, RFC 5861).
 
-hishel decides what may be stored and what a 304 changes. What may be used, is decided here, since
-hishel knows neither an upstream Age, nor a request's directives, nor RFC 5861, nor another clock.
+Pure: it stores and sends nothing. hishel decides what may be stored and what a 304 changes. This
+module decides what may be served, because hishel ignores the Age of other caches, the directives of
+requests and RFC 5861, and has its own clock.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ __all__ = [
     "CachePolicy",
     "FreshnessDecision",
     "StoredResponse",
-    "age_of",
-    "date_of",
-    "digest",
-    "directives",
-    "has_body",
-    "head_of",
-    "is_sealed",
-    "seal",
-    "seconds_of",
-    "twins",
+    "add_checksums",
+    "build_head",
+    "find_equivalent",
+    "hash_texts",
+    "is_body_intact",
+    "is_intact",
+    "parse_age",
+    "parse_date",
+    "parse_directives",
+    "parse_seconds",
 ]
 
 
-# --- Header fields that a cache reads: directives, dates and ages. No value makes them raise ---
+# --- Header fields: directives, dates and ages. The parsers never raise ---
 #
-# Stricter than hishel, whose parsers take a value that is none for one that is missing: what cannot
-# be read makes a response stale.
+# Stricter than hishel, which treats an invalid value like a missing one. Here an invalid value
+# makes a response stale.
 
 FOR_EVER = 2**31  # seconds: RFC 9111, section 1.2.2
 
@@ -57,7 +58,7 @@ _WHOLE = re.compile(r"[0-9]+").fullmatch
 
 _DAY, _MONTHS = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)", "JanFebMarAprMayJunJulAugSepOctNovDec"
 _MONTH, _TIME = f"({'|'.join(re.findall('...', _MONTHS))})", r"(\d\d):(\d\d):(\d\d)"
-# RFC 9110, section 5.6.7: the form that is sent today, and the two that were.
+# RFC 9110, section 5.6.7: the current form, and two obsolete ones.
 _DATE = re.compile(rf"{_DAY}, (\d\d) {_MONTH} (\d{{4}}) {_TIME} GMT", re.IGNORECASE).fullmatch
 _OLD_DATE = re.compile(
     rf"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, (\d\d)-{_MONTH}-(\d\d) {_TIME} GMT"
@@ -65,13 +66,13 @@ _OLD_DATE = re.compile(
 _OLDEST_DATE = re.compile(rf"{_DAY} {_MONTH} ([ \d]\d) {_TIME} (\d{{4}})").fullmatch
 
 
-def directives(value: str | None) -> dict[str, str]:
-    """Return the directives of a Cache-Control by their lower-case names, "" for no value.
+def parse_directives(value: str | None) -> dict[str, str]:
+    """Return the directives of Cache-Control by lower-case name, with "" for no argument.
 
-    Of one that is there twice the first counts (RFC 9111, section 4.2.1).
+    The first of several with the same name counts (RFC 9111, section 4.2.1).
 
     Args:
-        value: of the field, all its lines joined, or None.
+        value: of all field lines, joined; or None.
     """
     found: dict[str, str] = {}
     for match in _DIRECTIVE(value or ""):
@@ -82,28 +83,28 @@ def directives(value: str | None) -> dict[str, str]:
     return found
 
 
-def seconds_of(text: str | None) -> int | None:
-    """Return a number of seconds, at most FOR_EVER; None where there is none to be read."""
+def parse_seconds(text: str | None) -> int | None:
+    """Return a number of seconds, at most FOR_EVER; None if it is invalid."""
     if text is None or not _WHOLE(text):
         return None
     return min(int(text), FOR_EVER) if len(text) < 12 else FOR_EVER
 
 
-def age_of(text: str | None) -> int:
-    """Return the seconds that an Age tells of, 0 where it is none (RFC 9111, section 5.1).
+def parse_age(text: str | None) -> int:
+    """Return the seconds of an Age, 0 if it is invalid (RFC 9111, section 5.1).
 
     Args:
-        text: of the field, all its lines joined; the first counts.
+        text: of all field lines, joined; the first value counts.
     """
-    return seconds_of((text or "").partition(",")[0].strip()) or 0
+    return parse_seconds((text or "").partition(",")[0].strip()) or 0
 
 
-def date_of(text: str | None, now: float = 0) -> float | None:
-    """Return the seconds since the epoch of a date as HTTP has them, or None.
+def parse_date(text: str | None, now: float = 0) -> float | None:
+    """Return an HTTP-date as seconds since the epoch, None if it is invalid.
 
     Args:
-        text: of a field.
-        now: seconds since the epoch: where a year has two digits, it is not 50 years later.
+        text: the value of the field.
+        now: seconds since the epoch; a year of two digits is at most 50 years later.
 
     Source: RFC 9110, section 5.6.7.
     """
@@ -127,19 +128,19 @@ def date_of(text: str | None, now: float = 0) -> float | None:
     return float(calendar.timegm((int(year), number, int(day), hour, minute, second)))
 
 
-# --- A stored response: its fields, its owner, the requests it answers, and when it was born ---
+# --- A stored response: its fields, its owner, the requests that it answers, and its age ---
 #
-# No URL and no credential is in it: of these it has digests.
+# It contains no URL and no credentials, only hashes of them.
 
-# Of a stored response, next to its own fields: no server can send a name with a colon.
-BORN = ":born"  # when it would have had an Age of 0, in seconds since the epoch
+# Stored with the fields of a response. No server can send a name with a colon.
+BORN = ":born"  # when its Age would have been 0, in seconds since the epoch
 GUARD, LINE, VARY, WHO = ":guard", ":line", ":vary", ":who"
 STORED = ":stored"  # when it was stored or confirmed, in seconds since the epoch
-BODY, SEAL = ":body", ":seal"  # digests: of the body, and of all else with that
+BODY, SEAL = ":body", ":seal"  # checksums: of the body, and of everything else including :body
 
 
-def twins(entry: hishel.Entry, entries: Iterable[hishel.Entry]) -> list[hishel.Entry]:
-    """Return those of some stored responses that answer the same requests as one."""
+def find_equivalent(entry: hishel.Entry, entries: Iterable[hishel.Entry]) -> list[hishel.Entry]:
+    """Return the stored responses that answer the same requests as `entry`."""
     about = entry.request.headers
     return [
         other
@@ -148,13 +149,13 @@ def twins(entry: hishel.Entry, entries: Iterable[hishel.Entry]) -> list[hishel.E
     ]
 
 
-def head_of(entry: hishel.Entry, age: float, line: str = "") -> bytes:
-    """Return the head of a stored response with its Age, as it would be on the wire.
+def build_head(entry: hishel.Entry, age: float, line: str = "") -> bytes:
+    """Return the head of a stored response with its Age, as bytes of HTTP/1.1.
 
     Args:
-        entry: what is stored.
+        entry: the stored response.
         age: in seconds.
-        line: another status line than the stored one.
+        line: a status line to use instead of the stored one.
     """
     headers = entry.response.headers
     lines = [line or entry.request.headers[LINE]]
@@ -168,8 +169,8 @@ def head_of(entry: hishel.Entry, age: float, line: str = "") -> bytes:
     return "\r\n".join(lines).encode("latin-1", "replace")
 
 
-def fields_of(headers: Headers) -> hishel.Headers:
-    """Return the fields of a response as hishel has them, without names that are our own."""
+def to_hishel_headers(headers: Headers) -> hishel.Headers:
+    """Return the fields of a response as hishel.Headers, without names that start with a colon."""
     grouped: dict[str, str | list[str]] = {}
     for name, value in headers.multi_items():
         if not name.startswith(":"):
@@ -177,57 +178,57 @@ def fields_of(headers: Headers) -> hishel.Headers:
     return hishel.Headers(grouped)
 
 
-def leave_out(headers: hishel.Headers, names: Iterable[str]) -> None:
-    """Remove fields, if they are there."""
+def remove_fields(headers: hishel.Headers, names: Iterable[str]) -> None:
+    """Remove fields, if they exist."""
     for name in names:
         if name in headers:
             del headers[name]
 
 
-def birth_of(headers: hishel.Headers, began: float, now: float) -> float:
-    """Return when a response would have had an Age of 0 (RFC 9111, section 4.2.3)."""
-    date = date_of(headers.get("date"), now)
+def compute_birth(headers: hishel.Headers, began: float, now: float) -> float:
+    """Return when a response's Age would have been 0 (RFC 9111, section 4.2.3)."""
+    date = parse_date(headers.get("date"), now)
     apparent = 0.0 if date is None else max(0.0, now - date)
-    return now - max(apparent, age_of(headers.get("age")) + max(0.0, now - began))
+    return now - max(apparent, parse_age(headers.get("age")) + max(0.0, now - began))
 
 
-def born_at(entry: hishel.Entry) -> float:
-    """Return when a stored response would have had an Age of 0, in seconds since the epoch."""
+def get_birth(entry: hishel.Entry) -> float:
+    """Return when a stored response's Age would have been 0, in seconds since the epoch."""
     return float(entry.response.headers[BORN])
 
 
-def stored_at(entry: hishel.Entry) -> float:
-    """Return when a response was stored or confirmed last, in seconds since the epoch."""
+def get_stored_time(entry: hishel.Entry) -> float:
+    """Return when a response was last stored or validated, in seconds since the epoch."""
     return float(entry.response.headers[STORED])
 
 
-def seal(entry: hishel.Entry, key: str, body: bytes | None = None) -> None:
-    """Note in a response what tells later whether all of it is there, and as it was.
+def add_checksums(entry: hishel.Entry, key: str, body: bytes | None = None) -> None:
+    """Add checksums to a response, so that damage is noticed later.
 
     Args:
-        entry: what is to be stored.
-        key: what it is stored under.
-        body: of it; None where that stays as it is.
+        entry: the response to store.
+        key: the key that it is stored under.
+        body: of the response; None if the body does not change.
     """
     headers = entry.response.headers
     if body is not None:
-        leave_out(headers, (BODY,))
+        remove_fields(headers, (BODY,))
         headers[BODY] = _checksum(body)
-    leave_out(headers, (SEAL,))
-    headers[SEAL] = _seal_of(entry, key)
+    remove_fields(headers, (SEAL,))
+    headers[SEAL] = _compute_checksum(entry, key)
 
 
-def is_sealed(entry: hishel.Entry, key: str) -> bool:
-    """Return whether a response is, without its body, what was stored under a key."""
-    return entry.response.headers.get(SEAL) == _seal_of(entry, key)
+def is_intact(entry: hishel.Entry, key: str) -> bool:
+    """Return whether a response, except for its body, is what was stored under a key."""
+    return entry.response.headers.get(SEAL) == _compute_checksum(entry, key)
 
 
-def has_body(entry: hishel.Entry, body: bytes) -> bool:
+def is_body_intact(entry: hishel.Entry, body: bytes) -> bool:
     """Return whether a body is the one that was stored with a response."""
     return entry.response.headers.get(BODY) == _checksum(body)
 
 
-def _seal_of(entry: hishel.Entry, key: str) -> str:
+def _compute_checksum(entry: hishel.Entry, key: str) -> str:
     lines = [key, str(entry.response.status_code)]
     for headers in (entry.request.headers, entry.response.headers):
         names = sorted({name.lower() for name in headers} - {SEAL})
@@ -237,12 +238,12 @@ def _seal_of(entry: hishel.Entry, key: str) -> str:
 
 
 def _checksum(data: bytes) -> str:
-    # A CRC is as fast, and an edit by hand or two flipped blocks may keep it.
+    # Not a CRC: it is not faster, and misses some changes.
     return hashlib.blake2b(data, digest_size=16, usedforsecurity=False).hexdigest()
 
 
-def owner_of(request: Request) -> str:
-    """Return what tells whose request it is: a digest of its credentials, "" without any."""
+def hash_credentials(request: Request) -> str:
+    """Return a hash of a request's credentials, "" without any."""
     headers = request.read_headers()
     secrets = [
         f"{name.lower()}: {value}"
@@ -251,64 +252,64 @@ def owner_of(request: Request) -> str:
     ]
     if request.transport.tls.cert is not None:
         secrets.append(repr(request.transport.tls.cert))
-    return digest(sorted(secrets)) if secrets else ""
+    return hash_texts(sorted(secrets)) if secrets else ""
 
 
-def guard_of(request: Request) -> str:
-    """Return what tells which addresses it may be answered from, "" for any."""
+def hash_guard(request: Request) -> str:
+    """Return a hash of the addresses that a request may be sent to, "" for any."""
     guard = request.transport.guard
-    return "" if guard is None else digest([guard.name])
+    return "" if guard is None else hash_texts([guard.name])
 
 
-def variant_of(request: Request, vary: str | None) -> str:
-    """Return a digest of the request's fields that a Vary names, "" without one."""
+def hash_vary(request: Request, vary: str | None) -> str:
+    """Return a hash of the request's fields that Vary names, "" without Vary."""
     if not vary:
         return ""
     names = sorted({name.strip().lower() for name in vary.split(",")} - {""})
     headers = request.read_headers()
-    # Blanks around commas, and lines in place of commas, make no difference (section 4.1).
-    return digest(
+    # Blanks around commas, and separate lines, make no difference (RFC 9111, section 4.1).
+    return hash_texts(
         f"{name}: {[part.strip() for part in ','.join(headers.get_list(name)).split(',')]}"
         for name in names
     )
 
 
-def digest(parts: Iterable[str]) -> str:
-    """Return what tells some texts from others, and from which none of them can be read."""
+def hash_texts(parts: Iterable[str]) -> str:
+    """Return a hash of several texts."""
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})  # RFC 9110, section 9.2.1
 
-# Conditions of the caller that a cache does not answer.
+# Conditions of the caller that the cache does not evaluate.
 _CONDITIONS = ("if-match", "if-unmodified-since", "if-range")
 # RFC 9111, section 4.2.2, in RFC 9110, section 15.1; 206 is never stored.
 _HEURISTIC = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
-# hishel reads quotes that are not closed in quadratic time.
+# hishel takes quadratic time for quotes that are not closed.
 _LONGEST_CONTROL = 1024
 _ERRORS = frozenset({500, 502, 503, 504})  # RFC 5861, section 4
 _LONGEST_GUESS = 7 * 24 * 3600.0  # seconds
-# RFC 9111, section 3.1, and what hishel leaves out. A cookie belongs to its own response: if it
-# were replayed, an old one would replace a newer one.
+# RFC 9111, section 3.1, and what hishel leaves out. No cookies, because a stored response would
+# replace newer cookies with old ones.
 _NOT_KEPT = ("set-cookie", "age")
 
 
 class FreshnessDecision(Enum):
     """What may be done with a stored response."""
 
-    FRESH = "fresh"  # give it
-    REFRESH = "refresh"  # give it, and ask the server afterwards
-    ASK = "ask"  # ask the server first
+    FRESH = "fresh"  # serve it
+    SERVE_AND_REVALIDATE = "refresh"  # serve it, and validate it in the background
+    REVALIDATE = "ask"  # validate it first
 
 
 class CacheLookup(NamedTuple):
-    """Whether a stored response may be given.
+    """Whether a stored response may be served.
 
     Attributes:
-        verdict: the answer.
+        verdict: what may be done with it.
         age: its age in seconds.
         ttl: seconds for which it stays fresh; negative once it is stale.
-        on_error: it may be given if the server does not answer, or with a 5xx.
+        on_error: it may be served if the request fails, or has a response with a 5xx.
     """
 
     verdict: FreshnessDecision
@@ -318,7 +319,7 @@ class CacheLookup(NamedTuple):
 
 
 class StoredResponse(NamedTuple):
-    """A stored response with its body as it was on the wire."""
+    """A stored response with its encoded body."""
 
     entry: hishel.Entry
     body: bytes
@@ -328,7 +329,7 @@ class CachePolicy:
     """The rules of one cache.
 
     Args:
-        shared: it serves several users, as a proxy's does.
+        shared: the cache serves several users, like that of a proxy.
     """
 
     def __init__(self, shared: bool) -> None:
@@ -337,14 +338,14 @@ class CachePolicy:
 
     # the request
 
-    def left_alone(self, request: Request) -> str | None:
-        """Return why a safe request goes past the cache, in words of RFC 9211, or None."""
+    def get_bypass_reason(self, request: Request) -> str | None:
+        """Return why a safe request bypasses the cache, in the terms of RFC 9211, or None."""
         if request.method not in ("GET", "HEAD"):
             return "fwd=method"
         get = request.get_header
         if get("range") is not None:
             return "fwd=partial"
-        # Whose ticket libcurl will send, nobody knows here.
+        # With Negotiate, libcurl chooses the credentials.
         is_known = not request.transport.negotiate
         if not is_known or request.body is not None or get("upgrade") is not None:
             return "fwd=bypass"
@@ -352,32 +353,32 @@ class CachePolicy:
             return "fwd=request"
         if "text/event-stream" in (get("accept") or ""):
             return "fwd=bypass"
-        if "no-store" in directives(get("cache-control")):
+        if "no-store" in parse_directives(get("cache-control")):
             return "fwd=request"
         return None
 
     def key(self, request: Request, url: str | None = None) -> str:
-        """Return what all responses to a URL are stored under; no URL can be read from it.
+        """Return the key of all responses to a URL, a hash that does not reveal the URL.
 
         Args:
-            request: what is asked for.
-            url: another one than the request's, or None.
+            request: to look up.
+            url: to use instead of the request's URL, or None.
         """
         transport = request.transport
         tls = transport.tls
         where = (
             (url or str(request.url)).partition("#")[0],
-            request.get_header("host"),  # the caller's own; else the URL has it
+            request.get_header("host"),  # if the caller sets it
             transport.unix_socket,
             transport.connect_to + transport.addresses,
-            # What came from a server that nobody checked is not for those who check it.
+            # A response from a server that was not verified is not for clients that verify.
             (tls.verify is not False, tls.check_hostname, transport.pins),
         )
-        return digest(map(repr, where))
+        return hash_texts(map(repr, where))
 
     def choose(self, request: Request, entries: Iterable[hishel.Entry]) -> hishel.Entry | None:
-        """Return the newest of the stored responses that is this request's, or None."""
-        who, guard = owner_of(request), guard_of(request)
+        """Return the newest stored response that may answer this request, or None."""
+        who, guard = hash_credentials(request), hash_guard(request)
         fit = [
             entry
             for entry in entries
@@ -385,44 +386,44 @@ class CachePolicy:
             and entry.request.headers.get(GUARD, "") == guard
             and entry.request.headers.get(WHO, who) == who
             and entry.request.headers.get(VARY)
-            == variant_of(request, entry.response.headers.get("vary"))
+            == hash_vary(request, entry.response.headers.get("vary"))
         ]
-        return max(fit, key=born_at, default=None)
+        return max(fit, key=get_birth, default=None)
 
     def has_condition(self, request: Request) -> bool:
-        """Return whether the caller wants a response only if it has changed."""
+        """Return whether the caller made the request conditional."""
         get = request.get_header
         return get("if-none-match") is not None or get("if-modified-since") is not None
 
     def is_unchanged(self, request: Request, entry: hishel.Entry) -> bool:
-        """Return whether a stored response is what the caller has (RFC 9111, section 4.3.2)."""
+        """Return whether the caller already has the stored response (RFC 9111, section 4.3.2)."""
         headers, tags = entry.response.headers, request.get_header("if-none-match")
         if tags is not None:
             stored = headers.get("etag", "").removeprefix("W/")
             listed = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
             return tags.strip() == "*" or bool(stored and stored in listed)
-        born = born_at(entry)
-        since = date_of(request.get_header("if-modified-since"), born)
-        dates = (date_of(headers.get(name), born) for name in ("last-modified", "date"))
+        born = get_birth(entry)
+        since = parse_date(request.get_header("if-modified-since"), born)
+        dates = (parse_date(headers.get(name), born) for name in ("last-modified", "date"))
         modified = next((date for date in dates if date is not None), born)
         return since is not None and modified <= since
 
     def only_if_cached(self, request: Request) -> bool:
-        """Return whether the server must not be asked (RFC 9111, section 5.2.1.7)."""
-        return "only-if-cached" in directives(request.get_header("cache-control"))
+        """Return whether the request must not be sent to the server (RFC 9111, 5.2.1.7)."""
+        return "only-if-cached" in parse_directives(request.get_header("cache-control"))
 
     def use(self, request: Request, entry: hishel.Entry, now: float) -> CacheLookup:
-        """Return whether a stored response may be given.
+        """Return whether a stored response may be served.
 
         Args:
-            request: what is asked for.
-            entry: what `choose` returned for it.
+            request: to answer.
+            entry: that `choose` returned for it.
             now: seconds since the epoch.
         """
-        asked = _asked(request)
+        asked = _get_request_directives(request)
         headers = entry.response.headers
-        told = directives(headers.get("cache-control"))
-        age = max(0.0, now - born_at(entry))
+        told = parse_directives(headers.get("cache-control"))
+        age = max(0.0, now - get_birth(entry))
         ttl = self._lifetime(entry, told) - age
         stale = -ttl
         may_be_stale = not (
@@ -431,17 +432,17 @@ class CachePolicy:
             or (self.shared and ("proxy-revalidate" in told or "s-maxage" in told))
         )
         on_error = may_be_stale and any(
-            stale <= (seconds_of(each["stale-if-error"]) or 0)
+            stale <= (parse_seconds(each["stale-if-error"]) or 0)
             for each in (told, asked)
             if "stale-if-error" in each
         )
-        wanted = seconds_of(asked.get("max-age"))
-        left = ttl - (seconds_of(asked.get("min-fresh")) or 0)
-        verdict = FreshnessDecision.ASK
+        wanted = parse_seconds(asked.get("max-age"))
+        left = ttl - (parse_seconds(asked.get("min-fresh")) or 0)
+        verdict = FreshnessDecision.REVALIDATE
         if (
-            # The clock was set back: nobody knows the age any more.
-            now < stored_at(entry)
-            or _is_bare(told, "no-cache")
+            # The clock was set back, so the age is unknown.
+            now < get_stored_time(entry)
+            or _is_unqualified(told, "no-cache")
             or "no-cache" in asked
             or (wanted is not None and age > wanted)
         ):
@@ -451,11 +452,11 @@ class CachePolicy:
         elif not may_be_stale or "min-fresh" in asked:
             pass
         elif "max-stale" in asked and stale <= (
-            FOR_EVER if asked["max-stale"] == "" else seconds_of(asked["max-stale"]) or 0
+            FOR_EVER if asked["max-stale"] == "" else parse_seconds(asked["max-stale"]) or 0
         ):
             verdict = FreshnessDecision.FRESH
-        elif stale < (seconds_of(told.get("stale-while-revalidate")) or 0) and wanted is None:
-            verdict = FreshnessDecision.REFRESH
+        elif stale < (parse_seconds(told.get("stale-while-revalidate")) or 0) and wanted is None:
+            verdict = FreshnessDecision.SERVE_AND_REVALIDATE
         return CacheLookup(verdict, age, ttl, on_error)
 
     def _lifetime(self, entry: hishel.Entry, told: dict[str, str]) -> float:
@@ -464,13 +465,13 @@ class CachePolicy:
         names = ("s-maxage", "max-age") if self.shared else ("max-age",)
         for name in names:
             if name in told:
-                return seconds_of(told[name]) or 0
-        born = born_at(entry)
-        date = date_of(headers.get("date"), born)
+                return parse_seconds(told[name]) or 0
+        born = get_birth(entry)
+        date = parse_date(headers.get("date"), born)
         if "expires" in headers:
-            expires = date_of(headers["expires"], born)
+            expires = parse_date(headers["expires"], born)
             return -1 if expires is None else expires - (born if date is None else date)
-        modified = date_of(headers.get("last-modified"), born)
+        modified = parse_date(headers.get("last-modified"), born)
         is_known = entry.response.status_code in _HEURISTIC or "public" in told
         if modified is None or not is_known:
             return 0
@@ -478,8 +479,8 @@ class CachePolicy:
 
     # asking the server
 
-    def conditional(self, request: Request, entry: hishel.Entry) -> Request:
-        """Return the request that asks whether a stored response is still good."""
+    def make_conditional(self, request: Request, entry: hishel.Entry) -> Request:
+        """Return the conditional request that validates a stored response."""
         headers = entry.response.headers
         request = request.copy()
         for name, validator in (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")):
@@ -487,28 +488,28 @@ class CachePolicy:
                 try:
                     request.headers[name] = headers[validator]
                 except RequestException:
-                    continue  # a server may send what no client may
+                    continue  # a server may send values that a client must not send
         return request
 
     def is_error(self, status_code: int) -> bool:
-        """Return whether a stale response may take an answer's place, where one allows it."""
+        """Return whether stale-if-error applies to a status (RFC 5861, section 4)."""
         return status_code in _ERRORS
 
-    def freshened(
+    def freshen(
         self, request: Request, entry: hishel.Entry, response: Response, began: float, now: float
     ) -> hishel.Entry | None:
-        """Return a stored response with what a 304 says of it; None if it speaks of another.
+        """Return a stored response updated by a 304; None if the 304 is about another response.
 
         Args:
-            request: the caller's.
-            entry: what was asked for.
+            request: of the caller.
+            entry: the stored response.
             response: the 304.
             began: when the request was sent, in seconds since the epoch.
             now: seconds since the epoch.
         """
         asked = hishel.Request("GET", "")
-        answer = hishel.Response(304, fields_of(response.headers))
-        if _is_absurd(answer.headers):
+        answer = hishel.Response(304, to_hishel_headers(response.headers))
+        if _has_huge_directives(answer.headers):
             return None
         state = hishel.NeedRevalidation(
             request=asked,
@@ -519,38 +520,38 @@ class CachePolicy:
         if not isinstance(state, hishel.NeedToBeUpdated):
             return None
         fresh = state.updating_entries[0].response.headers
-        leave_out(fresh, _NOT_KEPT)
-        leave_out(fresh, (BORN, STORED))
-        fresh[BORN], fresh[STORED] = repr(birth_of(answer.headers, began, now)), repr(now)
+        remove_fields(fresh, _NOT_KEPT)
+        remove_fields(fresh, (BORN, STORED))
+        fresh[BORN], fresh[STORED] = repr(compute_birth(answer.headers, began, now)), repr(now)
         return state.updating_entries[0]
 
     # storing
 
-    def storable(
+    def make_entry(
         self, request: Request, response: Response, began: float, now: float
     ) -> hishel.Entry | None:
-        """Return what to store of a response, or None (RFC 9111, section 3).
+        """Return the entry to store for a response, or None (RFC 9111, section 3).
 
         Args:
-            request: as the caller sent it, without conditions of the cache.
-            response: its head counts; the body may be on the wire still.
+            request: of the caller, without the conditions that the cache adds.
+            response: its head; the body may not be there yet.
             began: when the request was sent, in seconds since the epoch.
             now: seconds since the epoch.
         """
         if request.method != "GET" or response.request.method != "GET":
             return None
         headers = response.headers
-        fields = fields_of(headers)
-        told = directives(fields.get("cache-control"))
+        fields = to_hishel_headers(headers)
+        told = parse_directives(fields.get("cache-control"))
         vary = fields.get("vary")
         is_stream = "text/event-stream" in fields.get("content-type", "")
         # hishel does not see a "no-store=...".
-        if "no-store" in told or "*" in (vary or "") or is_stream or _is_absurd(fields):
+        if "no-store" in told or "*" in (vary or "") or is_stream or _has_huge_directives(fields):
             return None
         is_open = "public" in told or "s-maxage" in told
         if self.shared and ("set-cookie" in fields and not is_open):
             return None
-        if self.shared and _is_bare(told, "private"):
+        if self.shared and _is_unqualified(told, "private"):
             return None
         secret = {"authorization": "***"} if request.get_header("authorization") else {}
         asked = hishel.Request("GET", "", hishel.Headers(secret))
@@ -560,25 +561,28 @@ class CachePolicy:
         if not isinstance(state, hishel.StoreAndUse):
             return None
         kept = state.response
-        leave_out(kept.headers, _NOT_KEPT)
-        leave_out(kept.headers, _listed(headers.get_list("connection")))
+        remove_fields(kept.headers, _NOT_KEPT)
+        remove_fields(kept.headers, _split_list(headers.get_list("connection")))
         if "content-encoding" in fields and "content-encoding" not in kept.headers:
-            return None  # a field names it that may not: the body could not be decoded
-        kept.headers[BORN], kept.headers[STORED] = repr(birth_of(fields, began, now)), repr(now)
+            return None  # Connection must not name it, and the body could not be decoded
+        kept.headers[BORN], kept.headers[STORED] = (
+            repr(compute_birth(fields, began, now)),
+            repr(now),
+        )
         line = f"{response.http_version} {response.status_code} {response.reason}".rstrip()
-        about = {LINE: line, VARY: variant_of(request, vary), GUARD: guard_of(request)}
-        # must-revalidate lets a shared cache store what an Authorization got, and share it.
+        about = {LINE: line, VARY: hash_vary(request, vary), GUARD: hash_guard(request)}
+        # must-revalidate lets a shared cache store responses to requests with Authorization.
         if not (is_open or (self.shared and "must-revalidate" in told and secret)):
-            about[WHO] = owner_of(request)
+            about[WHO] = hash_credentials(request)
         stored = hishel.Entry(
             uuid.UUID(int=0), hishel.Request("GET", "", hishel.Headers(about)), kept
         )
-        if self._is_worth_it(stored, told):
+        if self._is_reusable(stored, told):
             return stored
         return None
 
-    def _is_worth_it(self, entry: hishel.Entry, told: dict[str, str]) -> bool:
-        """Return whether a response can be of use: fresh, to be confirmed, or where all fails."""
+    def _is_reusable(self, entry: hishel.Entry, told: dict[str, str]) -> bool:
+        """Return whether a response can be fresh, validated, or served if the server fails."""
         headers = entry.response.headers
         return (
             self._lifetime(entry, told) > 0
@@ -588,8 +592,8 @@ class CachePolicy:
             or "stale-while-revalidate" in told
         )
 
-    def invalidated(self, request: Request, response: Response) -> list[str]:
-        """Return the keys of what an unsafe request has changed (RFC 9111, section 4.4)."""
+    def get_invalidated_keys(self, request: Request, response: Response) -> list[str]:
+        """Return the keys that an unsafe request invalidates (RFC 9111, section 4.4)."""
         if not 200 <= response.status_code < 400:
             return []
         keys = [self.key(request)]
@@ -600,28 +604,28 @@ class CachePolicy:
                 continue
             try:
                 url = parse_url(urljoin(str(here), target))
-            except ValueError:  # all of RequestException's that a URL can have, and urljoin's
+            except ValueError:  # of urljoin, or an InvalidURL
                 continue
             if url.origin == here.origin:
                 keys.append(self.key(request, str(url)))
         return keys
 
 
-def _is_absurd(fields: hishel.Headers) -> bool:
+def _has_huge_directives(fields: hishel.Headers) -> bool:
     return len(fields.get("cache-control", "")) > _LONGEST_CONTROL
 
 
-def _is_bare(told: dict[str, str], name: str) -> bool:
-    """Return whether a directive is there, and not for some fields alone."""
+def _is_unqualified(told: dict[str, str], name: str) -> bool:
+    """Return whether a directive exists, and is not limited to some fields."""
     return told.get(name) == ""
 
 
-def _asked(request: Request) -> dict[str, str]:
+def _get_request_directives(request: Request) -> dict[str, str]:
     value = request.get_header("cache-control")
     if value is None and "no-cache" in (request.get_header("pragma") or ""):
         return {"no-cache": ""}  # RFC 9111, section 5.4
-    return directives(value)
+    return parse_directives(value)
 
 
-def _listed(values: list[str]) -> list[str]:
+def _split_list(values: list[str]) -> list[str]:
     return [name.strip().lower() for value in values for name in value.split(",")]

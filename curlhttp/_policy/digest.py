@@ -1,4 +1,4 @@
-"""Challenges, and how Digest answers them (RFC 7616). Loaded with the first DigestAuth."""
+"""Authentication challenges, and Digest (RFC 7616). Loaded with the first DigestAuth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from curlhttp._models.url import parse_url
-from curlhttp._policy.auth import Auth, AuthFlow, encoded
+from curlhttp._policy.auth import Auth, AuthFlow, encode_credential
 
 if TYPE_CHECKING:
     from curlhttp._models.headers import Headers
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Challenge", "DigestAuth", "parse_challenges", "parse_parameters"]
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110, section 5.6.2
-# No control characters: what is quoted here goes back to the server in a header of ours.
+# No control characters, because the value is sent back to the server in a header.
 _QUOTED = r'"((?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[^\x00-\x08\x0a-\x1f\x7f])*)"'
 _PARAMETER = re.compile(rf"({_TOKEN})[ \t]*=[ \t]*(?:{_QUOTED}|({_TOKEN}))(?=[ \t]*(?:,|$))")
 _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]+|(?=,)|$)")
 _TOKEN68 = re.compile(r"([A-Za-z0-9._~+/-]+=*)[ \t]*(?=,|$)")
 _SEPARATORS = re.compile(r"[ \t,]*")
 
-# Strongest first: the order in which a client prefers them (RFC 7616, section 3.7). SHA-512 is not
-# in the RFC; it is what some servers and requests have.
+# Strongest first, which a client prefers (RFC 7616, section 3.7). SHA-512 is not in the RFC, but
+# some servers and requests support it.
 ALGORITHMS = {
     name: hash_name
     for name, hash_name in (
@@ -42,7 +42,7 @@ ALGORITHMS = {
     )
     if hash_name in hashlib.algorithms_available
 }
-_MOST_ORIGINS = 256  # sessions that one DigestAuth remembers
+_MAX_ORIGINS = 256  # for which one DigestAuth keeps a session
 
 
 # --- challenges ---
@@ -50,7 +50,7 @@ _MOST_ORIGINS = 256  # sessions that one DigestAuth remembers
 
 @dataclass(frozen=True)
 class Challenge:
-    """Hold one challenge of WWW-Authenticate; scheme and parameter names in lower case."""
+    """One challenge of WWW-Authenticate; scheme and parameter names in lower case."""
 
     scheme: str
     parameters: dict[str, str] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class Challenge:
 
 
 def parse_challenges(values: Iterable[str]) -> list[Challenge]:
-    """Parse WWW-Authenticate values, several challenges in one or not (RFC 9110, 11.6.1).
+    """Parse WWW-Authenticate values, each with one or more challenges (RFC 9110, section 11.6.1).
 
-    Parsing a value ends at the first thing that is no challenge; what came before it counts.
+    The parser ignores the rest of a value from the first invalid challenge on.
     """
     return [challenge for value in values for challenge in _parse_value(value)]
 
@@ -69,7 +69,7 @@ def _parse_value(value: str) -> Generator[Challenge, None, None]:
     current: Challenge | None = None
     position = _skip(value, 0)
     while position < len(value):
-        # "name = value" belongs to the challenge before it; anything else begins a new one.
+        # "name = value" is a parameter of the challenge before; anything else starts a new one.
         if current is not None and (match := _PARAMETER.match(value, position)):
             name, text = _parameter(match)
             current.parameters.setdefault(name, text)
@@ -77,7 +77,7 @@ def _parse_value(value: str) -> Generator[Challenge, None, None]:
             if current is not None:
                 yield current
             token = _TOKEN68.match(value, match.end())
-            # "Negotiate, Basic" has no token68; "Basic realm=x" matches only up to "=".
+            # "Negotiate, Basic" has no token68, and "Basic realm=x" matches only up to "=".
             current = Challenge(match[1].lower(), {}, token[1] if token else None)
             match = token or match
         else:
@@ -98,10 +98,10 @@ def _parameter(match: re.Match[str]) -> tuple[str, str]:
 
 
 def parse_parameters(value: str) -> dict[str, str]:
-    """Parse a bare list of parameters, such as Authentication-Info (RFC 7615)."""
+    """Parse a list of parameters, such as Authentication-Info (RFC 7615)."""
     parameters: dict[str, str] = {}
     position = _skip(value, 0)
-    # Not finditer(): it tries again at each character, quadratic for a hostile value.
+    # Not finditer(): it tries at each character, which is quadratic for a hostile value.
     while match := _PARAMETER.match(value, position):
         name, text = _parameter(match)
         parameters.setdefault(name, text)
@@ -109,75 +109,75 @@ def parse_parameters(value: str) -> dict[str, str]:
     return parameters
 
 
-# --- the arithmetic (RFC 7616, section 3.4) ---
+# --- hashes (RFC 7616, section 3.4) ---
 
 
-def algorithm_of(name: str) -> tuple[str, bool]:
-    """Return the name of an algorithm's hash, in upper case, and whether it is the -sess form.
+def parse_algorithm(name: str) -> tuple[str, bool]:
+    """Return an algorithm's name without "-sess", in upper case, and whether it had "-sess".
 
     Args:
-        name: as a challenge has it, such as "SHA-256-sess".
+        name: as in a challenge, such as "SHA-256-sess".
     """
     upper = name.upper()
     return upper.removesuffix("-SESS"), upper.endswith("-SESS")
 
 
-def hashed(hash_name: str, *parts: bytes) -> str:
+def hash_parts(hash_name: str, *parts: bytes) -> str:
     """Return the hash of the parts, joined by colons, in hexadecimal digits.
 
     Args:
-        hash_name: one of hashlib's.
-        parts: what is hashed.
+        hash_name: of hashlib.
+        parts: to hash.
     """
     return hashlib.new(hash_name, b":".join(parts), usedforsecurity=False).hexdigest()
 
 
-def digest_secret(
+def compute_a1(
     hash_name: str, username: bytes, realm: bytes, password: bytes, *nonces: bytes
 ) -> bytes:
     """Return the hash of A1 (RFC 7616, section 3.4.2), in hexadecimal digits.
 
     Args:
-        hash_name: one of hashlib's.
-        username: in the charset of the challenge, like the two that follow.
+        hash_name: of hashlib.
+        username: in the charset of the challenge, like realm and password.
         realm: of the challenge.
         password: of the user.
-        nonces: for the -sess form the server's and the client's, in that order.
+        nonces: for "-sess", the server's and the client's nonce.
     """
-    secret = hashed(hash_name, username, realm, password)
-    return hashed(hash_name, secret.encode(), *nonces).encode() if nonces else secret.encode()
+    secret = hash_parts(hash_name, username, realm, password)
+    return hash_parts(hash_name, secret.encode(), *nonces).encode() if nonces else secret.encode()
 
 
-def digest_response(
+def compute_response(
     hash_name: str, secret: bytes, method: str, target: str, nonce: bytes, *use: bytes
 ) -> str:
-    """Return what proves that the secret is known (RFC 7616, section 3.4.1).
+    """Return the `response` parameter (RFC 7616, section 3.4.1).
 
     Args:
-        hash_name: one of hashlib's.
-        secret: see digest_secret.
+        hash_name: of hashlib.
+        secret: see compute_a1.
         method: of the request.
-        target: what the request line asks for.
+        target: of the request line.
         nonce: the server's.
-        use: where there is a qop: the count, the client's nonce and the qop.
+        use: with a qop: the count, the client's nonce and the qop.
     """
-    request = hashed(hash_name, method.encode(), target.encode())
-    return hashed(hash_name, secret, nonce, *use, request.encode())
+    request = hash_parts(hash_name, method.encode(), target.encode())
+    return hash_parts(hash_name, secret, nonce, *use, request.encode())
 
 
 # --- Digest ---
 
 
 class DigestAuth(Auth):
-    """Answer Digest challenges (RFC 7616, and RFC 2069 where a server offers no qop).
+    """Authenticate with Digest (RFC 7616; RFC 2069 if the server offers no qop).
 
-    Knows MD5, SHA-256, SHA-512 and SHA-512-256 (where OpenSSL has it), each also as -sess, and qop
-    auth. A nonce is used again, and sent unasked, for later requests to the same origin.
+    Supports MD5, SHA-256, SHA-512 and SHA-512-256 (if OpenSSL has it), each also with "-sess", and
+    the qop "auth". Later requests to the same origin reuse the nonce and need no challenge.
 
     Args:
-        username: the user's name.
+        username: the user name.
         password: the password.
-        cnonce: a function that returns a fresh client nonce; random by default.
+        cnonce: a function that returns a new client nonce; random by default.
     """
 
     def __init__(
@@ -194,24 +194,24 @@ class DigestAuth(Auth):
         self._sessions: dict[str, _DigestSession] = {}
 
     def auth_flow(self, request: Request) -> AuthFlow:
-        """Yield the request, and again with an answer when it is challenged."""
+        """Yield the request, and yield it again with credentials if it is challenged."""
         origin = request.url.origin
         session = self._sessions.get(origin)
         if session is not None:
             request.headers["Authorization"] = self._sign(session, request)
         response = yield request
-        # One answer; a second one only for a nonce that the server calls stale.
+        # Once, and a second time only for a nonce that the server calls stale.
         for is_last in (False, True):
             if response.status_code != 401 or parse_url(response.url).origin != origin:
-                break  # a middleware below may have gone to another origin
+                break  # a middleware below may have sent the request to another origin
             challenge = _best_challenge(response.headers)
             if challenge is None or (is_last and not _is_stale(challenge)):
                 break
-            session = self._begin(origin, challenge)
-            response = yield self._answer(session, request)
-        self._conclude(origin, session, response)
+            session = self._start_session(origin, challenge)
+            response = yield self._sign_again(session, request)
+        self._finish(origin, session, response)
 
-    def _answer(self, session: _DigestSession, request: Request) -> Request:
+    def _sign_again(self, session: _DigestSession, request: Request) -> Request:
         again = request.copy()
         if again.body is not None:
             again.body.rewind()
@@ -224,17 +224,17 @@ class DigestAuth(Auth):
             nonce, count = session.nonce, session.count
         return session.authorization(request.method, request.url.target, nonce, count)
 
-    def _begin(self, origin: str, challenge: Challenge) -> _DigestSession:
+    def _start_session(self, origin: str, challenge: Challenge) -> _DigestSession:
         session = _DigestSession(challenge, self._username, self._password, self._cnonce())
         with self._lock:
             self._sessions.pop(origin, None)
-            while len(self._sessions) >= _MOST_ORIGINS:
+            while len(self._sessions) >= _MAX_ORIGINS:
                 del self._sessions[next(iter(self._sessions))]
             self._sessions[origin] = session
         return session
 
-    def _conclude(self, origin: str, session: _DigestSession | None, response: Response) -> None:
-        """Forget a session that was refused, and take over the nonce that comes next."""
+    def _finish(self, origin: str, session: _DigestSession | None, response: Response) -> None:
+        """Drop a session that was refused; otherwise store the next nonce."""
         if session is None:
             return
         with self._lock:
@@ -249,74 +249,72 @@ class DigestAuth(Auth):
 
 
 class _DigestSession:
-    """One challenge that is being answered: its nonce, how often used, and what never changes."""
+    """The credentials for one challenge: its nonce, and how often it was used."""
 
     def __init__(self, challenge: Challenge, username: str, password: str, cnonce: str) -> None:
         offered = challenge.parameters
-        name, is_session = _algorithm_of(challenge)
+        name, is_session = _get_algorithm(challenge)
         self.nonce = offered["nonce"]
         self.count = 0
         self._hash_name = ALGORITHMS[name]
         self._cnonce = cnonce
         self._has_qop = bool(offered.get("qop"))
         in_utf8 = offered.get("charset", "").lower() == "utf-8"
-        user, realm = _in_charset(username, in_utf8), encoded(offered.get("realm", ""))
-        # Both nonces are those of the first request, for all that follow (section 3.4.2).
-        nonces = (encoded(self.nonce), encoded(cnonce)) if is_session else ()
-        self._secret = digest_secret(
-            self._hash_name, user, realm, _in_charset(password, in_utf8), *nonces
-        )
+        user, realm = _encode(username, in_utf8), encode_credential(offered.get("realm", ""))
+        # The nonces of the first request count for all that follow (section 3.4.2).
+        nonces = (encode_credential(self.nonce), encode_credential(cnonce)) if is_session else ()
+        self._secret = compute_a1(self._hash_name, user, realm, _encode(password, in_utf8), *nonces)
 
         if hides_user := _is_true(offered.get("userhash")):
-            who = f'username="{hashed(self._hash_name, user, realm)}"'
+            who = f'username="{hash_parts(self._hash_name, user, realm)}"'
         elif in_utf8 and not username.isascii():
             who = f"username*=UTF-8''{quote(user, safe='')}"
         else:
-            who = f"username={_quoted(user.decode('latin-1'))}"
-        self._start = f"Digest {who}, realm={_quoted(offered.get('realm', ''))}"
+            who = f"username={_quote(user.decode('latin-1'))}"
+        self._start = f"Digest {who}, realm={_quote(offered.get('realm', ''))}"
         options = {
             "algorithm": offered.get("algorithm"),
-            "opaque": _quoted(offered["opaque"]) if "opaque" in offered else None,
+            "opaque": _quote(offered["opaque"]) if "opaque" in offered else None,
             "userhash": "true" if hides_user else None,
-            # Without a qop only -sess needs the client's nonce.
-            "cnonce": _quoted(cnonce) if self._has_qop or is_session else None,
+            # Without a qop, only "-sess" needs the client's nonce.
+            "cnonce": _quote(cnonce) if self._has_qop or is_session else None,
         }
         self._end = "".join(f", {key}={text}" for key, text in options.items() if text)
 
     def authorization(self, method: str, target: str, nonce: str, count: int) -> str:
-        """Return the Authorization value for the count-th request with the nonce."""
+        """Return the value of Authorization for the count-th request with the nonce."""
         use = (f"{count:08x}", self._cnonce, "auth") if self._has_qop else ()
-        response = digest_response(
-            self._hash_name, self._secret, method, target, *map(encoded, (nonce, *use))
+        response = compute_response(
+            self._hash_name, self._secret, method, target, *map(encode_credential, (nonce, *use))
         )
         qop = f", qop=auth, nc={count:08x}" if use else ""
         return (
-            f"{self._start}, nonce={_quoted(nonce)}, uri={_quoted(target)}, "
+            f"{self._start}, nonce={_quote(nonce)}, uri={_quote(target)}, "
             f'response="{response}"{self._end}{qop}'
         )
 
 
 def _best_challenge(headers: Headers) -> Challenge | None:
-    """Return the strongest Digest challenge that can be answered."""
+    """Return the strongest Digest challenge that is supported."""
     answerable = [
         challenge
         for challenge in parse_challenges(headers.get_list("www-authenticate"))
         if challenge.scheme == "digest"
         and "nonce" in challenge.parameters
-        and _algorithm_of(challenge)[0] in ALGORITHMS
+        and _get_algorithm(challenge)[0] in ALGORITHMS
         and _offers_auth(challenge.parameters.get("qop", ""))
     ]
     strength = list(ALGORITHMS)
-    return min(answerable, key=lambda it: strength.index(_algorithm_of(it)[0]), default=None)
+    return min(answerable, key=lambda it: strength.index(_get_algorithm(it)[0]), default=None)
 
 
-def _algorithm_of(challenge: Challenge) -> tuple[str, bool]:
-    """Return the name of the hash and whether its -sess form is asked for."""
-    return algorithm_of(challenge.parameters.get("algorithm", "MD5"))
+def _get_algorithm(challenge: Challenge) -> tuple[str, bool]:
+    """Return the algorithm's name, and whether it is the "-sess" form."""
+    return parse_algorithm(challenge.parameters.get("algorithm", "MD5"))
 
 
 def _offers_auth(qop: str) -> bool:
-    # auth-int alone cannot be met: it hashes a body that may not have been produced yet.
+    # Not auth-int, which hashes a body that may not have been produced yet.
     return not qop or "auth" in re.split(r"[\s,]+", qop.lower())
 
 
@@ -328,9 +326,9 @@ def _is_true(text: str | None) -> bool:
     return text is not None and text.lower() == "true"
 
 
-def _in_charset(text: str, in_utf8: bool) -> bytes:
-    return unicodedata.normalize("NFC", text).encode() if in_utf8 else encoded(text)
+def _encode(text: str, in_utf8: bool) -> bytes:
+    return unicodedata.normalize("NFC", text).encode() if in_utf8 else encode_credential(text)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

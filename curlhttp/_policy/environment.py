@@ -1,7 +1,7 @@
-"""What the process environment says: proxies, CA bundle, netrc. An explicit setting beats it.
+"""Settings from the environment: proxies, CA bundle, netrc. Explicit settings take precedence.
 
-The variables are read when a client is made; netrc files are cached by their modification time
-and size. urllib.request is never imported on Linux: it is slow to load.
+A client reads the variables when it is created; netrc files are cached by modification time and
+size. On Linux, urllib.request is never imported, because it is slow to load.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bypasses_proxy",
-    "ca_bundle",
-    "names_proxies",
-    "netrc_credentials",
-    "netrc_path",
-    "proxy_for",
+    "find_ca_bundle",
+    "find_netrc",
+    "find_netrc_credentials",
+    "find_proxy",
+    "has_proxies",
     "read_environment",
     "select_proxy",
 ]
@@ -44,7 +44,7 @@ _VARIABLES = (
 
 
 def read_environment() -> dict[str, str]:
-    """Return the variables that count here, as they are now."""
+    """Return the environment variables that this module uses."""
     get = os.environ.get
     return {name: value for name in _VARIABLES if (value := get(name)) is not None}
 
@@ -52,67 +52,67 @@ def read_environment() -> dict[str, str]:
 # --- proxies ---
 
 
-def names_proxies(environ: Mapping[str, str]) -> bool:
-    """Return whether proxy_for() could name one."""
+def has_proxies(environ: Mapping[str, str]) -> bool:
+    """Return whether find_proxy() could return a proxy."""
     schemes = ("http", "https")
-    return _HAS_SYSTEM_PROXIES or any(_proxy_variable(scheme, environ) for scheme in schemes)
+    return _HAS_SYSTEM_PROXIES or any(_get_proxy_variable(scheme, environ) for scheme in schemes)
 
 
-def proxy_for(url: URL, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the proxy URL that the environment names for a URL, or None to go direct.
+def find_proxy(url: URL, environ: Mapping[str, str] | None = None) -> str | None:
+    """Return the proxy URL that the environment names for a URL, None for a direct connection.
 
-    The lower-case variable beats the upper-case one, and the scheme's beats all_proxy. HTTP_PROXY
-    is ignored in a CGI process, where it holds whatever a client sent as "Proxy:".
+    Lower-case variables take precedence over upper-case ones, and that of the scheme over
+    all_proxy. A CGI process ignores HTTP_PROXY, because it holds the client's "Proxy:" header.
 
     Args:
-        url: where the request goes.
-        environ: the environment; the process's own by default.
+        url: of the request.
+        environ: the environment; that of the process by default.
     """
     if environ is None:
         environ = os.environ
-    proxy = _proxy_variable(url.scheme, environ)
+    proxy = _get_proxy_variable(url.scheme, environ)
     if not proxy:
-        return _system_proxy(url) if _HAS_SYSTEM_PROXIES else None
-    if bypasses_proxy(url, _either_case(environ, "no_proxy") or ""):
+        return _find_system_proxy(url) if _HAS_SYSTEM_PROXIES else None
+    if bypasses_proxy(url, _get_either_case(environ, "no_proxy") or ""):
         return None
-    return _with_scheme(proxy)
+    return _add_scheme(proxy)
 
 
-def _proxy_variable(scheme: str, environ: Mapping[str, str]) -> str | None:
+def _get_proxy_variable(scheme: str, environ: Mapping[str, str]) -> str | None:
     if scheme == "http" and "REQUEST_METHOD" in environ:
         proxy = environ.get("http_proxy")
     else:
-        proxy = _either_case(environ, f"{scheme}_proxy")
-    return proxy or _either_case(environ, "all_proxy")
+        proxy = _get_either_case(environ, f"{scheme}_proxy")
+    return proxy or _get_either_case(environ, "all_proxy")
 
 
-def _either_case(environ: Mapping[str, str], name: str) -> str | None:
-    """Return the lower-case variable, even if empty, else the upper-case one."""
+def _get_either_case(environ: Mapping[str, str], name: str) -> str | None:
+    """Return the lower-case variable, even if empty, otherwise the upper-case one."""
     value = environ.get(name)
     return environ.get(name.upper()) if value is None else value
 
 
-def _system_proxy(url: URL) -> str | None:
-    """Return the proxy of macOS' or Windows' settings."""
+def _find_system_proxy(url: URL) -> str | None:
+    """Return the proxy of the settings of macOS or Windows."""
     from urllib.request import getproxies, proxy_bypass
 
     proxy = getproxies().get(url.scheme)
-    return _with_scheme(proxy) if proxy and not proxy_bypass(url.host) else None
+    return _add_scheme(proxy) if proxy and not proxy_bypass(url.host) else None
 
 
-def _with_scheme(proxy: str) -> str:
+def _add_scheme(proxy: str) -> str:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def select_proxy(url: URL, proxies: Mapping[str, str | None]) -> str | None:
-    """Return the proxy that requests' proxies= names for a URL.
+    """Return the proxy that a `proxies=` mapping of requests names for a URL.
 
-    Keys are tried from "https://host" over "https" and "all://host" to "all"; "no_proxy" holds
-    exceptions as the variable does.
+    The keys are tried in the order "https://host", "https", "all://host", "all"; "no_proxy" has
+    exceptions like the variable.
 
     Returns:
-        The proxy URL; "" when the mapping says to go direct (a key with None or "", or an
-        exception); None when it says nothing, so that the environment may be asked.
+        The proxy URL; "" for a direct connection (a key with None or "", or an exception); None if
+        the mapping says nothing, so that the environment counts.
     """
     if not proxies:
         return None
@@ -122,7 +122,7 @@ def select_proxy(url: URL, proxies: Mapping[str, str | None]) -> str | None:
     for key in (f"{url.scheme}://{url.host}", url.scheme, f"all://{url.host}", "all"):
         if key in proxies:
             proxy = proxies[key]
-            return _with_scheme(proxy) if proxy else ""
+            return _add_scheme(proxy) if proxy else ""
     return None
 
 
@@ -130,9 +130,9 @@ def bypasses_proxy(url: URL, no_proxy: str) -> bool:
     """Return whether a NO_PROXY value covers a URL.
 
     Args:
-        url: where the request goes.
-        no_proxy: names (with their sub-domains), addresses, CIDR networks, each perhaps with
-            a port, or "*"; separated by commas or blanks.
+        url: of the request.
+        no_proxy: names (including their subdomains), addresses, CIDR networks, each with an
+            optional port, or "*"; separated by commas or blanks.
     """
     return bool(no_proxy) and _bypasses(url.host, url.port, no_proxy)
 
@@ -162,7 +162,7 @@ def _covers(entry: str, host: str, port: int) -> bool:
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """Split "host:80" and "[::1]:80"; a bare IPv6 address or network has no port."""
+    """Split "host:80" and "[::1]:80"; an IPv6 address or network without brackets has no port."""
     if entry.startswith("["):
         name, _, rest = entry[1:].partition("]")
         return name, rest.removeprefix(":")
@@ -175,10 +175,10 @@ def _split_port(entry: str) -> tuple[str, str]:
 # --- certificates ---
 
 
-def ca_bundle(environ: Mapping[str, str] | None = None) -> str | None:
+def find_ca_bundle(environ: Mapping[str, str] | None = None) -> str | None:
     """Return the path of the CA file or directory that the environment names, or None.
 
-    REQUESTS_CA_BUNDLE comes first, then CURL_CA_BUNDLE, SSL_CERT_FILE and SSL_CERT_DIR.
+    The order is REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR.
     """
     get = (os.environ if environ is None else environ).get
     return next(filter(None, map(get, _CA_VARIABLES)), None)
@@ -187,20 +187,20 @@ def ca_bundle(environ: Mapping[str, str] | None = None) -> str | None:
 # --- netrc ---
 
 
-def netrc_credentials(
+def find_netrc_credentials(
     host: str, environ: Mapping[str, str] | None = None
 ) -> tuple[str, str] | None:
-    """Return user name and password that the netrc file has for a host, or None.
+    """Return the user name and password of the netrc file for a host, or None.
 
-    The file is the one that NETRC names, else ~/.netrc or ~/_netrc. A default entry counts for
-    every host, as in requests. A file that cannot be read or parsed is as good as none.
+    The file is the one that NETRC names, otherwise ~/.netrc or ~/_netrc. As in requests, a default
+    entry applies to all hosts. A file that cannot be read or parsed is ignored.
     """
-    path = netrc_path(os.environ if environ is None else environ)
+    path = find_netrc(os.environ if environ is None else environ)
     if path is None:
         return None
     try:
         status = os.stat(path)
-        entries = _parsed_netrc(path, status.st_mtime_ns, status.st_size)
+        entries = _parse_netrc(path, status.st_mtime_ns, status.st_size)
     except OSError:
         return None
     found = entries.authenticators(host) if entries else None
@@ -210,13 +210,13 @@ def netrc_credentials(
     return login or account or "", password or ""
 
 
-def netrc_path(environ: Mapping[str, str]) -> str | None:
-    """Return where the netrc file is, or None; one that NETRC names need not exist."""
+def find_netrc(environ: Mapping[str, str]) -> str | None:
+    """Return the path of the netrc file, or None; the one that NETRC names need not exist."""
     path = environ.get("NETRC")
     if path is not None:
         return os.path.expanduser(path)
     home = environ.get("HOME") or os.path.expanduser("~")
-    # access() does not raise: half the price of stat() for the usual case of no file.
+    # access() does not raise, so it takes half as long as stat() in the usual case of no file.
     for path in (f"{home}/.netrc", f"{home}/_netrc"):
         if os.access(path, os.R_OK):
             return path
@@ -224,7 +224,7 @@ def netrc_path(environ: Mapping[str, str]) -> str | None:
 
 
 @lru_cache(maxsize=8)
-def _parsed_netrc(path: str, mtime_ns: int, size: int) -> netrc | None:
+def _parse_netrc(path: str, mtime_ns: int, size: int) -> netrc | None:
     from netrc import NetrcParseError, netrc
 
     try:

@@ -1,6 +1,6 @@
-"""Which addresses a client may dial: the public ones, or what a function of the user's says.
+"""Decide which addresses a client may connect to: public ones, or what a function allows.
 
-Nothing here resolves a name or opens a socket: those who do ask, for each address and attempt.
+This module resolves no names and opens no sockets. What connects asks it for each address.
 """
 
 from __future__ import annotations
@@ -18,13 +18,20 @@ from curlhttp._models.url import parse_origin
 if TYPE_CHECKING:
     from curlhttp._models.config import AddressGuard
 
-__all__ = ["GuardFunction", "GuardInput", "PublicOnly", "forms", "guard_of", "why_not_public"]
+__all__ = [
+    "GuardFunction",
+    "GuardInput",
+    "PublicOnly",
+    "expand_address",
+    "get_special_purpose",
+    "to_address_guard",
+]
 
 
-# --- Which addresses are on the public Internet, by our own list of those that are not ---
+# --- Special-purpose addresses, which are not on the public Internet ---
 #
-# Python's `is_global` differs from one release to the next, and says nothing of IPv4 within IPv6.
-# The list is that of IANA's special-purpose registries (RFC 6890), and of what only looks public.
+# Python's `is_global` differs between releases, and ignores IPv4 addresses within IPv6. The list is
+# that of IANA's special-purpose registries (RFC 6890), plus addresses that only look public.
 
 Address: TypeAlias = "IPv4Address | IPv6Address"
 Network: TypeAlias = "IPv4Network | IPv6Network"
@@ -32,7 +39,7 @@ Network: TypeAlias = "IPv4Network | IPv6Network"
 _IPV4 = tuple(
     (IPv4Network(network), what)
     for network, what in (
-        ("0.0.0.0/8", "unspecified"),  # RFC 791; Linux dials this machine
+        ("0.0.0.0/8", "unspecified"),  # RFC 791; Linux connects to this machine
         ("10.0.0.0/8", "private"),  # RFC 1918
         ("100.64.0.0/10", "shared"),  # RFC 6598, carrier-grade NAT; 100.100.100.200 of Alibaba
         ("127.0.0.0/8", "loopback"),
@@ -47,7 +54,7 @@ _IPV4 = tuple(
         ("203.0.113.0/24", "documentation"),
         ("224.0.0.0/4", "multicast"),
         ("240.0.0.0/4", "reserved"),  # with 255.255.255.255
-        ("168.63.129.16/32", "metadata"),  # of Azure, which looks public and is inside
+        ("168.63.129.16/32", "metadata"),  # of Azure; looks public, but is inside
     )
 )
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
@@ -56,9 +63,9 @@ _IPV6 = tuple(
     for network, what in (
         ("2001::/23", "reserved"),  # RFC 2928: Teredo, benchmarks, ORCHID
         ("2001:db8::/32", "documentation"),  # RFC 3849
-        ("2002::/16", "6to4"),  # RFC 3056: holds an IPv4 address, and nobody needs it any more
+        ("2002::/16", "6to4"),  # RFC 3056: contains an IPv4 address; obsolete
         ("3fff::/20", "documentation"),  # RFC 9637
-        # Of what lies outside of 2000::/3, these have names.
+        # Outside of 2000::/3, these have names.
         ("::/128", "unspecified"),
         ("::1/128", "loopback"),
         ("::/96", "IPv4-compatible"),  # RFC 4291, section 2.5.5.1
@@ -74,17 +81,17 @@ _MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 @lru_cache(maxsize=1024)
-def forms(address: str) -> tuple[Address, ...]:
-    """Return an address without its zone, and the IPv4 address that it comes to, if it is IPv6.
+def expand_address(address: str) -> tuple[Address, ...]:
+    """Return an address without its zone, followed by the IPv4 address that it maps to, if any.
 
-    ::ffff:a.b.c.d is dialled over IPv4, and what is sent to 64:ff9b::a.b.c.d is translated on
-    its way. All other addresses that hold one (6to4, Teredo) are not public themselves.
+    ::ffff:a.b.c.d is connected to over IPv4, and 64:ff9b::a.b.c.d is translated to IPv4 on the way.
+    The other addresses that contain an IPv4 address (6to4, Teredo) are not public themselves.
 
     Args:
         address: IPv4 or IPv6 in text.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not an address.
     """
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv4Address):
@@ -94,11 +101,11 @@ def forms(address: str) -> tuple[Address, ...]:
     return (found,) if found.ipv4_mapped is None else (found, found.ipv4_mapped)
 
 
-def network_forms(network: Network) -> tuple[Network, ...]:
-    """Return a network, and the IPv4 network that its addresses come to, as forms() has them.
+def expand_network(network: Network) -> tuple[Network, ...]:
+    """Return a network, followed by the IPv4 network that it maps to; see expand_address().
 
     Args:
-        network: of either version.
+        network: IPv4 or IPv6.
     """
     if isinstance(network, IPv4Network):
         return (network,)
@@ -108,11 +115,11 @@ def network_forms(network: Network) -> tuple[Network, ...]:
 
 
 @lru_cache(maxsize=1024)
-def why_not_public(address: Address) -> str | None:
-    """Return what an address is that is not on the public Internet, None if it is there.
+def get_special_purpose(address: Address) -> str | None:
+    """Return what kind of address it is, such as "private", None for a public one.
 
     Args:
-        address: the last of its forms.
+        address: the last one that expand_address() returned.
     """
     if isinstance(address, IPv4Address):
         return next((what for network, what in _IPV4 if address in network), None)
@@ -128,14 +135,14 @@ _LOOKS_LIKE_AN_ADDRESS = re.compile(r"[\[:/]|(?:^|\.)(?:0[xX][0-9a-fA-F]*|[0-9]+
 
 
 class _Entries(NamedTuple):
-    """What a list of entries comes to."""
+    """A parsed `allow` or `deny` list."""
 
     networks: tuple[Network, ...]
     hosts: frozenset[str]
     paths: frozenset[str]
 
-    def entry_for(self, host: str, path: str | None, found: tuple[Address, ...]) -> str | None:
-        """Return the entry that an address is in, None for none."""
+    def find(self, host: str, path: str | None, found: tuple[Address, ...]) -> str | None:
+        """Return the entry that matches an address, or None."""
         if path is not None and path in self.paths:
             return path
         if host in self.hosts:
@@ -146,27 +153,28 @@ class _Entries(NamedTuple):
 
 
 class PublicOnly:
-    """Let a client dial public addresses alone: a guard against requests to one's own network.
+    """Allow connections to public addresses only: protection against SSRF.
 
-    Judged is each address that is about to be dialled, on each hop and in each attempt, and that
-    of a kept connection. So it does not matter how the URL writes an address, what a name
-    resolves to the second time, or where a redirect leads. Refused is what is not on the public
-    Internet: private, loopback, link-local (where clouds keep their credentials), shared,
-    multicast, reserved, documentation and benchmark networks, in IPv6 also what holds such an
-    IPv4 address; and Unix sockets.
+    The client checks each address before it connects, on each redirect and in each attempt, and
+    also the address of a connection that it reuses. So it does not matter how the URL spells an
+    address, what a name resolves to the second time, or where a redirect leads. It refuses
+    addresses that are not on the public Internet: private, loopback, link-local (where clouds serve
+    credentials), shared, multicast, reserved, documentation and benchmark networks; IPv6 addresses
+    that contain such an IPv4 address; and Unix sockets.
 
-    Through a proxy, the name is resolved here, and the proxy is handed an address that was
-    judged: http goes through a tunnel then. The address of the proxy itself is not judged.
+    With a proxy, the client resolves the name, and passes an address that it has checked to the
+    proxy; http then uses a tunnel. The address of the proxy itself is not checked.
 
     Args:
-        allow: what may be dialled all the same: networks ("10.1.0.0/16"), addresses, host names
-            (with whatever they resolve to; no wildcards), and paths of Unix sockets.
-        deny: what may not be dialled although it is public, or allowed.
-        https_only: refuse requests without TLS, on each hop.
-        proxies: "judge" as above, or "trust" to let proxies resolve and dial what they like.
+        allow: what to allow in addition: networks ("10.1.0.0/16"), addresses, host names (whatever
+            they resolve to; no wildcards), and paths of Unix sockets.
+        deny: what to refuse even if it is public or allowed.
+        https_only: refuse requests without TLS, on each redirect.
+        proxies: "judge" as described above, or "trust" to let proxies resolve names and connect to
+            any address.
 
     Raises:
-        ValueError: an entry is none of these, or proxies is neither.
+        ValueError: an entry or the value of `proxies` is invalid.
     """
 
     __slots__ = ("_allow", "_deny", "https_only", "name", "trusts_proxies")
@@ -181,8 +189,8 @@ class PublicOnly:
     ) -> None:
         if proxies not in ("judge", "trust"):
             raise ValueError(f'proxies must be "judge" or "trust", not {proxies!r}')
-        self._allow = _entries(allow, "allow")
-        self._deny = _entries(deny, "deny")
+        self._allow = _parse_entries(allow, "allow")
+        self._deny = _parse_entries(deny, "deny")
         self.https_only: bool = bool(https_only)
         self.trusts_proxies: bool = proxies == "trust"
         lists = [
@@ -191,34 +199,34 @@ class PublicOnly:
         self.name: str = repr((*lists, self.https_only, self.trusts_proxies))
 
     def __call__(self, host: str, address: str, port: int) -> bool:
-        """Return whether an address may be dialled, for a guard of your own to ask.
+        """Return whether the client may connect to an address. Your own guard can call this.
 
         Args:
-            host: as the URL names it.
+            host: of the URL.
             address: IPv4 or IPv6 in text, or the path of a Unix socket.
-            port: of the address; it does not matter here.
+            port: not used.
         """
         return self.objection(host, address, port) is None
 
     def objection(self, host: str, address: str, port: int) -> str | None:
-        """Return what speaks against dialling an address, None for nothing; see __call__."""
+        """Return why an address is refused, None if it is allowed; see __call__."""
         name = host.rstrip(".").lower()
         path: str | None = None
         try:
-            found = forms(address)
-        except ValueError:  # of a Unix socket, which may be relative
+            found = expand_address(address)
+        except ValueError:  # the path of a Unix socket, which may be relative
             path, found = address, ()
-        denied = self._deny.entry_for(name, path, found)
+        denied = self._deny.find(name, path, found)
         if denied is not None:
             return f"denied by {denied}"
-        what = why_not_public(found[-1]) if found else "a Unix socket"
-        if what is None or self._allow.entry_for(name, path, found) is not None:
+        what = get_special_purpose(found[-1]) if found else "a Unix socket"
+        if what is None or self._allow.find(name, path, found) is not None:
             return None
         return f"not public: {what}"
 
 
-def _entries(entries: Iterable[Entry], which: str) -> _Entries:
-    if isinstance(entries, (str, bytes)):  # whose letters would be taken for entries
+def _parse_entries(entries: Iterable[Entry], which: str) -> _Entries:
+    if isinstance(entries, (str, bytes)):  # each letter would count as an entry
         raise ValueError(f"{which} must be a list of networks and names, not {entries!r}")
     networks: list[Network] = []
     hosts: set[str] = set()
@@ -231,7 +239,7 @@ def _entries(entries: Iterable[Entry], which: str) -> _Entries:
             if text.startswith("/"):
                 paths.add(text)
             elif _LOOKS_LIKE_AN_ADDRESS(text):
-                networks.extend(network_forms(ip_network(text)))
+                networks.extend(expand_network(ip_network(text)))
             else:
                 hosts.add(parse_origin(f"http://{text}").host.rstrip("."))
         except ValueError:  # an InvalidURL, too
@@ -243,7 +251,7 @@ def _entries(entries: Iterable[Entry], which: str) -> _Entries:
 
 
 class _FunctionGuard:
-    """A guard that asks a function of the user's."""
+    """A guard that calls the user's function."""
 
     __slots__ = ("_function", "name")
 
@@ -252,25 +260,25 @@ class _FunctionGuard:
 
     def __init__(self, function: GuardFunction) -> None:
         self._function = function
-        self.name = uuid4().hex  # what else it knows, nobody can tell
+        self.name = uuid4().hex  # because no two functions can be compared
 
     def objection(self, host: str, address: str, port: int) -> str | None:
-        """Return that the function refuses an address, None if it does not."""
-        answer: object = self._function(host, address, port)
-        if inspect.iscoroutine(answer):
-            answer.close()  # else Python warns that nobody awaited it
+        """Return why an address is refused, None if it is allowed."""
+        allowed: object = self._function(host, address, port)
+        if inspect.iscoroutine(allowed):
+            allowed.close()  # otherwise Python warns that it was never awaited
             raise TypeError("a guard must answer at once: it cannot be async")
-        return None if answer else "refused by the guard"
+        return None if allowed else "refused by the guard"
 
 
-def guard_of(guard: PublicOnly | GuardFunction) -> AddressGuard:
-    """Return what judges addresses for a `guard=` argument.
+def to_address_guard(guard: PublicOnly | GuardFunction) -> AddressGuard:
+    """Return the AddressGuard for a `guard=` argument.
 
     Args:
         guard: a PublicOnly, or a function of (host, address, port).
 
     Raises:
-        TypeError: it is none of these, or async.
+        TypeError: the guard is neither, or async.
     """
     if isinstance(guard, PublicOnly):
         return guard

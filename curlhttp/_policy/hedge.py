@@ -1,6 +1,6 @@
-"""When a second attempt is worth sending while the first is still without an answer.
+"""Decide which requests are hedged: sent again while the first attempt has no response yet.
 
-Pure: times come in as arguments. What carries it out is _flow/hedge.py and _curl/race.py.
+Pure: times are arguments. _flow/hedge.py and _curl/hedge_race.py carry it out.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from curlhttp._policy.retry import RetryBudget
 
 __all__ = ["HEDGED_STATUSES", "HeadTimes", "Hedge", "may_hedge"]
 
-# Answers that may be better from another server behind the same name.
+# Another server behind the same name may do better than these.
 HEDGED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class Hedge:
-    """Send a request again while the first attempt is slow, and take the first good answer.
+    """Send a slow request a second time, and use whichever good response comes first.
 
-    Only idempotent requests are, whose body can be sent twice at once: one in memory, a list of
-    pieces or a callable; a file once it was sent to its end. The attempts that lose are
-    cancelled: their HTTP/2 stream is reset, their HTTP/1.1 connection closed.
+    A request is hedged if it is idempotent and its body can be sent twice at the same time: bytes,
+    a list of pieces or a callable; a file once it has been sent to its end. The client cancels the
+    attempts that lose: it resets their HTTP/2 stream, or closes their HTTP/1.1 connection.
 
     Args:
-        after: seconds without the head of an answer; or "p95" for the 95th percentile of the
-            recent times to the head at this origin (any of "p1" to "p99"), which hedges nothing
-            until 20 of them are known.
-        max: attempts after the first, each `after` seconds behind the one before it.
-        idempotency_key: hedge any method, POST too, that carries an Idempotency-Key.
-        budget: what each extra attempt is taken from. None: the budget of the
-            client's RetryPolicy, or where that has none one of its own.
+        after: seconds to wait for the response head before the next attempt. "p95" stands for the
+            95th percentile of this origin's recent times to the head (any of "p1" to "p99");
+            nothing is hedged until 20 of them are known.
+        max: maximum number of attempts after the first, each `after` seconds after the one before.
+        idempotency_key: also hedge other methods, such as POST, if the request has an
+            Idempotency-Key.
+        budget: the RetryBudget that each extra attempt withdraws from. None for the budget of the
+            client's RetryPolicy, or for a budget of the hedge alone if the policy has none.
 
     Raises:
         ValueError: a number is out of range.
@@ -59,11 +60,11 @@ class Hedge:
             raise ValueError(f"max must be 1 at least, not {self.max!r}; leave hedge off for none")
 
     def seconds(self, times: HeadTimes, origin: str) -> float | None:
-        """Return how long an attempt may take before the next one is sent, None for no end.
+        """Return the seconds after which to send the next attempt, None for never.
 
         Args:
-            times: what is known of the origins.
-            origin: the one that is asked.
+            times: the recent times of all origins.
+            origin: of the request.
         """
         if isinstance(self.after, str):
             return times.percentile(origin, int(self.after[1:]))
@@ -71,7 +72,7 @@ class Hedge:
 
 
 def may_hedge(request: Request, policy: Hedge) -> bool:
-    """Return whether two attempts of the request may be under way at once."""
+    """Return whether two attempts of the request may run at the same time."""
     if not request.is_idempotent and not (
         policy.idempotency_key and request.get_header("idempotency-key") is not None
     ):
@@ -80,15 +81,15 @@ def may_hedge(request: Request, policy: Hedge) -> bool:
 
 
 class HeadTimes:
-    """The recent times to the head of an answer, per origin; safe to use from many threads.
+    """Recent times to the response head, per origin. Thread-safe.
 
-    Of each request only the first attempt counts, one that lost with the time it had had. Without
-    those the percentile would look at what was fast alone, and fall from hedge to hedge.
+    Only the first attempt of each request counts. If it lost, the time that it had been under way
+    counts. Otherwise only fast attempts would count, and the percentile would fall with each hedge.
 
     Args:
-        window: times that are kept per origin.
-        minimum: times without which there is no percentile.
-        max_origins: the origin that was asked for longest ago makes room for one more.
+        window: how many times are kept per origin.
+        minimum: how many are needed for a percentile.
+        max_origins: how many origins are kept; the least recently used one is dropped first.
     """
 
     def __init__(self, window: int = 200, minimum: int = 20, max_origins: int = 1000) -> None:
@@ -99,7 +100,7 @@ class HeadTimes:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        """Start empty, because a thread of the parent may have held the lock."""
         self._clear()
 
     def _clear(self) -> None:
@@ -107,7 +108,7 @@ class HeadTimes:
         self._origins: OrderedDict[str, tuple[deque[float], list[float]]] = OrderedDict()
 
     def add(self, origin: str, seconds: float) -> None:
-        """Note the time of one attempt."""
+        """Record the time of one attempt, in seconds."""
         with self._lock:
             found = self._origins.get(origin)
             if found is None:
@@ -121,10 +122,10 @@ class HeadTimes:
             insort(ordered, seconds)
 
     def percentile(self, origin: str, percent: int) -> float | None:
-        """Return the time that so many per cent of the attempts did not exceed (nearest rank).
+        """Return a percentile of an origin's times in seconds (nearest rank), None without enough.
 
         Args:
-            origin: whose.
+            origin: "scheme://host:port".
             percent: 1 to 99.
         """
         with self._lock:

@@ -1,4 +1,4 @@
-"""Which hosts want to be asked by HTTPS alone (RFC 6797). Knows no clock and no file."""
+"""Remember which hosts require HTTPS (HSTS, RFC 6797). Pure: it reads no clock and no file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DIRECTIVE = re.compile(rf'[ \t]*({_WORD})[ \t]*(?:=[ \t]*("[^"]*"|{_WORD}))?[ \
 
 
 class HSTSEntry(NamedTuple):
-    """What is known of a host.
+    """A host that requires HTTPS.
 
     Attributes:
-        expires: up to when, as seconds since the epoch.
-        has_subdomains: it holds for the names below the host, too.
+        expires: in seconds since the epoch.
+        has_subdomains: the entry also applies to subdomains.
     """
 
     expires: float
@@ -28,10 +28,10 @@ class HSTSEntry(NamedTuple):
 
 
 def parse_field(value: str) -> tuple[int, bool] | None:
-    """Return max-age in seconds, and whether sub-domains are meant; None for what is no such field.
+    """Parse Strict-Transport-Security: max-age in seconds, and includeSubDomains; None if invalid.
 
-    A directive that is there twice, or a max-age that is none, makes the whole field void
-    (RFC 6797, section 6.1).
+    A directive that appears twice, or an invalid max-age, makes the field invalid (RFC 6797,
+    section 6.1).
     """
     found: dict[str, str] = {}
     for part in value[:_LONGEST_FIELD].split(";"):
@@ -48,17 +48,17 @@ def parse_field(value: str) -> tuple[int, bool] | None:
 
 
 class HSTSStore:
-    """The hosts that want HTTPS, in a bounded number; for any thread, without a lock.
+    """The hosts that require HTTPS, up to a maximum number. Thread-safe without a lock.
 
     Attributes:
-        by_name: what is known, by host.
+        by_name: entries by host.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, HSTSEntry] = {}
 
     def covers(self, host: str, now: float) -> bool:
-        """Return whether a host wants HTTPS, by itself or by a domain above it.
+        """Return whether a host requires HTTPS, by its own entry or that of a parent domain.
 
         Args:
             host: canonical.
@@ -76,10 +76,10 @@ class HSTSStore:
         return True
 
     def note(self, host: str, value: str, now: float) -> bool:
-        """Take in what a host says over HTTPS; return whether that is worth keeping on disk.
+        """Store the field of a response over HTTPS; return whether to write it to disk.
 
         Args:
-            host: canonical; an IP address has no say (RFC 6797, section 8.1.1).
+            host: canonical; an IP address is ignored (RFC 6797, section 8.1.1).
             value: of Strict-Transport-Security.
             now: seconds since the epoch.
         """
@@ -92,11 +92,11 @@ class HSTSStore:
         if not age:
             return self.by_name.pop(name, None) is not None
         if before is None and len(self.by_name) >= _MOST_HOSTS:
-            # A copy, because other threads may take in others.
+            # A copy, because other threads may add entries.
             first = min(list(self.by_name.items()), key=lambda each: each[1].expires)
             self.by_name.pop(first[0], None)
         known = self.by_name[name] = HSTSEntry(now + age, has_subdomains)
-        # Every answer renews it: only what adds a tenth of its time is worth a write.
+        # Each response renews the entry. Write only if that adds a tenth of its time.
         return (
             before is None
             or before.has_subdomains != has_subdomains

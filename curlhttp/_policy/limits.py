@@ -1,4 +1,9 @@
-"""Limits for each origin: concurrent requests, and requests per second."""
+"""Concurrency and rate limits: requests at the same time, and requests per second.
+
+Pure: they read no clock and do not wait. A request that has to wait gets a slot in a FIFO queue;
+its `wake` is called in any thread, never with a lock held. A request that leaves the queue, even in
+a finalizer, blocks none behind it.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +16,32 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from curlhttp._models.fork import register
 from curlhttp._models.request import Request
-from curlhttp._policy.store import Answer, Store, StoreCommand, micros
+from curlhttp._policy.shared_store import Answer, Store, StoreCommand, StoreLease, micros
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = ["ConcurrencyLimit", "Lease", "Limit", "Per", "RateLimit", "Reservation", "Wake"]
+__all__ = [
+    "ConcurrencyLimit",
+    "Lease",
+    "Limit",
+    "Per",
+    "RateLimit",
+    "Reservation",
+    "SharedLease",
+    "Wake",
+    "get_poll_interval",
+]
 
-
-# --- What both limits of a client have in common: requests at once, and requests per second ---
-#
-# They read no clock and wait for nothing. A request that has to wait gets a place in a FIFO queue;
-# its `wake` is called in any thread, never with a lock held. A request that leaves the queue, even
-# in a finalizer, holds up none behind it.
 
 Per: TypeAlias = "Literal['origin'] | None"
 Wake: TypeAlias = Callable[[], object]
-Place = TypeVar("Place")
+Slot = TypeVar("Slot")
 
 
-class Limit(Generic[Place]):
-    """Keep a key, and a lock that finalizers need not wait for.
+class Limit(Generic[Slot]):
+    """Base class of limits: the key, and a lock that finalizers never wait for.
 
     Args:
-        per: "origin" for each origin by itself, None for all together.
+        per: "origin" to limit each origin separately, None to limit all together.
     """
 
     def __init__(self, per: Per) -> None:
@@ -43,73 +52,73 @@ class Limit(Generic[Place]):
         register(self)
 
     def after_fork_in_child(self) -> None:
-        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        """Start empty, because a thread of the parent may have held the lock."""
         self._clear()
 
     def _clear(self) -> None:
         self._lock = threading.Lock()
-        self._leavers: deque[Place] = deque()
+        self._leaving: deque[Slot] = deque()
 
     def _key(self, origin: str) -> str:
         return origin if self.per else ""
 
-    def _leave(self, place: Place) -> None:
-        # A finalizer may run while this very thread has the lock.
-        self._leavers.append(place)
-        self._release_leavers()
+    def _remove_later(self, slot: Slot) -> None:
+        # A finalizer may run while this same thread holds the lock.
+        self._leaving.append(slot)
+        self._remove_leaving()
 
-    def _release_leavers(self) -> None:
-        """Remove the places that are left; if a thread has the lock, it does so afterwards."""
-        while self._leavers and self._lock.acquire(blocking=False):
+    def _remove_leaving(self) -> None:
+        """Remove the slots that were left; a thread that holds the lock does so when it ends."""
+        while self._leaving and self._lock.acquire(blocking=False):
             wakes: list[Wake] = []
             try:
-                while self._leavers:
-                    self._remove(self._leavers.popleft(), wakes)
+                while self._leaving:
+                    self._remove(self._leaving.popleft(), wakes)
             finally:
                 self._lock.release()
             for wake in wakes:
                 wake()
 
-    def _remove(self, place: Place, wakes: list[Wake]) -> None:
-        """Remove a place, and add to `wakes` what that wakes."""
+    def _remove(self, slot: Slot, wakes: list[Wake]) -> None:
+        """Remove a slot, and append to `wakes` what has to be called after that."""
         raise NotImplementedError
 
 
 class Lease:
-    """A place among the requests under way, or in the line for one.
+    """A slot of a concurrency limit, or in the queue for one.
 
     Args:
-        limit: whose place it is; join() gets it.
-        wake: called when it is granted after a wait.
+        limit: the limit; enqueue() puts the lease in its queue.
+        wake: called when the lease is granted after a wait.
 
     Attributes:
-        granted: the request may go; never unset.
+        granted: the request may be sent; never unset.
     """
 
-    __slots__ = ("_is_woken", "_limit", "_line", "granted", "wake")
+    __slots__ = ("_is_woken", "_limit", "_queue", "granted", "wake")
 
     def __init__(self, limit: ConcurrencyLimit, wake: Wake | None = None) -> None:
         self._limit = limit
-        self._line: _Queue | None = None  # None: not in the books
+        self._queue: _Queue | None = None  # None: holds nothing
         self.wake: Wake | None = wake
         self.granted: bool = False
         self._is_woken = False
 
-    def go_on(self) -> None:
-        """Note that the wait is over, and the request goes from here on."""
-        self._limit._go_on(self)
+    def confirm(self) -> None:
+        """Note that the request has seen that it may be sent."""
+        self._limit._confirm(self)
 
-    def give(self) -> None:
-        """Give the place back, or leave the line; a second time is nothing."""
-        if self._line is not None:
-            self._limit._leave(self)
+    def release(self) -> None:
+        """Release the slot, or leave the queue. Safe to call twice."""
+        if self._queue is not None:
+            self._limit._remove_later(self)
 
     def end(self, error: BaseException | None) -> None:
-        """Give the place back at the end of a body."""
-        self.give()
+        """Release the slot at the end of a body."""
+        self.release()
 
     def __del__(self) -> None:
-        self.give()  # the request that had it ended without giving it back
+        self.release()  # the request ended without releasing it
 
 
 class _Queue:
@@ -118,24 +127,24 @@ class _Queue:
     def __init__(self, key: str) -> None:
         self.key = key
         self.used = 0
-        self.woken = 0  # were granted a place in line, and have not gone on yet
-        self.waiting: OrderedDict[Lease, None] = OrderedDict()  # empty while there is room
+        self.woken = 0  # granted after a wait, but not confirmed yet
+        self.waiting: OrderedDict[Lease, None] = OrderedDict()  # empty while slots are free
 
 
 class ConcurrencyLimit(Limit["Lease"]):
-    """Bound the requests under way, from their start to the end of the body.
+    """Limit the number of requests at the same time, each from its start to the end of its body.
 
-    One may be shared by clients, threads and event loops; requests that wait go in the order in
-    which they came.
+    Clients, threads and event loops can share one limit. Waiting requests are sent in the order in
+    which they arrived.
 
     Args:
-        limit: how many.
-        per: "origin" for each origin by itself, None for all together.
-        store: what all processes of one limit share it by, or None for this process alone. The
-            places of a process that died are free after 5 s.
+        limit: maximum number of requests at the same time.
+        per: "origin" to limit each origin separately, None to limit all together.
+        store: a Store through which processes share the limit, or None for this process alone. If a
+            process dies, its slots become free after 5 s.
 
     Raises:
-        ValueError: the limit is below one.
+        ValueError: the limit is below 1.
     """
 
     def __init__(self, limit: int, per: Per = "origin", *, store: Store | None = None) -> None:
@@ -147,65 +156,65 @@ class ConcurrencyLimit(Limit["Lease"]):
 
     def _clear(self) -> None:
         super()._clear()
-        self._lines: dict[str, _Queue] = {}
-        self._name = ""  # of this process, at a store
+        self._queues: dict[str, _Queue] = {}
+        self._name = ""  # of this process in a store
         self._numbers = itertools.count()
 
-    def take(self, origin: str) -> Lease | None:
-        """Return a lease, or None when the caller has to wait in line.
+    def try_acquire(self, origin: str) -> Lease | None:
+        """Return a granted lease, or None if the caller has to queue.
 
         Args:
-            origin: whom the request goes to.
+            origin: of the request.
         """
         lease = Lease(self)
         with self._lock:
-            line = self._line(origin)
-            if line.used < self.limit and not line.woken:
-                self._grant(lease, line)
-        if self._leavers:
-            self._release_leavers()
+            queue = self._queue(origin)
+            if queue.used < self.limit and not queue.woken:
+                self._grant(lease, queue)
+        if self._leaving:
+            self._remove_leaving()
         return lease if lease.granted else None
 
-    def join(self, lease: Lease, origin: str) -> None:
-        """Wake a lease when it is granted; whatever happens, its give() leaves the line.
+    def enqueue(self, lease: Lease, origin: str) -> None:
+        """Queue a lease, which is woken when it is granted; release() always leaves the queue.
 
-        That may be at once: while leases that were woken have not gone on, there is room that is
-        not to be had by take().
+        It may be granted at once: while woken leases are not confirmed, try_acquire() refuses slots
+        that are free.
 
         Args:
-            lease: a new one. It is the caller's before, so that Ctrl-C cannot come in between.
-            origin: whom the request goes to.
+            lease: a new one. The caller creates it, so that Ctrl-C cannot lose it in between.
+            origin: of the request.
         """
         with self._lock:
-            line = self._line(origin)
-            if line.used < self.limit:
-                self._grant_in_line(lease, line)
+            queue = self._queue(origin)
+            if queue.used < self.limit:
+                self._grant_queued(lease, queue)
             else:
-                lease._line = line
-                line.waiting[lease] = None
+                lease._queue = queue
+                queue.waiting[lease] = None
         if lease._is_woken and lease.wake is not None:
             lease.wake()
-        if self._leavers:
-            self._release_leavers()
+        if self._leaving:
+            self._remove_leaving()
 
     def in_use(self, origin: str) -> int:
-        """Return how many requests to an origin are under way.
+        """Return how many requests to an origin are under way in this process.
 
         Args:
-            origin: "scheme://host:port", as URL.origin has it.
+            origin: "scheme://host:port", such as URL.origin.
         """
-        line = self._lines.get(self._key(origin))
-        return 0 if line is None else line.used
+        queue = self._queues.get(self._key(origin))
+        return 0 if queue is None else queue.used
 
     def is_own(self, name: str) -> bool:
-        """Return whether a place at a store is this process's, and not its parent's."""
+        """Return whether a slot in a store belongs to this process, not to its parent."""
         return bool(self._name) and name.startswith(self._name)
 
-    def no_room(self, request: Request, now: float) -> DeadlineExceeded | PoolTimeout:
-        """Return the error for a request that got no place in time.
+    def make_timeout_error(self, request: Request, now: float) -> DeadlineExceeded | PoolTimeout:
+        """Return the error for a request that got no slot in time.
 
         Args:
-            request: which waited.
+            request: the request that waited.
             now: monotonic seconds.
         """
         return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
@@ -214,119 +223,196 @@ class ConcurrencyLimit(Limit["Lease"]):
             request=request,
         )
 
-    def shared_place(self, origin: str) -> tuple[str, str]:
-        """Return the key of an origin's places at a store, and the name of a new place."""
+    def name_shared_slot(self, origin: str) -> tuple[str, str]:
+        """Return the key of an origin's slots in a store, and the name for a new slot."""
         name = self._name
         if not name:
-            from secrets import token_hex  # slow to import, and only limits of a store need it
+            from secrets import token_hex  # slow to import, and only needed with a store
 
-            with self._lock:  # else the first threads would get names that is_own does not know
+            with self._lock:  # otherwise two first threads would use different names
                 name = self._name = self._name or token_hex(8)
-            self._release_leavers()
+            self._remove_leaving()
         return f"{self.limit}:{self._key(origin)}", f"{name}-{next(self._numbers)}"
 
-    def _line(self, origin: str) -> _Queue:
+    def _queue(self, origin: str) -> _Queue:
         key = self._key(origin)
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _Queue(key)
-        return line
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue(key)
+        return queue
 
-    def _grant(self, lease: Lease, line: _Queue) -> None:
-        line.used += 1
-        lease._line = line
+    def _grant(self, lease: Lease, queue: _Queue) -> None:
+        queue.used += 1
+        lease._queue = queue
         lease.granted = True
 
-    def _grant_in_line(self, lease: Lease, line: _Queue) -> None:
-        self._grant(lease, line)
+    def _grant_queued(self, lease: Lease, queue: _Queue) -> None:
+        self._grant(lease, queue)
         lease._is_woken = True
-        line.woken += 1
+        queue.woken += 1
 
-    def _go_on(self, lease: Lease) -> None:
+    def _confirm(self, lease: Lease) -> None:
         with self._lock:
-            self._note_going(lease)
-        if self._leavers:
-            self._release_leavers()
+            self._note_confirmed(lease)
+        if self._leaving:
+            self._remove_leaving()
 
-    def _note_going(self, lease: Lease) -> None:
-        if lease._is_woken and lease._line is not None:
+    def _note_confirmed(self, lease: Lease) -> None:
+        if lease._is_woken and lease._queue is not None:
             lease._is_woken = False
-            lease._line.woken -= 1
+            lease._queue.woken -= 1
 
-    def _remove(self, place: Lease, wakes: list[Wake]) -> None:
-        self._note_going(place)
-        line, place._line = place._line, None
-        if line is None:
+    def _remove(self, slot: Lease, wakes: list[Wake]) -> None:
+        self._note_confirmed(slot)
+        queue, slot._queue = slot._queue, None
+        if queue is None:
             return
-        if not place.granted:
-            line.waiting.pop(place, None)
+        if not slot.granted:
+            queue.waiting.pop(slot, None)
         else:
-            line.used -= 1
-            if line.waiting:
-                first, _ = line.waiting.popitem(last=False)
-                self._grant_in_line(first, line)
+            queue.used -= 1
+            if queue.waiting:
+                first, _ = queue.waiting.popitem(last=False)
+                self._grant_queued(first, queue)
                 if first.wake is not None:
                     wakes.append(first.wake)
-        if not line.used and self._lines.get(line.key) is line:  # not a forked child's
-            del self._lines[line.key]
+        if not queue.used and self._queues.get(queue.key) is queue:  # not a forked child's
+            del self._queues[queue.key]
 
     def __repr__(self) -> str:
         return f"ConcurrencyLimit({self.limit}, per={self.per!r})"
 
 
-# --- How many requests may go per second, for each origin ---
+# --- A slot of a limit that processes share; it expires if its holder dies ---
 
-_MANY = 1000  # origins, from which on those without traffic are forgotten
+_LEASE_SECONDS = 5.0  # until a slot expires that is not renewed
+_RENEWAL_SECONDS = 1.5  # from one renewal to the next
+_QUEUE_SECONDS = 2.0  # until a slot in the queue expires that nobody asks for
+_MIN_POLL, _MAX_POLL = 0.005, 0.25  # seconds between two questions to the store
+_POLL_SHARE = 8  # the wait grows to an eighth of the time for which the queue has not moved
+
+
+def get_poll_interval(before: int, stood: float) -> float:
+    """Return the seconds until the next question to the store.
+
+    Args:
+        before: number of requests ahead in the queue.
+        stood: seconds for which the queue has not moved.
+    """
+    return min(_MAX_POLL, max(_MIN_POLL * (1 + before), stood / _POLL_SHARE))
+
+
+class SharedLease:
+    """A request's slot in a store.
+
+    Args:
+        limit: the concurrency limit.
+        store: of the limit.
+        origin: of the request.
+    """
+
+    __slots__ = ("_is_released", "_key", "_lease", "_limit", "_name", "_store")
+
+    def __init__(self, limit: ConcurrencyLimit, store: Store, origin: str) -> None:
+        self._limit = limit
+        self._store = store
+        self._key, self._name = limit.name_shared_slot(origin)
+        self._lease: StoreLease | None = None
+        self._is_released = False
+
+    def make_acquire_command(self, *, joins: bool) -> StoreCommand:
+        """Return the command that acquires the slot.
+
+        Args:
+            joins: queue if no slot is free.
+        """
+
+        def undo(answer: Answer) -> StoreCommand:
+            return self._command("leave")
+
+        return self._command("take", int(joins))._replace(undo=undo)
+
+    def start(self) -> None:
+        """Renew the slot from now on, because it was granted."""
+        self._lease = self._store.hold(self._command("keep"), _RENEWAL_SECONDS)
+
+    def release(self) -> None:
+        """Release the slot, or leave the queue. Safe to call twice, and in finalizers."""
+        if not self._is_released:
+            self._is_released = True
+            if not self._limit.is_own(self._name):
+                return  # a copy in a forked child: the slot belongs to the parent
+            if self._lease is not None:
+                self._lease.end()
+            self._store.tell(self._command("leave"))
+
+    def end(self, error: BaseException | None) -> None:
+        """Release the slot at the end of a body."""
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()  # the request ended without releasing it
+
+    def _command(self, step: str, joins: int = 0) -> StoreCommand:
+        times = (micros(_LEASE_SECONDS), micros(_QUEUE_SECONDS))
+        return StoreCommand(
+            "lease", self._key, (step, self._name, self._limit.limit, *times, joins)
+        )
+
+
+# --- Requests per second ---
+
+_IDLE_BUCKETS = 1000  # number of origins beyond which idle ones are dropped
 _ROUNDING = 1e-6  # seconds: timers and sums of floats are not more exact
-MADE_UP = 0.045  # seconds that a timer may be late without loss; repaid in 1 s: below 5 %
+MAX_CATCH_UP = 0.045  # seconds of a late timer that are made up for; repaid in 1 s: below 5 %
 
 
 class Reservation:
-    """A request's place in the line for the rate. The first one sleeps, those behind it wait.
+    """A request's slot in the queue for the rate. The first one sleeps, the others wait.
 
     Args:
-        limit: whose line it is; join() gets into it.
-        wake: called when it becomes the first.
+        limit: the limit; enqueue() puts the reservation in its queue.
+        wake: called when the reservation becomes the first.
     """
 
     __slots__ = ("_bucket", "_limit", "wake")
 
     def __init__(self, limit: RateLimit, wake: Wake) -> None:
         self._limit = limit
-        self._bucket: _Bucket | None = None  # None: not in line
+        self._bucket: _Bucket | None = None  # None: not in the queue
         self.wake: Wake = wake
 
     @property
     def is_first(self) -> bool:
-        """Return whether no turn is before this one; wake is called when that becomes so."""
+        """Return whether no reservation is ahead; wake is called when this becomes true."""
         return self._limit._is_first(self)
 
-    def take(self, now: float) -> float:
-        """Go if it is time: return 0, else the seconds to sleep before asking again.
+    def try_acquire(self, now: float) -> float:
+        """Return 0 if the request may be sent now, otherwise the seconds to sleep before a retry.
 
         Args:
             now: monotonic seconds.
         """
-        return self._limit._take_turn(self, now)
+        return self._limit._try_acquire(self, now)
 
     def leave(self) -> None:
-        """Leave the line."""
+        """Leave the queue."""
         if self._bucket is not None:
-            self._limit._leave(self)
+            self._limit._remove_later(self)
 
 
 class _Bucket:
-    """When the next request may go: the theoretical arrival time of the GCRA.
+    """When the next request may be sent: the theoretical arrival time of the GCRA.
 
     Timers fire late, which would add up to a lower rate. So a request that waited counts as sent
-    when it was due, and the next ones come closer together. That is owed, and repaid by longer
-    intervals within a second's worth of requests, so that no second has more than the rate.
+    when it was due, and the next ones follow sooner. This debt is repaid by longer intervals within
+    a second's worth of requests, so that no second has more requests than the rate.
 
     Attributes:
         due: monotonic seconds.
-        owed: seconds; `due` of requests that count as sent earlier was never further behind.
-        share: of an interval, by which intervals are longer as long as something is owed.
-        waiting: those in line.
+        owed: the debt in seconds.
+        share: of an interval, by which intervals are longer while there is a debt.
+        waiting: the queue.
     """
 
     __slots__ = ("due", "owed", "share", "waiting")
@@ -337,19 +423,18 @@ class _Bucket:
         self.waiting: OrderedDict[Reservation, None] = OrderedDict()
 
     def admit(self, now: float, interval: float, *, waited: bool) -> None:
-        """Count a request that goes now, which sets when the next may.
+        """Count a request that is sent now, and set when the next one may be.
 
         Args:
             now: monotonic seconds.
             interval: seconds from one request to the next.
-            waited: it was in line; else its caller is late itself, unless it is so because it
-                was held up before.
+            waited: the request was in the queue, so that it is late because of a timer.
         """
         late = now - self.due
         if late > 0:
             if waited:
-                late = min(late, MADE_UP)
-            elif late > self.owed:  # a pause, which uses up what is owed
+                late = min(late, MAX_CATCH_UP)
+            elif late > self.owed:  # a pause, which repays the debt
                 late = self.owed = max(0.0, 2 * self.owed - late)
             if late > self.owed:
                 self.owed = late
@@ -363,20 +448,20 @@ class _Bucket:
 
 
 class RateLimit(Limit["Reservation"]):
-    """Bound the requests per second; those beyond wait, in the order in which they came.
+    """Limit the number of requests per second. Further requests wait, first come, first served.
 
-    In any period of a second or more there are at most `burst` and `rate` times its seconds; in
-    shorter ones too, unless a timer fires late. That is made up for, up to 45 ms, by requests
-    that are closer together. A limit may be shared by clients, threads and event loops.
+    In any period of t seconds, at most `burst + rate * t` requests are sent. For periods below a
+    second this may be exceeded if a timer fires late: up to 45 ms are made up for by sending the
+    next requests sooner. Clients, threads and event loops can share one limit.
 
     Args:
         rate: requests per second in the long run.
-        burst: how many may go at once after a pause.
-        per: "origin" for each origin by itself, None for all together.
-        store: what all processes of one rate share it by, or None for this process alone.
+        burst: maximum number of requests at once after a pause.
+        per: "origin" to limit each origin separately, None to limit all together.
+        store: a Store through which processes share the rate, or None for this process alone.
 
     Raises:
-        ValueError: the rate is not positive, or the burst below one.
+        ValueError: the rate is not positive, or the burst is below 1.
 
     Source: the generic cell rate algorithm, ITU-T I.371.
     """
@@ -398,19 +483,19 @@ class RateLimit(Limit["Reservation"]):
         self._interval = 1.0 / rate
         self._tolerance = (burst - 1) / rate
         self.store = store
-        self._late = 0.0  # seconds, of the shared turns since the store heard of it last
+        self._late = 0.0  # seconds, of shared reservations since the last report to the store
         super().__init__(per)
 
     def _clear(self) -> None:
         super()._clear()
         self._buckets: dict[str, _Bucket] = {}
-        self._too_many = _MANY
+        self._too_many = _IDLE_BUCKETS
 
-    def take(self, origin: str, now: float) -> bool:
-        """Let a request go, if it may go now and no other one waits.
+    def try_acquire(self, origin: str, now: float) -> bool:
+        """Return whether a request may be sent now, and count it; no if others wait.
 
         Args:
-            origin: whom it goes to.
+            origin: of the request.
             now: monotonic seconds.
         """
         with self._lock:
@@ -418,133 +503,133 @@ class RateLimit(Limit["Reservation"]):
             may_go = not bucket.waiting and self._wait(bucket, now) <= 0
             if may_go:
                 bucket.admit(now, self._interval, waited=False)
-        if self._leavers:
-            self._release_leavers()
+        if self._leaving:
+            self._remove_leaving()
         return may_go
 
-    def join(self, turn: Reservation, origin: str, now: float, patience: float) -> None:
-        """Put a turn into the line; whatever happens, its leave() takes it out.
+    def enqueue(self, reservation: Reservation, origin: str, now: float, patience: float) -> None:
+        """Queue a reservation; its leave() always removes it.
 
         Args:
-            turn: a new one.
-            origin: whom the request goes to.
+            reservation: a new one.
+            origin: of the request.
             now: monotonic seconds.
-            patience: how many seconds it has; inf without a deadline.
+            patience: seconds until the deadline; inf without one.
 
         Raises:
-            DeadlineExceeded: it would come later than that.
+            DeadlineExceeded: the request would have to wait longer than that.
         """
         with self._lock:
             bucket = self._bucket(origin, now)
             seconds = self._wait(bucket, now, len(bucket.waiting))
             if not bucket.waiting:
-                bucket.due = max(bucket.due, now)  # no timer was late before there was one
+                bucket.due = max(bucket.due, now)  # no timer can have been late before
             if seconds <= patience:
-                turn._bucket = bucket
-                bucket.waiting[turn] = None
-        if self._leavers:
-            self._release_leavers()
+                reservation._bucket = bucket
+                bucket.waiting[reservation] = None
+        if self._leaving:
+            self._remove_leaving()
         if seconds > patience:
-            raise self.too_long(seconds, patience)
+            raise self.make_deadline_error(seconds, patience)
 
-    def too_long(self, seconds: float, patience: float) -> DeadlineExceeded:
-        """Return the error for a request that has less time than it would wait.
+    def make_deadline_error(self, seconds: float, patience: float) -> DeadlineExceeded:
+        """Return the error for a request whose deadline is before its turn.
 
         Args:
-            seconds: that it would wait.
-            patience: seconds that it has.
+            seconds: how long it would wait.
+            patience: seconds until its deadline.
         """
         return DeadlineExceeded(
             f"the rate limit of {self.rate:g} requests per second has room in {seconds:.3g} s, "
             f"and the request ends in {max(0.0, patience):.3g} s; it was not sent"
         )
 
-    def give_back(self, origin: str) -> None:
-        """Take a request back that was let go and not sent.
+    def refund(self, origin: str) -> None:
+        """Undo try_acquire() for a request that was not sent.
 
         Args:
-            origin: whom it would have gone to.
+            origin: of the request.
         """
         with self._lock:
             bucket = self._buckets.get(self._key(origin))
             if bucket is not None:
                 bucket.due -= self._interval
-        if self._leavers:
-            self._release_leavers()
+        if self._leaving:
+            self._remove_leaving()
 
-    # what processes share
+    # in a store
 
-    def reserving(self, origin: str, patience: float) -> StoreCommand:
-        """Return what reserves a turn at a store.
+    def make_reserve_command(self, origin: str, patience: float) -> StoreCommand:
+        """Return the command that reserves a turn.
 
-        The answer is whether it did, the microseconds to wait, and what gives the turn back.
+        Its answer is whether it did, the microseconds to wait, and the arguments of a refund.
 
         Args:
-            origin: whom the request goes to.
-            patience: how many seconds it has; inf without a deadline.
+            origin: of the request.
+            patience: seconds until the deadline; inf without one.
         """
         late, self._late = self._late, 0.0
 
         def undo(answer: Answer) -> StoreCommand | None:
-            return self.giving_back(origin, answer) if answer[0] else None
+            return self.make_refund_command(origin, answer) if answer[0] else None
 
         most = -1 if patience == math.inf else max(0, micros(patience))
         numbers = (self._interval * 1e6, self._tolerance * 1e6, most, micros(late))
         return StoreCommand("rate", self._shared_key(origin), numbers, undo)
 
-    def giving_back(self, origin: str, answer: Answer) -> StoreCommand:
-        """Return what gives a turn back at the store, which is not used.
+    def make_refund_command(self, origin: str, answer: Answer) -> StoreCommand:
+        """Return the command that refunds a turn that was not used.
 
         Args:
-            origin: whom the request would have gone to.
-            answer: to what reserved it.
+            origin: of the request.
+            answer: to the command that reserved the turn.
         """
         turn = tuple(str(part, "ascii") for part in answer[2:] if isinstance(part, bytes))
         return StoreCommand("rate_back", self._shared_key(origin), (self._interval * 1e6, *turn))
 
-    def came_late(self, seconds: float) -> bool:
-        """Return whether a shared turn is good that was slept for; a little late is made up for.
+    def accept_lateness(self, seconds: float) -> bool:
+        """Return whether a shared turn still counts after the sleep; a short delay is made up for.
 
         Args:
-            seconds: how late its request is.
+            seconds: how late the request is.
         """
-        if seconds <= MADE_UP:
+        if seconds <= MAX_CATCH_UP:
             self._late = max(self._late, seconds)
-        return seconds <= MADE_UP
+        return seconds <= MAX_CATCH_UP
 
     def _shared_key(self, origin: str) -> str:
         return f"{self.rate:g}/{self.burst}:{self._key(origin)}"
 
-    def _is_first(self, turn: Reservation) -> bool:
-        with self._lock:  # a line must not change while it is looked at
-            bucket = turn._bucket
-            first = bucket is None or next(iter(bucket.waiting), None) is turn
-        if self._leavers:
-            self._release_leavers()
+    def _is_first(self, reservation: Reservation) -> bool:
+        with self._lock:  # the queue must not change meanwhile
+            bucket = reservation._bucket
+            first = bucket is None or next(iter(bucket.waiting), None) is reservation
+        if self._leaving:
+            self._remove_leaving()
         return first
 
-    def _take_turn(self, turn: Reservation, now: float) -> float:
+    def _try_acquire(self, reservation: Reservation, now: float) -> float:
         wakes: list[Wake] = []
         with self._lock:
-            bucket = turn._bucket
+            bucket = reservation._bucket
             assert bucket is not None
             seconds = self._wait(bucket, now)
             if seconds <= 0:
                 bucket.admit(now, self._interval, waited=True)
-                self._remove(turn, wakes)
-        if self._leavers:
-            self._release_leavers()
+                self._remove(reservation, wakes)
+        if self._leaving:
+            self._remove_leaving()
         for wake in wakes:
             wake()
         return seconds
 
     def _wait(self, bucket: _Bucket, now: float, before: int = 0) -> float:
-        """Return the seconds until a request may go, 0 for now.
+        """Return the seconds until a request may be sent, 0 for now.
 
         Args:
             bucket: of its origin.
             now: monotonic seconds.
-            before: how many go before it.
+            before: number of requests ahead.
         """
         seconds = bucket.due - self._tolerance - now + before * self._interval
         return seconds if seconds > _ROUNDING else 0.0
@@ -559,20 +644,20 @@ class RateLimit(Limit["Reservation"]):
         return bucket
 
     def _forget_idle(self, now: float) -> None:
-        """Forget those that a new one would not differ from."""
+        """Drop buckets that a new one would equal."""
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()
             if bucket.waiting or bucket.due > now
         }
-        self._too_many = max(_MANY, 2 * len(self._buckets))
+        self._too_many = max(_IDLE_BUCKETS, 2 * len(self._buckets))
 
-    def _remove(self, place: Reservation, wakes: list[Wake]) -> None:
-        bucket, place._bucket = place._bucket, None
+    def _remove(self, slot: Reservation, wakes: list[Wake]) -> None:
+        bucket, slot._bucket = slot._bucket, None
         if bucket is None:
             return
-        was_first = next(iter(bucket.waiting), None) is place
-        bucket.waiting.pop(place, None)
+        was_first = next(iter(bucket.waiting), None) is slot
+        bucket.waiting.pop(slot, None)
         if was_first and bucket.waiting:
             wakes.append(next(iter(bucket.waiting)).wake)
 

@@ -1,7 +1,7 @@
-"""Access tokens of OAuth 2.0 (RFC 6749): what is asked for, and what of the answers is believed.
+"""OAuth 2.0 access tokens (RFC 6749): token requests, and validation of the token responses.
 
-It sends nothing: it yields the request, and is sent the response. No secret is in a repr, a
-message or a pickle.
+Pure: its steps yield a request and are sent the response. No secret appears in a repr, a message or
+a pickle.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from curlhttp._policy.auth import Auth, BasicAuth
 from curlhttp._policy.token_auth import (
     CachedToken,
     Function,
+    FunctionCall,
     Steps,
     TokenAuth,
-    TokenRequest,
     Value,
-    bearer_refused,
-    is_token,
+    is_token_rejected,
+    is_valid_token,
 )
 from curlhttp.exceptions import OAuth2Error, RequestException
 
 __all__ = ["OAuth2ClientCredentials", "OAuth2RefreshToken"]
 
-_LARGEST = 256 * 1024  # bytes of an answer
-_LONGEST_LIFE = 10 * 366 * 86_400  # seconds
-_LONGEST_SHOWN = 200  # characters of what the server says
+_MAX_RESPONSE = 256 * 1024  # bytes
+_MAX_LIFETIME = 10 * 366 * 86_400  # seconds
+_MAX_TEXT = 200  # characters of the server's texts in an error
 _FORM = "application/x-www-form-urlencoded"
 _HEADERS = {"Accept": "application/json", "Content-Type": _FORM}
 _Fields: TypeAlias = "dict[str, Any]"  # of JSON
 _DIGITS = re.compile(r"[0-9]{1,15}")
-_UNSHOWN = re.compile(r"[^\x20-\x7e]+")
+_NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
 class _TokenResponse(NamedTuple):
-    """What a token server gave.
+    """A successful token response (RFC 6749, section 5.1).
 
     Attributes:
         token: the access token.
-        lifetime: seconds that it is good for, or None where the server does not say.
-        refresh_token: the one to use from now on, or None for the same.
+        lifetime: seconds for which it is valid, or None if the server does not say.
+        refresh_token: a new refresh token, or None to keep the old one.
     """
 
     token: str
@@ -56,7 +56,7 @@ class _TokenResponse(NamedTuple):
 
 
 class _OAuth2Auth(TokenAuth):
-    """Send the access token that a token server gives (RFC 6749, RFC 6750)."""
+    """Send an access token of a token server (RFC 6749, RFC 6750)."""
 
     __slots__ = ("_client_auth", "_client_id", "_client_secret", "_form", "_leeway", "_url")
 
@@ -87,15 +87,15 @@ class _OAuth2Auth(TokenAuth):
         request.headers["Authorization"] = f"Bearer {value}"
         return request
 
-    def refuses(self, response: Response) -> bool:
-        """Return whether the response says that the token is not valid."""
-        return bearer_refused(response)
+    def rejects(self, response: Response) -> bool:
+        """Return whether the response says that the token is invalid."""
+        return is_token_rejected(response)
 
-    def _request(self, **grant: str) -> Request:
+    def _build_request(self, **grant: str) -> Request:
         """Return the request for a token (RFC 6749, sections 2.3.1, 4.4.2 and 6)."""
         form, auth = {**grant, **self._form}, None
         if self._client_secret is not None and self._client_auth == "basic":
-            auth = _basic(self._client_id or "", self._client_secret)
+            auth = _client_auth_header(self._client_id or "", self._client_secret)
         else:
             pairs = (("client_id", self._client_id), ("client_secret", self._client_secret))
             form.update((name, value) for name, value in pairs if value is not None)
@@ -105,13 +105,13 @@ class _OAuth2Auth(TokenAuth):
             _HEADERS,
             auth=auth,
             body=SecretBody(urlencode(form).encode("ascii")),
-            max_response_size=_LARGEST,
+            max_response_size=_MAX_RESPONSE,
         )
 
-    def _obtained(self, grant: _TokenResponse, begun: float) -> CachedToken:
+    def _to_cached_token(self, grant: _TokenResponse, begun: float) -> CachedToken:
         if grant.lifetime is None:
             return CachedToken(grant.token)
-        # A token of a few seconds would else be too old at once.
+        # Half at most, because a token with a short life would be expired at once.
         leeway = min(self._leeway, grant.lifetime / 2)
         return CachedToken(grant.token, begun + grant.lifetime - leeway)
 
@@ -120,27 +120,28 @@ class _OAuth2Auth(TokenAuth):
 
 
 class OAuth2ClientCredentials(_OAuth2Auth):
-    """Fetch access tokens with a client's own credentials (RFC 6749, section 4.4).
+    """Authenticate with the OAuth 2.0 client credentials grant (RFC 6749, section 4.4).
 
-    The token is fetched by the first request, and again before it expires, and once more for a
-    request that is answered by 401. Requests that need it at the same time wait for one fetch, in
-    whatever threads and event loops they are. The fetch goes through the client that needs it.
+    The first request fetches an access token. It is fetched again before it expires, and after a
+    response with status 401, which is retried once. Requests that need a token at the same time, in
+    any threads and event loops, share one fetch. It is sent by the client that needs the token.
 
     Args:
-        token_url: the token server's, absolute.
-        client_id: the client's name.
-        client_secret: its password.
-        scope: what the token is to be good for: words, or one str of them.
-        audience: for whom it is to be, where the server asks for that.
-        parameters: more fields of the form.
-        client_auth: how the client shows who it is: "basic" in a header (client_secret_basic), or
-            "post" in the form (client_secret_post).
-        leeway: seconds before its end at which a token is fetched again; at most half of its life.
+        token_url: absolute URL of the token endpoint.
+        client_id: the client identifier.
+        client_secret: the client secret.
+        scope: the scopes to request: several, or one str separated by spaces.
+        audience: the audience, if the server requires one.
+        parameters: further fields of the form.
+        client_auth: how to send the client secret: "basic" in the Authorization header
+            (client_secret_basic), or "post" in the form (client_secret_post).
+        leeway: seconds before its expiry at which a token is replaced; at most half of its
+            lifetime.
 
     Raises:
-        InvalidURL, MissingSchema, InvalidSchema: token_url is none.
-        ValueError: another argument is wrong.
-        OAuth2Error: of a request: the server gave no token.
+        InvalidURL, MissingSchema, InvalidSchema: token_url is not a valid URL.
+        ValueError: another argument is invalid.
+        OAuth2Error: when sending: the server returned no token.
     """
 
     __slots__ = ()
@@ -161,44 +162,45 @@ class OAuth2ClientCredentials(_OAuth2Auth):
             token_url,
             client_id,
             client_secret,
-            form=_form_of(scope, audience, parameters),
+            form=_build_form(scope, audience, parameters),
             client_auth=client_auth,
             leeway=leeway,
         )
 
     def steps(self, now: Callable[[], float]) -> Steps:
-        """Ask for a token."""
+        """Request a token."""
         begun = now()
-        request = self._request(grant_type="client_credentials")
+        request = self._build_request(grant_type="client_credentials")
         response: Response = yield request
-        return self._obtained(_granted(response, request, self._secrets()), begun)
+        return self._to_cached_token(_parse_response(response, request, self._secrets()), begun)
 
 
 class OAuth2RefreshToken(_OAuth2Auth):
-    """Fetch access tokens with a refresh token (RFC 6749, section 6).
+    """Authenticate with an OAuth 2.0 refresh token (RFC 6749, section 6).
 
-    A server may give another refresh token each time, which makes the one before worthless: `save`
-    is where it is kept for the next start of the program. One process at a time uses it.
+    The server may return a new refresh token each time, which invalidates the old one. Use `save`
+    to store it for the next start of your program. Only one process may use a refresh token at a
+    time.
 
     Args:
-        token_url: the token server's, absolute.
-        refresh_token: the one that is good now.
-        client_id: the client's name, or None where the server asks for none.
-        client_secret: its password; None for a public client.
-        scope: see OAuth2ClientCredentials; None for what was granted first.
-        audience: see there.
-        parameters: see there.
-        client_auth: see there.
-        leeway: see there.
-        save: called with each new refresh token, before any request uses what came with it; in
-            AsyncClient in a thread, unless it is a coroutine function. What it raises, the
-            requests that wait raise.
+        token_url: absolute URL of the token endpoint.
+        refresh_token: the current refresh token.
+        client_id: the client identifier, or None if the server requires none.
+        client_secret: the client secret; None for a public client.
+        scope: see OAuth2ClientCredentials; None for the scopes that were granted first.
+        audience: see OAuth2ClientCredentials.
+        parameters: see OAuth2ClientCredentials.
+        client_auth: see OAuth2ClientCredentials.
+        leeway: see OAuth2ClientCredentials.
+        save: called with each new refresh token, before any request uses the access token that
+            came with it. AsyncClient calls it in a thread, unless it is a coroutine function. If it
+            raises, all requests that wait for the token raise that error.
 
     Raises:
-        InvalidURL, MissingSchema, InvalidSchema: token_url is none.
-        ValueError: another argument is wrong.
-        TypeError: of a request in Client: `save` is async.
-        OAuth2Error: of a request: the server gave no token.
+        InvalidURL, MissingSchema, InvalidSchema: token_url is not a valid URL.
+        ValueError: another argument is invalid.
+        TypeError: when sending with Client: `save` is async.
+        OAuth2Error: when sending: the server returned no token.
     """
 
     __slots__ = ("_refresh_token", "_save")
@@ -221,7 +223,7 @@ class OAuth2RefreshToken(_OAuth2Auth):
             token_url,
             client_id,
             client_secret,
-            form=_form_of(scope, audience, parameters),
+            form=_build_form(scope, audience, parameters),
             client_auth=client_auth,
             leeway=leeway,
         )
@@ -230,24 +232,24 @@ class OAuth2RefreshToken(_OAuth2Auth):
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """Return what is called when the refresh token changes."""
+        """Return the function that saves refresh tokens."""
         return () if self._save is None else (self._save,)
 
     def steps(self, now: Callable[[], float]) -> Steps:
-        """Ask for a token, and save the refresh token that comes with it."""
+        """Request a token, and save the refresh token that comes with it."""
         begun = now()
         known = self._refresh_token
-        request = self._request(grant_type="refresh_token", refresh_token=known)
+        request = self._build_request(grant_type="refresh_token", refresh_token=known)
         response: Response = yield request
-        grant = _granted(response, request, [*self._secrets(), known])
+        grant = _parse_response(response, request, [*self._secrets(), known])
         if grant.refresh_token not in (None, known):
             self._refresh_token = grant.refresh_token
             if self._save is not None:
-                yield TokenRequest(partial(self._save, grant.refresh_token), blocks=True)
-        return self._obtained(grant, begun)
+                yield FunctionCall(partial(self._save, grant.refresh_token), blocks=True)
+        return self._to_cached_token(grant, begun)
 
 
-def _form_of(
+def _build_form(
     scope: str | Iterable[str] | None, audience: str | None, parameters: Mapping[str, str] | None
 ) -> dict[str, str]:
     words = scope if scope is None or isinstance(scope, str) else " ".join(scope)
@@ -255,19 +257,19 @@ def _form_of(
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _basic(client_id: str, client_secret: str) -> Auth:
-    # RFC 6749, section 2.3.1: each of them as a form has it, so that no colon is in the name.
+def _client_auth_header(client_id: str, client_secret: str) -> Auth:
+    # Form-encoded, so that the name contains no colon (RFC 6749, section 2.3.1).
     return BasicAuth(quote_plus(client_id), quote_plus(client_secret))
 
 
-# --- what a server says ---
+# --- token responses ---
 
 
-def _granted(response: Response, request: Request, secrets: list[str]) -> _TokenResponse:
-    """Return what a token server gave (RFC 6749, section 5.1).
+def _parse_response(response: Response, request: Request, secrets: list[str]) -> _TokenResponse:
+    """Parse a token response (RFC 6749, section 5.1).
 
     Raises:
-        OAuth2Error: it gave nothing that can be used.
+        OAuth2Error: it is an error, or contains no usable token.
     """
     try:
         answer = response.json()
@@ -275,64 +277,64 @@ def _granted(response: Response, request: Request, secrets: list[str]) -> _Token
         answer = None
     fields: _Fields = answer if isinstance(answer, dict) else {}
     status = response.status_code
-    # Some servers say 200 to an error.
+    # Some servers send errors with status 200.
     if status not in (200, 201) or isinstance(fields.get("error"), str):
-        raise _refusal(request, status, fields, secrets)
+        raise _make_error(request, status, fields, secrets)
     try:
-        return _read_grant(fields)
-    except _UnusableError as error:
+        return _parse_token(fields)
+    except _InvalidResponseError as error:
         raise OAuth2Error(
-            f"{request}: the token server's answer {error}",
+            f"{request}: the token server's response {error}",
             request=request.without_credentials(),
             request_sent=True,
             status_code=status,
         ) from None
 
 
-class _UnusableError(Exception):
-    """Report what is wrong with an answer."""
+class _InvalidResponseError(Exception):
+    """What is wrong with a token response."""
 
 
-def _read_grant(fields: _Fields) -> _TokenResponse:
+def _parse_token(fields: _Fields) -> _TokenResponse:
     token, kind = fields.get("access_token"), fields.get("token_type")
     if token is None:
-        raise _UnusableError("has no access_token")
-    if not is_token(token):
-        raise _UnusableError("has an access_token that cannot be sent")
-    # RFC 6749, section 7.1: a token of a type that is not understood must not be used.
+        raise _InvalidResponseError("has no access_token")
+    if not is_valid_token(token):
+        raise _InvalidResponseError("has an access_token that cannot be sent")
+    # A client must not use a token of an unknown type (RFC 6749, section 7.1).
     if kind is not None and not (isinstance(kind, str) and kind.lower() == "bearer"):
-        raise _UnusableError("has a token_type other than Bearer")
+        raise _InvalidResponseError("has a token_type other than Bearer")
     lifetime = fields.get("expires_in")
-    # Some servers, such as Azure's of version 1, write the number as a string.
+    # Some servers, such as Azure's version 1, send the number as a string.
     if isinstance(lifetime, str) and _DIGITS.fullmatch(lifetime):
         lifetime = int(lifetime)
-    if lifetime is not None and not _is_time(lifetime):
-        raise _UnusableError("has an expires_in that is no number of seconds")
+    if lifetime is not None and not _is_lifetime(lifetime):
+        raise _InvalidResponseError("has an expires_in that is not a number of seconds")
     refresh_token = fields.get("refresh_token")
     if not (refresh_token is None or (isinstance(refresh_token, str) and refresh_token)):
-        raise _UnusableError("has a refresh_token that is none")
+        raise _InvalidResponseError("has an invalid refresh_token")
     return _TokenResponse(
-        token, None if lifetime is None else float(min(lifetime, _LONGEST_LIFE)), refresh_token
+        token, None if lifetime is None else float(min(lifetime, _MAX_LIFETIME)), refresh_token
     )
 
 
-def _is_time(value: object) -> bool:
-    # Neither NaN nor a bool, which is an int.
+def _is_lifetime(value: object) -> bool:
+    # Not NaN, and not a bool, which is an int.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
-def _refusal(
+def _make_error(
     request: Request,
     status: int,
     fields: _Fields,
     secrets: list[str],
 ) -> OAuth2Error:
-    """Return the error for a refusal (RFC 6749, section 5.2)."""
+    """Return the error for an error response (RFC 6749, section 5.2)."""
     names = ("error", "error_description", "error_uri")
-    error, description, uri = (_shown(fields.get(name), secrets) for name in names)
-    said = ": ".join(filter(None, (error, description)))
+    error, description, uri = (_redact(fields.get(name), secrets) for name in names)
+    text = ": ".join(filter(None, (error, description)))
     return OAuth2Error(
-        f"{request}: the token server answered {status}{' ' if said else ''}{said}",
+        f"{request}: the token server answered {status}{' ' if text else ''}{text}",
         request=request.without_credentials(),
         request_sent=True,
         status_code=status,
@@ -342,11 +344,11 @@ def _refusal(
     )
 
 
-def _shown(text: object, secrets: list[str]) -> str | None:
-    """Return what a server says, fit for a message: without what it may repeat of ours."""
+def _redact(text: object, secrets: list[str]) -> str | None:
+    """Return a text of the server for a message, without the secrets that it may repeat."""
     if not isinstance(text, str):
         return None
     for secret in filter(None, secrets):
         for form in (secret, quote_plus(secret)):
             text = text.replace(form, "***")
-    return _UNSHOWN.sub(" ", text)[:_LONGEST_SHOWN]
+    return _NOT_PRINTABLE.sub(" ", text)[:_MAX_TEXT]

@@ -1,7 +1,6 @@
-"""When a partial file may be completed, what to ask for then, and what the answer means.
+"""Resume a download: decide which range to request, and whether the response fits the partial file.
 
-Pure. The rule behind all of it: two versions of a file are never mixed. Where that is not certain,
-the download starts over.
+Pure. Two versions of a file are never mixed: unless that is certain, the download starts over.
 """
 
 from __future__ import annotations
@@ -18,28 +17,35 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL
-from curlhttp._policy.retry import http_date
+from curlhttp._policy.retry import parse_http_date
 
-__all__ = ["RangeAnswer", "RangeRequest", "ResumeRecord", "content_length", "judge", "range_to_ask"]
+__all__ = [
+    "RangeRequest",
+    "RangeResult",
+    "ResumeRecord",
+    "classify_response",
+    "content_length",
+    "plan_range",
+]
 
-# RFC 9110, section 8.8.3; a longer one might not be let through in a request.
+# RFC 9110, section 8.8.3. A server may refuse a request with a longer one.
 _STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]{,1000}"').fullmatch
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE | re.ASCII)
 _LENGTH = re.compile(r"\d{1,18}", re.ASCII).fullmatch
-_SETTLED = 60.0  # seconds between change and answer that make a date a strong validator
+_SETTLED = 60.0  # seconds between modification and response that make a date a strong validator
 _CHOICES = ("Accept", "Accept-Language")  # request fields that choose among representations
 
 
 @dataclass(frozen=True)
 class ResumeRecord:
-    """What is kept next to a partial file, to know what it is part of.
+    """What is stored next to a partial file, to identify the file and its version.
 
     Attributes:
-        url: what was asked for, for people: credentials are masked.
-        asked: a digest of that URL as it is, and of what chose the representation.
-        source: the URL that sent the file, without its query: signatures there change.
+        url: the requested URL for humans, with masked credentials.
+        asked: a hash of the requested URL, and of the fields that choose a representation.
+        source: the URL that sent the file, without its query, because signatures in it change.
         validator: a strong validator of the version (RFC 9110, section 8.8.1).
-        total: bytes that the file has, or None.
+        total: size of the file in bytes, or None.
     """
 
     url: str
@@ -52,27 +58,29 @@ class ResumeRecord:
     def of(
         cls, request: Request, source: URL, headers: Headers, wall: float
     ) -> ResumeRecord | None:
-        """Return what to keep of a file that begins to arrive; None: it cannot be resumed.
+        """Return the record for a new download, None if it cannot be resumed.
 
         Args:
-            request: the download's own, before redirects.
-            source: the URL that sent the file.
+            request: of the download, before redirects.
+            source: the URL that sends the file.
             headers: of the response.
-            wall: the time of day in seconds since the epoch.
+            wall: seconds since the epoch.
         """
-        validator = _validator(headers, wall)
+        validator = _find_validator(headers, wall)
         if validator is None or parse_codings(headers.get_list("content-encoding")):
             return None
         total = content_length(headers)
-        return cls(redact_url(request.url), _asked(request), _bare(source), validator, total)
+        return cls(
+            redact_url(request.url), _hash_request(request), _strip_query(source), validator, total
+        )
 
     def to_json(self) -> str:
-        """Return it as JSON."""
+        """Return the record as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: bytes) -> ResumeRecord | None:
-        """Return what to_json wrote; None for everything else, such as a torn file."""
+        """Parse the JSON of to_json(); None if it is invalid, such as after a crash."""
         try:
             found = json.loads(text)
             stored = cls(**{field.name: found[field.name] for field in fields(cls)})
@@ -80,73 +88,79 @@ class ResumeRecord:
             return None
         texts = (stored.url, stored.asked, stored.source, stored.validator)
         total = stored.total
-        is_sound = all(isinstance(text, str) for text in texts) and _is_strong(stored.validator)
+        is_sound = all(isinstance(text, str) for text in texts) and _is_strong_validator(
+            stored.validator
+        )
         return stored if is_sound and (total is None or type(total) is int) else None
 
 
 class RangeRequest(NamedTuple):
-    """The rest of a file, to be asked for.
+    """A request for the rest of a file.
 
     Attributes:
-        start: the first byte.
-        stored: what is known of the file.
+        start: position of the first byte.
+        stored: the record of the file.
     """
 
     start: int
     stored: ResumeRecord
 
     def headers(self) -> dict[str, str]:
-        """Return the fields that ask for it (RFC 9110, sections 13.1.5 and 14.2)."""
+        """Return the header fields (RFC 9110, sections 13.1.5 and 14.2)."""
         return {"Range": f"bytes={self.start}-", "If-Range": self.stored.validator}
 
 
-def range_to_ask(
+def plan_range(
     stored: ResumeRecord | None, size: int, request: Request, hop: Request
 ) -> RangeRequest | None:
-    """Return what is to be asked for in one request of a download; None: the whole file.
+    """Return the range to request for a download, None for the whole file.
 
     Args:
-        stored: what is kept next to the partial file, or None.
-        size: bytes of the partial file.
-        request: the download's own.
-        hop: the request about to be sent, perhaps after redirects.
+        stored: the record next to the partial file, or None.
+        size: of the partial file in bytes.
+        request: of the download.
+        hop: the request to send, perhaps after redirects.
     """
-    if stored is None or size < 1 or stored.asked != _asked(request):
+    if stored is None or size < 1 or stored.asked != _hash_request(request):
         return None
-    if stored.source != _bare(hop.url) or (stored.total is not None and size > stored.total):
+    if stored.source != _strip_query(hop.url) or (stored.total is not None and size > stored.total):
         return None
-    # Of a part that is complete the last byte is asked for again: a range behind the end has no
-    # answer that says whether the version is still the same.
+    # If the partial file is complete, request its last byte again: the response to a range beyond
+    # the end does not say whether the version is still the same.
     return RangeRequest(size - 1 if size == stored.total else size, stored)
 
 
-class RangeAnswer(Enum):
-    """What a response is to a download."""
+class RangeResult(Enum):
+    """What the response to a download contains."""
 
-    WHOLE = "the whole file"
-    REST = "what was asked for"
-    UNFIT = "a part that does not fit"
+    FULL = "the whole file"
+    PARTIAL = "the requested range"
+    MISMATCH = "a range that does not fit"
     OTHER = "no file"
 
 
-def judge(status_code: int, headers: Headers, asked: RangeRequest | None) -> RangeAnswer:
-    """Return what a response is.
+def classify_response(
+    status_code: int, headers: Headers, asked: RangeRequest | None
+) -> RangeResult:
+    """Return what a response contains.
 
     Args:
         status_code: of the response.
         headers: of the response.
-        asked: what was asked for; None for the whole file.
+        asked: the requested range; None for the whole file.
     """
     if status_code == 200:
-        return RangeAnswer.WHOLE
+        return RangeResult.FULL
     if status_code == 206:
         return (
-            RangeAnswer.REST if asked is not None and _fits(headers, asked) else RangeAnswer.UNFIT
+            RangeResult.PARTIAL
+            if asked is not None and _matches(headers, asked)
+            else RangeResult.MISMATCH
         )
-    return RangeAnswer.UNFIT if status_code == 416 and asked is not None else RangeAnswer.OTHER
+    return RangeResult.MISMATCH if status_code == 416 and asked is not None else RangeResult.OTHER
 
 
-def _fits(headers: Headers, asked: RangeRequest) -> bool:
+def _matches(headers: Headers, asked: RangeRequest) -> bool:
     start, stored = asked
     found = headers.get_list("content-range")
     match = _CONTENT_RANGE.fullmatch(found[0]) if len(found) == 1 else None
@@ -162,14 +176,14 @@ def _fits(headers: Headers, asked: RangeRequest) -> bool:
 
 
 def _is_same_version(headers: Headers, validator: str) -> bool:
-    """Return whether a 206 is of our version, even if the server does not know If-Range."""
+    """Return whether a 206 has the same version, even if the server ignores If-Range."""
     if validator.startswith('"'):
-        return headers.get_list("etag") == [validator]  # MUST be there: RFC 9110, section 15.3.7
+        return headers.get_list("etag") == [validator]  # required by RFC 9110, section 15.3.7
     return headers.get("last-modified", validator) == validator and "etag" not in headers
 
 
 def content_length(headers: Headers) -> int | None:
-    """Return how many bytes a response announces, None when it does not.
+    """Return the Content-Length of a response; None if it is missing, invalid or does not apply.
 
     Args:
         headers: of the response.
@@ -180,28 +194,28 @@ def content_length(headers: Headers) -> int | None:
     return int(value)
 
 
-def _validator(headers: Headers, wall: float) -> str | None:
-    """Return a strong validator that If-Range may carry, or None (RFC 9110, section 13.1.5)."""
+def _find_validator(headers: Headers, wall: float) -> str | None:
+    """Return a strong validator for If-Range, or None (RFC 9110, section 13.1.5)."""
     tags = headers.get_list("etag")
     if tags:  # even a weak one rules out the date
         return tags[0] if len(tags) == 1 and _STRONG_ETAG(tags[0]) else None
     changed = headers.get("last-modified", "")
-    since, served = http_date(changed, wall), http_date(headers.get("date", ""), wall)
-    # Section 8.8.2.2: it may have changed again within the second, by clocks that differ.
+    since, served = parse_http_date(changed, wall), parse_http_date(headers.get("date", ""), wall)
+    # Section 8.8.2.2: the file may have changed again within that second, and clocks differ.
     is_strong = since is not None and served is not None and served - since >= _SETTLED
     return changed.strip() if is_strong else None
 
 
-def _is_strong(text: str) -> bool:
-    """Return whether a text of a record may go into If-Range: what _validator returns may."""
-    is_date = text == text.strip() and http_date(text, 0.0) is not None
+def _is_strong_validator(text: str) -> bool:
+    """Return whether a text from a record could have been returned by _find_validator()."""
+    is_date = text == text.strip() and parse_http_date(text, 0.0) is not None
     return is_date or _STRONG_ETAG(text) is not None
 
 
-def _asked(request: Request) -> str:
+def _hash_request(request: Request) -> str:
     chosen = [request.get_header(name) for name in _CHOICES]
     return sha256(repr((request.url.wire, chosen)).encode()).hexdigest()
 
 
-def _bare(url: URL) -> str:
+def _strip_query(url: URL) -> str:
     return f"{url.origin}{url.path}"

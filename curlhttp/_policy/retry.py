@@ -23,7 +23,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Attempt
-from curlhttp._policy.store import Answer, Store, StoreCommand, micros
+from curlhttp._policy.shared_store import Answer, Store, StoreCommand, micros
 from curlhttp.exceptions import (
     BlockedAddress,
     ChunkedEncodingError,
@@ -37,38 +37,37 @@ from curlhttp.exceptions import (
 )
 
 __all__ = [
+    "GIVE_UP_REASONS",
     "NO_RETRIES",
-    "OBJECTIONS",
     "Backoff",
     "DecorrelatedJitterBackoff",
     "EqualJitterBackoff",
     "ExponentialBackoff",
     "FullJitterBackoff",
-    "Objection",
+    "GiveUpReason",
     "RetryBudget",
     "RetryInput",
     "RetryPolicy",
     "Uniform",
-    "http_date",
-    "outcomes",
-    "retry_after",
+    "describe_outcomes",
+    "parse_http_date",
+    "parse_retry_after",
 ]
 
 
-# --- How long to wait before the next attempt, as endless sequences of seconds ---
+# --- Backoff: how long to wait before the next attempt ---
 #
-# Pure: chance comes in as an argument, and the state of a sequence is the request's own. No delay
-# is below zero or above max_backoff, however long the sequence.
+# Each request has an endless iterator of delays. None is below 0 or above max_backoff.
 
 Uniform: TypeAlias = Callable[[float, float], float]
-"""A random source: gives a number between the two, as random.uniform does."""
+"""A random source: returns a number between its arguments, like random.uniform."""
 
 
 class Backoff(Protocol):
-    """What RetryPolicy takes as backoff_strategy; one of yours will do."""
+    """Interface of RetryPolicy's backoff_strategy; you can write one yourself."""
 
     def delays(self, uniform: Uniform) -> Iterator[float]:
-        """Give the seconds to wait before the second attempt, the third, and so on, without end.
+        """Yield the seconds to wait before the second attempt, the third, and so on, without end.
 
         Args:
             uniform: the random source.
@@ -83,13 +82,14 @@ def _check(**seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """Wait longer each time, by a fixed factor and without chance.
+    """Wait longer each time, by a fixed factor and without jitter.
 
-    Clients that fail together then come back together: the kinds with jitter are better company.
+    Clients that fail at the same time also retry at the same time. Use a strategy with jitter, such
+    as FullJitterBackoff, to spread them.
 
     Args:
         base: the first delay, in seconds.
-        factor: by what each delay is longer than the one before.
+        factor: what each delay is multiplied by to get the next.
         max_backoff: the longest delay, in seconds.
 
     Raises:
@@ -106,38 +106,38 @@ class ExponentialBackoff:
             raise ValueError(f"factor must be at least 1, not {self.factor!r}")
 
     def _ceilings(self) -> Iterator[float]:
-        # Step by step, because factor ** 10_000 is no float any more.
+        # Step by step, because factor ** 10_000 overflows a float.
         ceiling = min(self.base, self.max_backoff)
         while True:
             yield ceiling
             ceiling = min(ceiling * self.factor, self.max_backoff)
 
     def delays(self, uniform: Uniform) -> Iterator[float]:
-        """Give base, base * factor, base * factor ** 2, ... up to max_backoff."""
+        """Yield base, base * factor, base * factor ** 2, ... up to max_backoff."""
         return self._ceilings()
 
 
 @dataclass(frozen=True, slots=True)
 class FullJitterBackoff(ExponentialBackoff):
-    """Wait anything between nothing and the exponential delay: the least work for the server.
+    """Wait a random time between 0 and the exponential delay: the least load on the server.
 
     Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
 
     def delays(self, uniform: Uniform) -> Iterator[float]:
-        """Give numbers between 0 and the exponential delay."""
+        """Yield numbers between 0 and the exponential delay."""
         return (uniform(0.0, ceiling) for ceiling in self._ceilings())
 
 
 @dataclass(frozen=True, slots=True)
 class EqualJitterBackoff(ExponentialBackoff):
-    """Wait at least half of the exponential delay; chance has the other half.
+    """Wait half of the exponential delay, plus a random time of up to the other half.
 
     Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
 
     def delays(self, uniform: Uniform) -> Iterator[float]:
-        """Give numbers between half the exponential delay and all of it."""
+        """Yield numbers between half the exponential delay and all of it."""
         for ceiling in self._ceilings():
             half = ceiling / 2
             yield half + uniform(0.0, half)
@@ -145,11 +145,11 @@ class EqualJitterBackoff(ExponentialBackoff):
 
 @dataclass(frozen=True, slots=True)
 class DecorrelatedJitterBackoff:
-    """Wait between base and three times the last delay.
+    """Wait a random time between base and three times the last delay.
 
     Args:
         base: the shortest delay, in seconds.
-        max_backoff: the longest, in seconds.
+        max_backoff: the longest delay, in seconds.
 
     Raises:
         ValueError: a time is negative or not finite.
@@ -164,41 +164,41 @@ class DecorrelatedJitterBackoff:
         _check(base=self.base, max_backoff=self.max_backoff)
 
     def delays(self, uniform: Uniform) -> Iterator[float]:
-        """Give numbers between base and thrice the one before, up to max_backoff."""
+        """Yield numbers between base and three times the one before, up to max_backoff."""
         last = self.base
         while True:
             last = min(self.max_backoff, uniform(self.base, last * 3))
             yield last
 
 
-# --- How many retries an origin may get: a share of the requests that it gets anyway ---
+# --- Budget: retries as a share of an origin's requests ---
 #
-# A server that fails wholly would else see each request as many times as the policy allows, just
-# when it has no room for them. Pure: the time comes in as an argument.
+# Without it, a server that fails completely would get each request as many times as the policy
+# allows, exactly when it has no capacity for them.
 
-_SLICES = 10  # a window moves on in steps of a tenth of it
-_ROUNDING = 1e-9  # five deposits of 0.2 are a little less than one
+_SLICES = 10  # per window, which moves on in steps of a slice
+_ROUNDING = 1e-9  # five deposits of 0.2 are a little less than 1
 
 
 class RetryBudget:
-    """Allow retries in proportion to requests, for each origin by itself; thread-safe.
+    """Allow retries in proportion to requests, separately for each origin. Thread-safe.
 
-    Each first attempt deposits `ratio`, each retry takes one. Deposits and withdrawals are
-    forgotten after `window` seconds. Share one budget among clients to bound them together.
+    Each first attempt deposits `ratio`, each retry withdraws 1. Deposits and withdrawals expire
+    after `window` seconds. Share one budget between clients to limit their retries together.
 
     Args:
         ratio: retries per request.
-        reserve: retries per second that are always allowed, for clients with little to do; those
-            of a whole window may go at once.
-        window: seconds that a deposit is good for.
-        max_origins: budgets that are kept; the one unused for longest is forgotten first, to a
-            tenth of the window.
-        store: what all processes of the same settings share it by, or None for this process
-            alone. Deposits come there with the next retry, or a tenth of the window later.
+        reserve: retries per second that are always allowed, for clients that send few requests.
+            The retries of a whole window may be sent at once.
+        window: seconds for which a deposit counts.
+        max_origins: number of origins to keep. The least recently used one is dropped first, at a
+            resolution of a tenth of the window.
+        store: a Store through which all processes with the same settings share the budget, or None
+            for this process alone. Deposits reach it with the next retry, or up to a tenth of the
+            window later.
 
     Raises:
-        ValueError: a number is negative or not finite, the window is nothing, or max_origins is
-            below one.
+        ValueError: a number is negative or not finite, the window is 0, or max_origins is below 1.
 
     Source: Finagle's RetryBudget.
     """
@@ -226,19 +226,20 @@ class RetryBudget:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        """Start empty, because a thread of the parent may have held the lock."""
         self._clear()
 
     def _clear(self) -> None:
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
-        self._unpaid: dict[str, tuple[int, float]] = {}  # at no store yet, and since when
+        # Deposits that are not in the store yet, and since when.
+        self._pending: dict[str, tuple[int, float]] = {}
 
     def deposit(self, origin: str, now: float) -> None:
         """Count a first attempt.
 
         Args:
-            origin: whom it goes to.
+            origin: of the request.
             now: monotonic seconds.
         """
         account = self._accounts.get(origin)
@@ -246,17 +247,17 @@ class RetryBudget:
             with self._lock:
                 account = self._account(origin)
                 account.move_to(now)
-        # Without the lock, because every request comes by here. Where threads may lose one to each
-        # other there is a retry less, never one more.
+        # Without the lock, because every request passes here. A race between threads may lose a
+        # deposit, which means one retry less, never one more.
         account.deposits += 1
         if self.store is not None:
-            self._pay_later(self.store, origin, now)
+            self._deposit_later(self.store, origin, now)
 
     def withdraw(self, origin: str, now: float) -> bool:
-        """Take what one retry costs, and return whether there was enough.
+        """Withdraw the cost of one retry; return whether there was enough.
 
         Args:
-            origin: whom it would go to.
+            origin: of the request.
             now: monotonic seconds.
         """
         with self._lock:
@@ -267,24 +268,24 @@ class RetryBudget:
             return True
 
     def refund(self, origin: str, now: float) -> None:
-        """Give back what a retry took that was not sent, such as one that a breaker refused.
+        """Return the cost of a retry that was not sent, such as one that a breaker refused.
 
         Args:
-            origin: whom it would have gone to.
+            origin: of the request.
             now: monotonic seconds.
         """
         with self._lock:
             self._account(origin).add(1.0, now)
 
     def balance(self, origin: str, now: float) -> float:
-        """Return how many retries the origin may get at once now.
+        """Return how many retries could be sent to an origin now.
 
         Args:
-            origin: whom they would go to.
+            origin: "scheme://host:port".
             now: monotonic seconds.
         """
         if self.store is not None:
-            answer = self.store.ask_here(self._asking(origin, 0))
+            answer = self.store.ask_here(self._make_command(origin, 0))
             if answer is not None:
                 return float(answer[1])
         with self._lock:
@@ -292,37 +293,37 @@ class RetryBudget:
             earned = 0.0 if account is None else account.sum(now)
             return earned + self.reserve * self.window
 
-    # what processes share
+    # in a store
 
-    def withdrawing(self, origin: str) -> StoreCommand:
-        """Return what takes the cost of one retry at a store, whose answer is whether it could.
+    def make_withdraw_command(self, origin: str) -> StoreCommand:
+        """Return the command that withdraws one retry; its answer is whether there was enough.
 
         Args:
-            origin: whom it would go to.
+            origin: of the request.
         """
 
         def undo(answer: Answer) -> StoreCommand | None:
-            return self.refunding(origin) if answer[0] else None
+            return self.make_refund_command(origin) if answer[0] else None
 
-        return self._asking(origin, 1)._replace(undo=undo)
+        return self._make_command(origin, 1)._replace(undo=undo)
 
-    def refunding(self, origin: str) -> StoreCommand:
-        """Return what gives that back."""
-        return self._asking(origin, -1)
+    def make_refund_command(self, origin: str) -> StoreCommand:
+        """Return the command that refunds a withdrawal."""
+        return self._make_command(origin, -1)
 
-    def _pay_later(self, store: Store, origin: str, now: float) -> None:
+    def _deposit_later(self, store: Store, origin: str, now: float) -> None:
         with self._lock:
-            count, since = self._unpaid.get(origin, (0, now))
-            self._unpaid[origin] = count + 1, since
+            count, since = self._pending.get(origin, (0, now))
+            self._pending[origin] = count + 1, since
             due = [origin] if now - since >= self.window / _SLICES else []
-            if len(self._unpaid) > self.max_origins:
-                due = list(self._unpaid)
+            if len(self._pending) > self.max_origins:
+                due = list(self._pending)
         for each in due:
-            store.tell(self._asking(each, 0))
+            store.tell(self._make_command(each, 0))
 
-    def _asking(self, origin: str, cost: int) -> StoreCommand:
+    def _make_command(self, origin: str, cost: int) -> StoreCommand:
         with self._lock:
-            count, _ = self._unpaid.pop(origin, (0, 0.0))
+            count, _ = self._pending.pop(origin, (0, 0.0))
         tenth = micros(self.window / _SLICES)
         numbers = (tenth, count * self.ratio, self.reserve * self.window, cost)
         settings = f"{self.ratio:g}/{self.reserve:g}/{self.window:g}"
@@ -344,11 +345,11 @@ class RetryBudget:
 
 
 class _Account:
-    """The deposits less the withdrawals of one origin, by slices of the window.
+    """Deposits minus withdrawals of one origin, per slice of the window.
 
     Attributes:
-        deposits: how many there were in the slice that is filled now.
-        until: when that slice ends.
+        deposits: in the current slice.
+        until: when the current slice ends.
     """
 
     __slots__ = ("_latest", "_ratio", "_slice", "_sums", "deposits", "until")
@@ -356,7 +357,7 @@ class _Account:
     def __init__(self, slice_seconds: float, ratio: float) -> None:
         self._slice = slice_seconds
         self._ratio = ratio
-        self._latest = 0  # the number of the slice that is filled now
+        self._latest = 0  # number of the current slice
         self._sums = [0.0] * _SLICES
         self.deposits = 0
         self.until = -math.inf
@@ -370,7 +371,7 @@ class _Account:
         return math.fsum(self._sums) + self._ratio * self.deposits
 
     def move_to(self, now: float) -> None:
-        # Threads may come with times in another order than theirs: the newest counts.
+        # Threads may arrive with times out of order; the newest counts.
         if now < self.until:
             return
         self._sums[self._latest % _SLICES] += self._ratio * self.deposits
@@ -382,7 +383,7 @@ class _Account:
         self.until = (latest + 1) * self._slice
 
 
-Objection: TypeAlias = Literal[
+GiveUpReason: TypeAlias = Literal[
     "not_retriable",
     "not_idempotent",
     "max_retries",
@@ -392,47 +393,50 @@ Objection: TypeAlias = Literal[
     "body",
     "budget",
 ]
-"""Why there is no other attempt; the texts are in OBJECTIONS."""
+"""Why a request is not sent again; GIVE_UP_REASONS has the texts."""
 
-OBJECTIONS: dict[Objection, str] = {
-    "not_retriable": "another attempt would fail likewise",
+GIVE_UP_REASONS: dict[GiveUpReason, str] = {
+    "not_retriable": "another attempt would fail in the same way",
     "not_idempotent": "the request may have been processed, and must not be processed twice",
-    "max_retries": "the policy's max_retries are spent",
+    "max_retries": "the policy's max_retries are used up",
     "retry_after": "the server asks to wait for longer than the policy's retry_after_max",
     "breaker": "the circuit breaker is open",
     "deadline": "the wait would pass the deadline",
     "body": "the body cannot be sent again",
-    "budget": "the retry budget of this origin is spent",
+    "budget": "the retry budget of this origin is used up",
 }
 
-# 500 is an error of the program there, more often than not: it would fail again.
+# Without 500: it is usually a bug in the server's program, which would fail again.
 STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 _MAY_ASK_TO_WAIT = frozenset({413, 429, 503})  # RFC 9110, section 10.2.3; never 3xx
-_CONNECT_STATUSES = frozenset({None, 502, 503, 504})  # of a proxy; None: it did not answer
-_BY_CHANCE = (ConnectionError, ReadTimeout, WriteTimeout, ChunkedEncodingError)
+_CONNECT_STATUSES = frozenset({None, 502, 503, 504})  # of a proxy; None: no response
+_TRANSIENT = (ConnectionError, ReadTimeout, WriteTimeout, ChunkedEncodingError)
 _NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
-_LATENESS = 0.1  # of a Retry-After, at most, so that not all come back at once
+_JITTER = 0.1  # of a Retry-After, at most, so that not all clients return at once
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Send a request again when that may help and can do no harm.
+    """Retry a failed request when that may help and does no harm.
 
-    What surely was not processed may go out again with any method: no connection, a handshake that
-    was cut, HTTP/2's REFUSED_STREAM. Everything else is repeated for idempotent methods only, or
-    if the request has an Idempotency-Key. Certificates that do not hold are never tried again.
+    If the server certainly has not processed the request, it is retried whatever its method: the
+    connection failed, the TLS handshake was cut off, or HTTP/2 reported REFUSED_STREAM. Otherwise
+    it is retried only if its method is idempotent, or if it has an Idempotency-Key. A request that
+    failed because of an invalid certificate is never retried.
 
-    A policy is a value: threads, loops and clients may share one, and with it its budget.
+    A policy is an immutable value. Threads, event loops and clients can share one; they then share
+    its budget.
 
     Args:
-        max_retries: attempts after the first.
-        backoff_strategy: how long to wait before each.
-        statuses: those that are worth another attempt, of idempotent requests.
-        methods: those that may be processed twice.
-        retry_non_idempotent: treat all methods as such. Only for servers that can tell.
-        retry_after_max: the longest Retry-After that is waited for, in seconds, to which chance
-            adds up to a tenth. With a longer one the response is returned.
-        budget: bounds the retries of all requests together; None for no bound.
+        max_retries: number of attempts after the first.
+        backoff_strategy: how long to wait before each of them.
+        statuses: status codes after which idempotent requests are retried.
+        methods: the methods that are idempotent: the server may process such a request twice.
+        retry_non_idempotent: treat all methods as idempotent. Only for servers that recognize
+            repeated requests.
+        retry_after_max: the longest Retry-After to wait for, in seconds; up to a tenth of jitter is
+            added. If the server asks for longer, the response is returned.
+        budget: limits the retries of all requests together; None for no limit.
         random: the random source, for tests; None for the module `random`.
 
     Raises:
@@ -457,21 +461,21 @@ class RetryPolicy:
         if not (self.retry_after_max >= 0 and math.isfinite(self.retry_after_max)):
             raise ValueError(f"retry_after_max must be seconds, not {self.retry_after_max!r}")
         for name in ("statuses", "methods"):
-            if isinstance(getattr(self, name), str):  # whose letters would be taken for them
+            if isinstance(getattr(self, name), str):  # each letter would count as one
                 raise TypeError(f"{name} must be a collection, not {getattr(self, name)!r}")
         object.__setattr__(self, "statuses", frozenset(self.statuses))
         object.__setattr__(self, "methods", frozenset(name.upper() for name in self.methods))
 
     @classmethod
     def of(cls, value: RetryInput, base: RetryPolicy | None = None) -> RetryPolicy | None:
-        """Return the policy that a `retry=` argument stands for.
+        """Return the policy for a `retry=` argument.
 
         Args:
-            value: a policy; a number of retries; True for the default's; None or False for none.
-            base: what a number is put into, so that requests share one budget.
+            value: a policy; a number of retries; True for the default; None or False for none.
+            base: the policy in which a number replaces max_retries, so that they share a budget.
 
         Raises:
-            TypeError: it is none of these.
+            TypeError: the value is none of these.
             ValueError: the number is negative.
         """
         if value is None or value is False or isinstance(value, cls):
@@ -489,22 +493,24 @@ class RetryPolicy:
         """Return the random source."""
         return uniform if self.random is None else self.random.uniform
 
-    def objection(self, request: Request, failure: Response | RequestException) -> Objection | None:
-        """Return what speaks against another attempt, as far as the failure itself can tell.
+    def get_give_up_reason(
+        self, request: Request, failure: Response | RequestException
+    ) -> GiveUpReason | None:
+        """Return why the failure forbids another attempt, None if it does not.
 
         Args:
-            request: what was sent.
+            request: the request that failed.
             failure: a response with one of `statuses`, or an exception.
         """
         if isinstance(failure, RequestException):
-            if not _happens_by_chance(failure):
+            if not _is_transient(failure):
                 return "not_retriable"
             if failure.refused or not failure.request_sent:
                 return None
         return None if self.may_repeat(request) else "not_idempotent"
 
     def may_repeat(self, request: Request) -> bool:
-        """Return whether it does no harm if the request is processed twice."""
+        """Return whether the server may process the request twice."""
         return (
             request.method in self.methods
             or self.retry_non_idempotent
@@ -512,51 +518,49 @@ class RetryPolicy:
         )
 
     def heeds_retry_after(self, status_code: int) -> bool:
-        """Return whether a status is one whose Retry-After counts."""
+        """Return whether Retry-After counts with this status (RFC 9110, section 10.2.3)."""
         return status_code in _MAY_ASK_TO_WAIT
 
     def delay(self, backoff: float, asked: float | None) -> float | None:
-        """Return the seconds to wait, or None if that would be too long.
+        """Return the seconds to wait, or None if the server asks for too long.
 
         Args:
             backoff: the next delay of the strategy.
-            asked: what the server asked for, or None.
+            asked: seconds that the server asks for, or None.
         """
         if asked is None:
             return backoff
         if asked > self.retry_after_max:
             return None
-        return max(backoff, asked + self.uniform(0.0, asked * _LATENESS))
+        return max(backoff, asked + self.uniform(0.0, asked * _JITTER))
 
 
 RetryInput: TypeAlias = "RetryPolicy | int | bool | None"
 
 NO_RETRIES = RetryPolicy(0, statuses=(), budget=None)
-"""What stands for no policy where attempts are watched all the same."""
+"""The policy of requests without one, while hooks observe attempts."""
 
 
-def _happens_by_chance(error: RequestException) -> bool:
-    """Return whether the same request may well succeed the next time."""
-    if isinstance(error, _NEVER) or not isinstance(error, _BY_CHANCE):
+def _is_transient(error: RequestException) -> bool:
+    """Return whether the same request may succeed the next time."""
+    if isinstance(error, _NEVER) or not isinstance(error, _TRANSIENT):
         return False
     if isinstance(error, ProxyError) and error.connect_status not in _CONNECT_STATUSES:
         return False
     return not error.is_lasting
 
 
-def outcomes(attempts: Collection[Attempt]) -> str:
-    """Return in a few words the outcome of attempts, for a note."""
+def describe_outcomes(attempts: Collection[Attempt]) -> str:
+    """Return the outcomes of attempts as text, such as "503, ConnectTimeout", for a note."""
     return ", ".join(
         str(attempt.status_code) if attempt.error is None else type(attempt.error).__name__
         for attempt in attempts
     )
 
 
-# --- Read Retry-After (RFC 9110, section 10.2.3). What is no valid value counts as absent ---
-#
-# Pure: the time of day comes in as an argument.
+# --- Retry-After (RFC 9110, section 10.2.3). An invalid value counts as absent ---
 
-_SECONDS = re.compile(r"[0-9]{1,10}", re.ASCII)  # ten digits are 300 years: more is no number
+_SECONDS = re.compile(r"[0-9]{1,10}", re.ASCII)  # ten digits are 300 years: enough
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH = "(?P<month>" + "|".join(_MONTHS) + ")"
 _TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
@@ -569,53 +573,53 @@ _DATES = tuple(
         rf"[a-z]{{3}} {_MONTH} (?P<day>[0-9 ][0-9]) {_TIME} (?P<year>[0-9]{{4}})",
     )
 )
-_SKEW = 60.0  # seconds that two clocks may differ before the server's own is believed
+_SKEW = 60.0  # seconds by which two clocks may differ before the server's clock counts
 _HALF_CENTURY = 50 * 365.25 * 86400.0  # seconds
 
 
-def retry_after(headers: Headers, wall: float) -> float | None:
-    """Return the seconds that a response asks to wait, the most of several; None for none.
+def parse_retry_after(headers: Headers, wall: float) -> float | None:
+    """Return the seconds that a response asks to wait, the longest of several; None for none.
 
     Args:
-        headers: the response's.
-        wall: the time of day here, in seconds since the epoch.
+        headers: of the response.
+        wall: the local time, in seconds since the epoch.
     """
-    asked = [_seconds(value, headers, wall) for value in headers.get_list("retry-after")]
-    return _most(asked)
+    asked = [_parse_value(value, headers, wall) for value in headers.get_list("retry-after")]
+    return _get_longest(asked)
 
 
-def _most(asked: Iterable[float | None]) -> float | None:
+def _get_longest(asked: Iterable[float | None]) -> float | None:
     return max((seconds for seconds in asked if seconds is not None), default=None)
 
 
-def _seconds(value: str, headers: Headers, wall: float) -> float | None:
+def _parse_value(value: str, headers: Headers, wall: float) -> float | None:
     value = value.strip(" \t")
     if _SECONDS.fullmatch(value):
         return float(value)
-    then = http_date(value, wall)
+    then = parse_http_date(value, wall)
     if then is None:
         return None
-    served = http_date(headers.get("date", ""), wall)
-    # A clock that is wrong by minutes, here or there, must not turn "in 5 s" into "never".
+    served = parse_http_date(headers.get("date", ""), wall)
+    # A clock that is minutes off, here or there, must not turn "in 5 s" into "never".
     is_skewed = served is not None and abs(served - wall) > _SKEW
     return max(0.0, then - (served if is_skewed and served is not None else wall))
 
 
-def http_date(text: str, wall: float) -> float | None:
-    """Return an HTTP-date as seconds since the epoch, None for what is no date.
+def parse_http_date(text: str, wall: float) -> float | None:
+    """Return an HTTP-date as seconds since the epoch, None if it is invalid (RFC 9110, 5.6.7).
 
     Args:
         text: as received.
-        wall: the time of day here: a year of two digits means the one that is nearest to it.
+        wall: the local time: a year of two digits is at most 50 years after it.
     """
     for form in _DATES:
         found = form.fullmatch(text.strip(" \t"))
         if found is not None:
-            return _epoch(found, wall)
+            return _to_epoch(found, wall)
     return None
 
 
-def _epoch(found: re.Match[str], wall: float) -> float | None:
+def _to_epoch(found: re.Match[str], wall: float) -> float | None:
     year, day, hour, minute, second = (
         int(found[name]) for name in ("year", "day", "hour", "minute", "second")
     )

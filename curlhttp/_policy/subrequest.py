@@ -1,20 +1,20 @@
-"""What the flow of an Auth may send in addition to the request, and what may go along.
+"""Subrequests: what the flow of an Auth sends in addition to the request itself.
 
-Nobody looks at where such a request goes but the program that wrote the flow: so nothing secret
-that belongs to one origin is in a request to another that the flow did not put there itself.
+Only the author of the flow knows where a subrequest goes. So a subrequest to another origin has no
+secrets of the request, unless the flow put them there itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._models.body import SecretBody
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import is_secret_header
 from curlhttp._models.request import Request
-from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, as_auth
-from curlhttp._policy.redirect import may_keep_credentials
+from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, to_auth
+from curlhttp._policy.redirects import drop_headers, may_keep_credentials
 
 if TYPE_CHECKING:
     from curlhttp._models.config import Transport
@@ -34,96 +34,96 @@ if TYPE_CHECKING:
 __all__ = ["is_subrequest", "make_subrequest"]
 
 
-_ANYWHERE = frozenset({"user-agent", "accept", "accept-encoding"})
-_OF_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
+_HARMLESS = frozenset({"user-agent", "accept", "accept-encoding"})
+_SET_BY_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
 
 
-def is_subrequest(wanted: object, asked: Request) -> bool:
-    """Return whether what a flow yields is another request than the one that it is about.
+def is_subrequest(yielded: object, asked: Request) -> bool:
+    """Return whether a flow yielded a subrequest, and not the request itself.
 
     Args:
-        wanted: what it yielded.
-        asked: the request that is to be authenticated.
+        yielded: what the flow yielded.
+        asked: the request to authenticate.
     """
-    if not isinstance(wanted, Request) or cast("Transport | None", wanted.transport) is None:
+    if not isinstance(yielded, Request) or cast("Transport | None", yielded.transport) is None:
         return True
-    return wanted.method != asked.method or not may_keep_credentials(asked.url, wanted.url)
+    return yielded.method != asked.method or not may_keep_credentials(asked.url, yielded.url)
 
 
-def make_subrequest(wanted: object, asked: Request, changed: Request, who: str) -> Request:
-    """Return another request that a flow yielded, complete.
-
-    Its time limits, proxies, TLS and cookies are those of the request itself.
+def make_subrequest(yielded: object, asked: Request, changed: Request, who: str) -> Request:
+    """Complete a subrequest with the time limits, proxies, TLS and cookies of the request.
 
     Args:
-        wanted: a Request of curlhttp or httpx, or one that was derived from the request.
-        asked: the request that is to be authenticated, as it came.
-        changed: the same, with what the flow has done to it up to now.
-        who: the name of the method, for messages.
+        yielded: a Request of curlhttp or httpx, or one that the flow derived from the request.
+        asked: the request to authenticate, as the caller built it.
+        changed: the flow's copy of it, with its changes.
+        who: the name of the flow's method, for messages.
 
     Raises:
-        TypeError: it is no request.
-        RequestException: it cannot be sent as it is.
+        TypeError: the flow yielded no request.
+        RequestException: the request is invalid.
     """
-    if isinstance(wanted, Request):
-        if cast("Transport | None", wanted.transport) is None:
-            return _completed(wanted, asked, _no_cookies)
-        return _derived(wanted, asked, changed)
-    if hasattr(wanted, "prepare"):
-        return _of_users(cast("UserRequest", wanted), asked)
-    if all(hasattr(wanted, name) for name in ("method", "url", "headers", "read")):  # httpx's
-        fields = wanted.headers.multi_items()  # type: ignore[attr-defined]
+    if isinstance(yielded, Request):
+        if cast("Transport | None", yielded.transport) is None:
+            return _complete(yielded, asked, _no_cookies)
+        return _derive(yielded, asked, changed)
+    if hasattr(yielded, "prepare"):
+        return _from_user_request(cast("UserRequest", yielded), asked)
+    if all(hasattr(yielded, name) for name in ("method", "url", "headers", "read")):  # httpx's
+        fields = yielded.headers.multi_items()  # type: ignore[attr-defined]
         own = Request(
-            wanted.method,  # type: ignore[attr-defined]
-            str(wanted.url),  # type: ignore[attr-defined]
-            [field for field in fields if field[0].lower() not in _OF_LIBCURL],
-            content=wanted.read() or None,  # type: ignore[attr-defined]
+            yielded.method,  # type: ignore[attr-defined]
+            str(yielded.url),  # type: ignore[attr-defined]
+            [field for field in fields if field[0].lower() not in _SET_BY_LIBCURL],
+            content=yielded.read() or None,  # type: ignore[attr-defined]
         )
-        return _completed(own, asked, _no_cookies)
-    raise TypeError(f"{who} must yield requests, not {type(wanted).__name__}")
+        return _complete(own, asked, _no_cookies)
+    raise TypeError(f"{who} must yield requests, not {type(yielded).__name__}")
 
 
 def _no_cookies(url: URL) -> None:
-    """Give no cookies of the request's own."""
+    """Return None, because the request has no cookies of its own."""
 
 
-def _of_users(wanted: UserRequest, asked: Request) -> Request:
-    """Return what a curlhttp.Request asks for."""
-    if any(dict(wanted.hooks or {}).values()):
-        raise ValueError("hooks of one request are for Session; give a client's to the client")
+def _from_user_request(yielded: UserRequest, asked: Request) -> Request:
+    """Complete a curlhttp.Request."""
+    if any(dict(yielded.hooks or {}).values()):
+        raise ValueError("hooks of one request are for Session; pass a client's to the client")
     own = Request(
-        cast(str, wanted.method),
-        cast(str, wanted.url),
-        cast("HeadersInput | None", wanted.headers),
-        cast("FilesInput | None", wanted.files),
-        cast("DataInput | None", wanted.data or None),
-        cast("ParamsInput | None", wanted.params),
-        as_auth(cast("AuthInput | None", wanted.auth)),
-        json=cast("JSON", wanted.json),
+        cast(str, yielded.method),
+        cast(str, yielded.url),
+        cast("HeadersInput | None", yielded.headers),
+        cast("FilesInput | None", yielded.files),
+        cast("DataInput | None", yielded.data or None),
+        cast("ParamsInput | None", yielded.params),
+        to_auth(cast("AuthInput | None", yielded.auth)),
+        json=cast("JSON", yielded.json),
     )
-    cookies = cast("CookiesInput | None", wanted.cookies)
-    return _completed(own, asked, lambda url: None if cookies is None else _bound(cookies, url))
+    cookies = cast("CookiesInput | None", yielded.cookies)
+    return _complete(
+        own, asked, lambda url: None if cookies is None else _bind_cookies(cookies, url)
+    )
 
 
-def _bound(cookies: CookiesInput, url: URL) -> Cookies:
+def _bind_cookies(cookies: CookiesInput, url: URL) -> Cookies:
     from curlhttp._models.cookies.jar import Cookies
 
     return Cookies(cookies).bind(url)
 
 
-def _completed(own: Request, asked: Request, cookies: Callable[[URL], Cookies | None]) -> Request:
+def _complete(own: Request, asked: Request, cookies: Callable[[URL], Cookies | None]) -> Request:
     url = own.url
     auth: Auth | None = own.auth
     if auth is None and url.username is not None:
         auth = BasicAuth(url.username, url.password or "")
     body = own.body
-    # Most are forms with credentials: an error that holds one may end up in a pickle.
+    # Most are forms with credentials, which must not end up in the pickle of an error.
     if body is not None and body.data is not None:
         body = SecretBody(body.data, body.content_type)
     request = asked.derive(
         method=own.method,
         url=url.without_userinfo(),
-        headers=_of_client(asked, url).merged(_without(own.headers, _OF_LIBCURL)),
+        headers=_get_client_headers(asked, url).merged(drop_headers(own.headers, _SET_BY_LIBCURL)),
         body=body,
         auth=auth or NO_AUTH,
         cookies=own.cookies or cookies(url),
@@ -134,43 +134,36 @@ def _completed(own: Request, asked: Request, cookies: Callable[[URL], Cookies | 
     return request
 
 
-def _of_client(asked: Request, url: URL) -> Headers:
-    """Return those of the client's headers that may go to a URL."""
+def _get_client_headers(asked: Request, url: URL) -> Headers:
+    """Return the client's headers that may be sent to a URL."""
     if may_keep_credentials(asked.url, url):
-        # What a redirect has taken away stays away.
+        # Without those that a redirect has dropped.
         kept = set(asked.headers.multi_items())
         fields = [field for field in asked._shared_headers.multi_items() if field in kept]
         found = [field for field in fields if field[0].lower() != "content-type"]
     else:
         fields = asked._shared_headers.multi_items()
-        found = [field for field in fields if field[0].lower() in _ANYWHERE]
+        found = [field for field in fields if field[0].lower() in _HARMLESS]
     return Headers(found, sensitive=asked.sensitive)
 
 
-def _derived(wanted: Request, asked: Request, changed: Request) -> Request:
-    request = wanted.copy()
+def _derive(yielded: Request, asked: Request, changed: Request) -> Request:
+    request = yielded.copy()
     request.stream = request.follow_redirects = False
     if request.auth is asked.auth:
         request.auth = NO_AUTH
-    if not may_keep_credentials(asked.url, wanted.url):
-        # Copied together with the request: they were meant for its own origin.
+    if not may_keep_credentials(asked.url, yielded.url):
+        # Drop what was copied with the request, because it was meant for the request's origin.
         carried = {*asked.headers.multi_items(), *changed.headers.multi_items()}
         secret = asked.sensitive
         request.headers = Headers(
             [
                 field
-                for field in wanted.headers.multi_items()
+                for field in yielded.headers.multi_items()
                 if field not in carried
                 or not (field[0].lower() in secret or is_secret_header(field[0]))
             ],
-            sensitive=wanted.sensitive,
+            sensitive=yielded.sensitive,
         )
         request.cookies = None
     return request
-
-
-def _without(headers: Headers, names: Iterable[str]) -> Headers:
-    return Headers(
-        [field for field in headers.multi_items() if field[0].lower() not in names],
-        sensitive=headers.sensitive,
-    )

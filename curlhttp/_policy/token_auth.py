@@ -1,8 +1,8 @@
 """Authentication with a token that one request fetches for all (single flight).
 
-Requests that need the token at the same time queue. The first one fetches it, in its own thread or
-event loop, and all of them get the result, or the error. If that request is cancelled, the next one
-in the queue fetches. `BearerAuth` and OAuth 2.0 (oauth2.py) are built on this.
+Requests that need a token at the same time queue. The first one fetches it, in its own thread or
+event loop, and all of them get the token, or the error. If that request is cancelled, the next one
+in the queue fetches. BearerAuth, OAuth 2.0 (oauth2.py) and AWSSigV4 (aws.py) are built on this.
 """
 
 from __future__ import annotations
@@ -12,62 +12,56 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.limits import Limit, Wake
-from curlhttp._policy.store import Answer, Store, StoreCommand, StoreLease, micros
 from curlhttp.exceptions import InvalidHeader, Timeout
-
-if TYPE_CHECKING:
-    from curlhttp._policy.limits import ConcurrencyLimit
 
 __all__ = [
     "BearerAuth",
     "CachedToken",
     "Function",
-    "Shared",
-    "SharedLease",
+    "FunctionCall",
     "Steps",
     "TokenAuth",
-    "TokenRequest",
+    "TokenCache",
     "TokenWaiter",
     "Value",
-    "bearer_refused",
-    "is_token",
-    "pause",
+    "is_token_rejected",
+    "is_valid_token",
 ]
 
 
-_REFUSED_AT_ONCE = 4  # in a row, before there is a rest: of 1 second, 2, 4, ...
-_LONGEST_REST = 60.0
+_FREE_REJECTIONS = 4  # in a row, before a token is kept all the same: for 1 second, 2, 4, ...
+_MAX_REST = 60.0
 
-Value: TypeAlias = Any  # the Auth knows
+Value: TypeAlias = Any  # only the Auth knows its type
 
 
 class CachedToken(NamedTuple):
-    """What was obtained.
+    """A token that was fetched.
 
     Attributes:
-        value: what requests need, as the Auth knows it.
-        expires_at: when it is good no more, on the engine's clock; None when nobody knows.
-        is_kept: later requests have it, too; otherwise it is for those alone that waited for it.
+        value: the token, of a type that the Auth knows.
+        expires_at: when it expires, in monotonic seconds; None if unknown.
+        is_cached: later requests use it, too; otherwise only those that waited for it.
     """
 
     value: Value
     expires_at: float | None = None
-    is_kept: bool = True
+    is_cached: bool = True
 
 
-class TokenRequest(NamedTuple):
-    """Ask whoever runs the steps to call a function, and for what it returns.
+class FunctionCall(NamedTuple):
+    """Yielded by `steps()` to have a function called and its result sent back.
 
     Attributes:
         function: without arguments; in AsyncClient it may be a coroutine function.
-        blocks: it may take a while, and is called where that holds up nobody.
+        blocks: the function may block, so AsyncClient calls it in a thread.
     """
 
     function: Callable[[], object]
@@ -76,18 +70,18 @@ class TokenRequest(NamedTuple):
 
 Function: TypeAlias = Callable[..., object]
 
-# What comes back is a Response for a Request, and the result for a Call.
-Steps: TypeAlias = Generator["Request | TokenRequest", Value, CachedToken]
+# Sends back a Response for a Request, and the result for a FunctionCall.
+Steps: TypeAlias = Generator["Request | FunctionCall", Value, CachedToken]
 
 
 class TokenWaiter:
-    """A request in line.
+    """A request in the queue for a token.
 
     Attributes:
-        wake: lets it go on.
+        wake: wakes the request.
         patience: its time limits.
-        outcome: the outcome of the fetch that it waited for, or None.
-        is_first: it has to fetch.
+        outcome: the token or the error of the fetch that it waited for, or None.
+        is_first: the request has to fetch the token itself.
     """
 
     __slots__ = ("is_first", "outcome", "patience", "wake")
@@ -99,248 +93,171 @@ class TokenWaiter:
         self.is_first: bool = False
 
 
-class Shared(Limit[TokenWaiter]):
-    """What was obtained last, and the line of those who wait for the next."""
+class TokenCache(Limit[TokenWaiter]):
+    """The latest token, and the queue of requests that wait for the next one."""
 
     def __init__(self) -> None:
         self.latest: CachedToken | None = None
-        self._refused_in_row = 0
+        self._rejections_in_row = 0
         self._rests_until = -inf
         super().__init__(None)
 
     def _clear(self) -> None:
         super()._clear()
-        self._line: OrderedDict[TokenWaiter, None] = OrderedDict()
+        self._queue: OrderedDict[TokenWaiter, None] = OrderedDict()
 
-    def join(self, place: TokenWaiter, is_usable: Callable[[CachedToken], bool]) -> None:
-        """Put a request into the line; whatever happens, finish() or leave() takes it out.
+    def join(self, queued: TokenWaiter, is_usable: Callable[[CachedToken], bool]) -> None:
+        """Queue a request; finish() or leave() always removes it.
 
         Args:
-            place: a new one. It is the caller's before, so that Ctrl-C cannot come in between.
-            is_usable: tells whether something is good still: it may have come meanwhile.
+            queued: a new one. The caller creates it, so that Ctrl-C cannot lose it in between.
+            is_usable: returns whether a token is still valid: another request may have fetched it.
         """
         with self._lock:
             latest = self.latest
             if latest is not None and is_usable(latest):
-                place.outcome = latest
+                queued.outcome = latest
             else:
-                place.is_first = not self._line
-                self._line[place] = None
-        self._release_leavers()
+                queued.is_first = not self._queue
+                self._queue[queued] = None
+        self._remove_leaving()
 
-    def finish(self, place: TokenWaiter, outcome: CachedToken | Exception) -> None:
-        """Tell the others in line the outcome of the fetch of the first.
+    def finish(self, queued: TokenWaiter, outcome: CachedToken | Exception) -> None:
+        """Pass the outcome of a fetch to the other requests in the queue.
 
-        A server that was too slow for its time limits may do for those of others: the next one
-        that has others fetches.
+        A timeout is passed only to requests with the same time limits, because the server may be
+        fast enough for others. The next of those fetches.
         """
         with self._lock:
-            if place not in self._line:  # in a forked child
+            if queued not in self._queue:  # in a forked child
                 return
             if isinstance(outcome, CachedToken):
-                self.latest = outcome if outcome.is_kept else None
-            del self._line[place]
-            woken = list(self._line)
+                self.latest = outcome if outcome.is_cached else None
+            del self._queue[queued]
+            woken = list(self._queue)
             if isinstance(outcome, Timeout):
-                woken = [each for each in woken if each.patience == place.patience]
+                woken = [each for each in woken if each.patience == queued.patience]
             for each in woken:
                 each.outcome = outcome
-                del self._line[each]
-            if (following := next(iter(self._line), None)) is not None:
+                del self._queue[each]
+            if (following := next(iter(self._queue), None)) is not None:
                 following.is_first = True
                 woken.append(following)
         for each in woken:
             each.wake()
-        self._release_leavers()
+        self._remove_leaving()
 
-    def pass_over_ended(self, place: TokenWaiter) -> None:
-        """Take the first out of the line if its event loop ended without it.
+    def skip_ended(self, queued: TokenWaiter) -> None:
+        """Remove the first request if its event loop was closed.
 
-        A loop that is closed by hand cancels no task, so that nobody else would tell.
+        Closing a loop does not cancel its tasks, so nothing else would remove it.
 
         Args:
-            place: of who looks, which does so if it is the next one.
+            queued: the caller's, which checks only if it is the next one.
         """
         with self._lock:
-            first, following = [*islice(self._line, 2), None, None][:2]
-        if first is not None and following is place and first.wake() is False:
+            first, following = [*islice(self._queue, 2), None, None][:2]
+        if first is not None and following is queued and first.wake() is False:
             self.leave(first)
 
-    def leave(self, place: TokenWaiter) -> None:
-        """Leave the line, which takes no lock that this thread may have."""
-        self._leave(place)
+    def leave(self, queued: TokenWaiter) -> None:
+        """Leave the queue, without waiting for a lock that this thread may hold."""
+        self._remove_later(queued)
 
-    def _remove(self, place: TokenWaiter, wakes: list[Wake]) -> None:
-        if place not in self._line:
+    def _remove(self, queued: TokenWaiter, wakes: list[Wake]) -> None:
+        if queued not in self._queue:
             return
-        del self._line[place]
-        if place.is_first and self._line:
-            following = next(iter(self._line))
+        del self._queue[queued]
+        if queued.is_first and self._queue:
+            following = next(iter(self._queue))
             following.is_first = True
             wakes.append(following.wake)
 
-    def refuse(self, value: object, now: float) -> bool:
-        """Drop what a server refused, unless there is something newer.
+    def discard(self, value: object, now: float) -> bool:
+        """Discard a token that a server rejected, unless there is a newer one.
 
-        A server that refuses whatever is obtained would have each request obtain another: the
-        token server would be flooded, and lock the user out. So after some in a row, what was
-        refused is kept for a while.
+        If the server rejects every token, each request would fetch another, which floods the token
+        server and may lock the user out. So after some rejections in a row, the token is kept for a
+        while.
 
         Args:
-            value: what was obtained.
-            now: in monotonic seconds.
+            value: the token.
+            now: monotonic seconds.
 
         Returns:
-            whether it is worth to obtain another.
+            whether to fetch another token.
         """
         with self._lock:
             if self.latest is not None and self.latest.value is value:
                 if now < self._rests_until:
                     return False
                 self.latest = None
-                self._refused_in_row += 1
-                more = self._refused_in_row - _REFUSED_AT_ONCE
+                self._rejections_in_row += 1
+                more = self._rejections_in_row - _FREE_REJECTIONS
                 if more >= 0:
-                    self._rests_until = now + min(2.0**more, _LONGEST_REST)
-        self._release_leavers()
+                    self._rests_until = now + min(2.0**more, _MAX_REST)
+        self._remove_leaving()
         return True
 
-    def accept(self) -> None:
-        """Note that a server took what was obtained."""
-        if self._refused_in_row:
-            self._refused_in_row, self._rests_until = 0, -inf
+    def note_accepted(self) -> None:
+        """Note that a server accepted the token."""
+        if self._rejections_in_row:
+            self._rejections_in_row, self._rests_until = 0, -inf
 
 
 class TokenAuth(Unpicklable, Auth):
-    """Authenticate by what is obtained first, and shared by all requests."""
+    """Authenticate with a token that is fetched first and shared by all requests."""
 
-    __slots__ = ("shared",)
+    __slots__ = ("cache",)
 
     _why_not = (
-        "it holds credentials, and what its requests share; make a new one where it is needed"
+        "it holds credentials, and a token that its requests share; create one where you need it"
     )
 
-    obtains = True
+    fetches_token = True
 
     def __init__(self) -> None:
-        self.shared: Shared = Shared()
+        self.cache: TokenCache = TokenCache()
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """Return the user's functions that it calls, which may be async."""
+        """Return the user's functions that `steps()` calls, which may be async."""
         return ()
 
     def steps(self, now: Callable[[], float]) -> Steps:
-        """Yield the requests and calls of which comes what is to be obtained, and return it.
+        """Yield the requests and function calls that fetch a token, and return the token.
 
         Args:
-            now: gives monotonic seconds.
+            now: returns monotonic seconds.
         """
         raise NotImplementedError
 
-    def is_usable(self, obtained: CachedToken, now: float) -> bool:
-        """Return whether what was obtained is good still."""
-        return obtained.expires_at is None or now < obtained.expires_at
+    def is_usable(self, token: CachedToken, now: float) -> bool:
+        """Return whether a token is still valid."""
+        return token.expires_at is None or now < token.expires_at
 
     def apply(self, request: Request, value: Value) -> Request:
-        """Return a request with what authenticates it.
+        """Return the request with the token.
 
         Args:
             request: a copy, which may be changed.
-            value: what was obtained.
+            value: the token.
         """
         raise NotImplementedError
 
-    def refuses(self, response: Response) -> bool:
-        """Return whether a response says that what was obtained is not good any more."""
+    def rejects(self, response: Response) -> bool:
+        """Return whether a response says that the token is no longer valid."""
         return False
 
     def auth_flow(self, request: Request) -> AuthFlow:
-        """Refuse: a generator alone cannot do this, because requests wait for each other."""
-        raise TypeError(f"{type(self).__name__} is for clients, and not to be called by a flow")
+        """Raise TypeError, because requests wait for each other, which a generator cannot do."""
+        raise TypeError(f"{type(self).__name__} is for clients; a flow cannot call it")
 
 
-# --- A place among the requests at once of all processes, which ends when its holder dies ---
-
-_LASTS = 5.0  # seconds for which a place is held without being renewed
-_RENEWED = 1.5  # seconds from one time to the next
-_IN_LINE = 2.0  # seconds for which a place in the line is kept without being asked for
-_SOONEST, _LATEST = 0.005, 0.25  # seconds until it is asked for again
-_PART = 8  # of the time that the line stood still: what the next wait may add to it
-
-
-def pause(before: int, stood: float) -> float:
-    """Return the seconds after which to ask again: later the more stand before, or the longer.
-
-    Args:
-        before: how many stand before.
-        stood: seconds for which the line has not moved.
-    """
-    return min(_LATEST, max(_SOONEST * (1 + before), stood / _PART))
-
-
-class SharedLease:
-    """One request's place at a store.
-
-    Args:
-        limit: whose place it is.
-        store: where it is.
-        origin: whom the request goes to.
-    """
-
-    __slots__ = ("_held", "_is_given", "_key", "_limit", "_name", "_store")
-
-    def __init__(self, limit: ConcurrencyLimit, store: Store, origin: str) -> None:
-        self._limit = limit
-        self._store = store
-        self._key, self._name = limit.shared_place(origin)
-        self._held: StoreLease | None = None
-        self._is_given = False
-
-    def taking(self, *, joins: bool) -> StoreCommand:
-        """Return what asks for it.
-
-        Args:
-            joins: it stands in line, if there is no place now.
-        """
-
-        def undo(answer: Answer) -> StoreCommand:
-            return self._question("leave")
-
-        return self._question("take", int(joins))._replace(undo=undo)
-
-    def start(self) -> None:
-        """Keep it from now on, because it was granted."""
-        self._held = self._store.hold(self._question("keep"), _RENEWED)
-
-    def give(self) -> None:
-        """Give it back, or leave the line; a second time is nothing. Safe in finalizers."""
-        if not self._is_given:
-            self._is_given = True
-            if not self._limit.is_own(self._name):
-                return  # a forked child's copy: the place is the parent's
-            if self._held is not None:
-                self._held.end()
-            self._store.tell(self._question("leave"))
-
-    def end(self, error: BaseException | None) -> None:
-        """Give it back at the end of a body."""
-        self.give()
-
-    def __del__(self) -> None:
-        self.give()  # the request that had it ended without giving it back
-
-    def _question(self, step: str, joins: int = 0) -> StoreCommand:
-        times = (micros(_LASTS), micros(_IN_LINE))
-        return StoreCommand(
-            "lease", self._key, (step, self._name, self._limit.limit, *times, joins)
-        )
-
-
-# --- Bearer tokens (RFC 6750): given, or fetched by a function ---
+# --- Bearer tokens (RFC 6750), constant or from a function ---
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-# RFC 6750, section 3; any other error is nothing that a new token would change.
+# RFC 6750, section 3. A new token helps only with the error "invalid_token".
 _ERROR = re.compile(r"""\bbearer\b.*?\berror\s*=\s*"?([^",\s]*)""", re.IGNORECASE | re.DOTALL)
 
 _GetToken: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
@@ -349,50 +266,50 @@ _GetToken: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
 class BearerAuth(TokenAuth):
     """Send a bearer token with every request (RFC 6750).
 
-    A function is called for each request, and once for all requests that wait for it at the same
-    time; with `expires`, what it returned is kept for that long, or until a 401 says that it is
-    good no more: then it is called again, and the request is sent a second time.
+    If you pass a function, it is called for each request; concurrent requests share one call. With
+    `expires`, its token is used for that long, or until a response with status 401 says that it is
+    no longer valid. Then the function is called again, and the request is sent a second time.
 
     Args:
-        token: the token, or a function that returns the one to use now; in AsyncClient it may be
-            a coroutine function.
-        expires: seconds for which a token of the function is good, or None.
+        token: the token, or a function that returns the current token. In AsyncClient it may be a
+            coroutine function.
+        expires: seconds for which a token from the function is valid, or None.
 
     Raises:
-        InvalidHeader: the token is empty or not visible ASCII.
-        TypeError: the token is neither; of a request in Client: the function is async.
-        ValueError: `expires` is not more than 0, or there is no function.
+        InvalidHeader: the token is empty or contains other characters than visible ASCII.
+        TypeError: the token is neither. When sending with Client: the function is async.
+        ValueError: `expires` is not greater than 0, or `token` is no function.
     """
 
     __slots__ = ("_expires", "_function", "_value")
 
     def __init__(self, token: str | _GetToken, *, expires: float | None = None) -> None:
         if expires is not None and not (expires > 0 and callable(token)):
-            raise ValueError("expires is more than 0 seconds, and for a function")
+            raise ValueError("expires must be more than 0 seconds, and needs a function")
         super().__init__()
         self._function = token if callable(token) else None
-        self._value = "" if callable(token) else f"Bearer {checked_token(token)}"
+        self._value = "" if callable(token) else f"Bearer {validate_token(token)}"
         self._expires = expires
 
     @property
-    def obtains(self) -> bool:  # type: ignore[override]  # else an attribute of the class
+    def fetches_token(self) -> bool:  # type: ignore[override]  # else an attribute of the class
         """Return whether a function has to be called."""
         return self._function is not None
 
     def known_header(self) -> str | None:
-        """Return the Authorization, None where a function gives it."""
+        """Return the value of Authorization, None if a function returns the token."""
         return self._value or None
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """Return the function that gives tokens."""
+        """Return the function that returns tokens."""
         return () if self._function is None else (self._function,)
 
     def auth_flow(self, request: Request) -> AuthFlow:
         """Yield the request with its Authorization."""
         value = self._value
-        if self._function is not None:  # in the flow of somebody's own
-            value = f"Bearer {checked_token(self._function())}"
+        if self._function is not None:  # called by an Auth of the user
+            value = f"Bearer {validate_token(self._function())}"
         request.headers["Authorization"] = value
         yield request
 
@@ -400,10 +317,10 @@ class BearerAuth(TokenAuth):
         """Call the function."""
         assert self._function is not None
         begun = now()
-        token = checked_token((yield TokenRequest(self._function)))
+        token = validate_token((yield FunctionCall(self._function)))
         expires = self._expires
         if expires is None:
-            return CachedToken(token, is_kept=False)
+            return CachedToken(token, is_cached=False)
         return CachedToken(token, begun + expires)
 
     def apply(self, request: Request, value: Value) -> Request:
@@ -411,15 +328,15 @@ class BearerAuth(TokenAuth):
         request.headers["Authorization"] = f"Bearer {value}"
         return request
 
-    def refuses(self, response: Response) -> bool:
-        """Return whether the response says that the token is not valid."""
-        return bearer_refused(response)
+    def rejects(self, response: Response) -> bool:
+        """Return whether the response says that the token is invalid."""
+        return is_token_rejected(response)
 
 
-def bearer_refused(response: Response) -> bool:
-    """Return whether a response says that its request's token is not valid.
+def is_token_rejected(response: Response) -> bool:
+    """Return whether a response says that the token is invalid (RFC 6750, section 3.1).
 
-    A 401 does, unless it names another error. RFC 6750, section 3.1.
+    Status 401 does, unless the challenge names another error.
     """
     if response.status_code != 401:
         return False
@@ -427,20 +344,20 @@ def bearer_refused(response: Response) -> bool:
     return found is None or found[1].lower() in ("", "invalid_token")
 
 
-def is_token(token: object) -> bool:
-    """Return whether something may be sent as a token: visible ASCII."""
+def is_valid_token(token: object) -> bool:
+    """Return whether a value can be sent as a token: visible ASCII."""
     return isinstance(token, str) and _VISIBLE.fullmatch(token) is not None
 
 
-def checked_token(token: object) -> str:
-    """Return a token.
+def validate_token(token: object) -> str:
+    """Return the token.
 
     Raises:
-        TypeError: it is no str.
-        InvalidHeader: it is empty, or not visible ASCII.
+        TypeError: it is not a str.
+        InvalidHeader: it is empty or contains other characters than visible ASCII.
     """
     if not isinstance(token, str):
-        raise TypeError(f"a bearer token is a str, not {type(token).__name__}")
-    if not is_token(token):
+        raise TypeError(f"a bearer token must be a str, not {type(token).__name__}")
+    if not is_valid_token(token):
         raise InvalidHeader("A bearer token must be visible ASCII without blanks")
     return token

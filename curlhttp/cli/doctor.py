@@ -81,9 +81,9 @@ def _get_codings() -> list[str]:
 
 
 def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
-    from curlhttp._policy.environment import ca_bundle
+    from curlhttp._policy.environment import find_ca_bundle
 
-    path = ca_bundle()
+    path = find_ca_bundle()
     if path is None:
         import certifi
 
@@ -98,13 +98,13 @@ def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
 def _check_proxies(problems: list[str]) -> dict[str, object]:
     from curlhttp._models.config import Proxy
     from curlhttp._models.url import parse_url
-    from curlhttp._policy.environment import proxy_for
+    from curlhttp._policy.environment import find_proxy
     from curlhttp.exceptions import InvalidProxyURL
 
     proxies: dict[str, str | None] = {}
     for scheme in ("http", "https"):
         # A host below .invalid (RFC 2606), because NO_PROXY is unlikely to list it.
-        proxy = proxy_for(parse_url(f"{scheme}://proxy-check.invalid/"))
+        proxy = find_proxy(parse_url(f"{scheme}://proxy-check.invalid/"))
         try:
             proxies[scheme] = _format_proxy(Proxy.parse(proxy)) if proxy else None
         except InvalidProxyURL as error:

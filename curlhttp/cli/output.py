@@ -24,7 +24,7 @@ from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._models.timings import NO_TIME, Timings
-from curlhttp._policy.redirect import as_utf8
+from curlhttp._policy.redirects import decode_location
 from curlhttp._policy.resume import content_length
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console, has_color, printable
@@ -477,7 +477,7 @@ def _get_redirect_url(response: Response) -> str:
     if not location:
         return ""
     try:
-        return redact_url(response.request.url.join(as_utf8(location)))
+        return redact_url(response.request.url.join(decode_location(location)))
     except RequestException:
         return display_url(location)
 

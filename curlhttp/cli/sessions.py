@@ -27,7 +27,7 @@ from curlhttp._models.cookies.parsing import bare_host, host_allowed, matching_d
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.url import parse_url
-from curlhttp._policy.redirect import may_keep_credentials
+from curlhttp._policy.redirects import may_keep_credentials
 from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from curlhttp.distributed.worker import (
 if TYPE_CHECKING:
     from curlhttp._models.url import URL
     from curlhttp._policy.retry import RetryInput
-    from curlhttp._policy.store import Store
+    from curlhttp._policy.shared_store import Store
 
 __all__ = ["FetchSummary", "fetch"]
 

@@ -316,7 +316,7 @@ def _get_arguments(policy: object) -> dict[str, object]:
     """Return the arguments that a policy was created with."""
     from curlhttp._policy.breaker.breaker import MemoryStore
 
-    rules, store = getattr(policy, "_rules", None), getattr(policy, "_store", None)
+    rules, store = getattr(policy, "_config", None), getattr(policy, "_store", None)
     arguments = {
         name: getattr(holder, name)
         for name in signature(type(policy)).parameters

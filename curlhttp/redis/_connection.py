@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from weakref import WeakSet
 
-from curlhttp._policy.store import Answer, StoreCommand
+from curlhttp._policy.shared_store import Answer, StoreCommand
 from curlhttp.exceptions import StoreError
 from curlhttp.redis._scripts import load_script, make_keys, parse_answer
 

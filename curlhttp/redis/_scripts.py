@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
-from curlhttp._policy.store import Answer, StoreCommand
+from curlhttp._policy.shared_store import Answer, StoreCommand
 
 __all__ = ["load_script", "make_keys", "parse_answer"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._models import fork as _fork
-from curlhttp._policy.store import Answer, StoreCommand, StoreLease
+from curlhttp._policy.shared_store import Answer, StoreCommand, StoreLease
 from curlhttp.exceptions import StoreError
 from curlhttp.redis._connection import (
     PendingCommand,

@@ -248,9 +248,9 @@ class HTTPAdapter(BaseAdapter):
         checkpoint = None
         if guard is not None:
             from curlhttp._curl.address_guard import AddressChecker
-            from curlhttp._policy.guard import guard_of
+            from curlhttp._policy.guard import to_address_guard
 
-            checkpoint = AddressChecker(guard_of(guard), _TTL)
+            checkpoint = AddressChecker(to_address_guard(guard), _TTL)
         self._checkpoint, self._guard = checkpoint, guard
         self._update_pool_guard()
 

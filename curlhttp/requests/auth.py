@@ -130,7 +130,7 @@ class HTTPDigestAuth(AuthBase):
         state = self._thread_local
         offered = state.chal
         algorithm = offered.get("algorithm")
-        name, is_session = digest.algorithm_of("MD5" if algorithm is None else algorithm)
+        name, is_session = digest.parse_algorithm("MD5" if algorithm is None else algorithm)
         # Some servers, and requests, call SHA-1 "SHA".
         hash_name = "sha1" if name == "SHA" else digest.ALGORITHMS.get(name)
         qops = [qop.strip().lower() for qop in (offered.get("qop") or "").split(",")]
@@ -149,13 +149,13 @@ class HTTPDigestAuth(AuthBase):
             f"{state.nonce_count:08x}",
             _make_cnonce(),
         )
-        secret = digest.digest_secret(
+        secret = digest.compute_a1(
             hash_name,
             *map(str.encode, (username, realm, _to_text(self.password))),
             *map(str.encode, (nonce, cnonce) if is_session else ()),
         )
         use = (nonce, count, cnonce, "auth") if "auth" in qops else (nonce,)
-        response = digest.digest_response(
+        response = digest.compute_response(
             hash_name, secret, str(method), uri, *map(str.encode, use)
         )
 

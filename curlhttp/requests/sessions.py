@@ -155,7 +155,7 @@ class SessionRedirectMixin:
 
     def should_strip_auth(self, old_url: str, new_url: str) -> bool:
         """Return whether credentials for one URL must not go to another."""
-        from curlhttp._policy.redirect import may_keep_credentials
+        from curlhttp._policy.redirects import may_keep_credentials
 
         try:
             return not may_keep_credentials(parse_url(old_url), parse_url(new_url))
@@ -300,9 +300,9 @@ class SessionRedirectMixin:
 
     def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
         """Set the method of the next hop, as browsers do."""
-        from curlhttp._policy.redirect import redirect_method
+        from curlhttp._policy.redirects import get_redirect_method
 
-        prepared_request.method = redirect_method(
+        prepared_request.method = get_redirect_method(
             str(prepared_request.method), response.status_code
         )
 

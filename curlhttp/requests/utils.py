@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import curlhttp.requests._internal_utils as _internal_utils
 import curlhttp.requests.certs as certs
 from curlhttp._models.decoding import ACCEPT_ENCODING as DEFAULT_ACCEPT_ENCODING
-from curlhttp._policy.environment import netrc_credentials, netrc_path
+from curlhttp._policy.environment import find_netrc, find_netrc_credentials
 from curlhttp.exceptions import (
     FileModeWarning,
     InvalidHeader,
@@ -343,11 +343,11 @@ def get_netrc_auth(url: str | bytes, raise_errors: bool = False) -> tuple[str, s
         return None
     if isinstance(host, bytes):
         host = host.decode("ascii")
-    if raise_errors and (path := netrc_path(os.environ)) and os.path.exists(path):
+    if raise_errors and (path := find_netrc(os.environ)) and os.path.exists(path):
         from netrc import netrc
 
         netrc(path)
-    return netrc_credentials(host)
+    return find_netrc_credentials(host)
 
 
 # --- files ---

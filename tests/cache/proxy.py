@@ -62,13 +62,13 @@ class Proxy:
         ]
         if response.cache_status:
             back.append(f"Cache-Status: {response.cache_status}")
-        has_body = method != "HEAD" and response.status_code not in (204, 304)
-        if has_body:
+        is_body_intact = method != "HEAD" and response.status_code not in (204, 304)
+        if is_body_intact:
             back.append(f"Content-Length: {len(content)}")
         elif length := response.headers.get("content-length"):
             back.append(f"Content-Length: {length}")
         head = [f"HTTP/1.1 {response.status_code} {response.reason}", *back, "", ""]
-        return "\r\n".join(head).encode("latin-1", "replace") + (content if has_body else b"")
+        return "\r\n".join(head).encode("latin-1", "replace") + (content if is_body_intact else b"")
 
 
 async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:

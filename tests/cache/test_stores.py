@@ -462,7 +462,7 @@ async def test_what_was_stored_without_a_checksum_is_a_miss(
     with Cache(tmp_path / "http.db") as cache:
         client, engine = scripted(lambda request: FRESH, cache=cache)
         with monkeypatch.context() as patch:
-            patch.setattr(store_module, "seal", lambda *arguments: None)
+            patch.setattr(store_module, "add_checksums", lambda *arguments: None)
             await client.get(URL)
         assert not (await client.get(URL)).from_cache
         assert (await client.get(URL)).from_cache

@@ -29,7 +29,7 @@ from curlhttp import exceptions as e
 from curlhttp._engine import network as _network
 from curlhttp._models.headers import Headers
 from curlhttp._policy.limits import Reservation
-from curlhttp._policy.retry import retry_after
+from curlhttp._policy.retry import parse_retry_after
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset
 from tests.servers import AppServer, RawConnection, RawServer
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -69,9 +69,9 @@ def test_the_total_ends_the_wait_behind_an_event_loop_that_was_stopped(app: AppS
 
 def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
     limit = RateLimit(0.1)
-    assert limit.take("http://h.test:80", 0.0)
+    assert limit.try_acquire("http://h.test:80", 0.0)
     first = Reservation(limit, lambda: None)
-    limit.join(first, "http://h.test:80", 0.0, math.inf)
+    limit.enqueue(first, "http://h.test:80", 0.0, math.inf)
 
     class Waiter:
         """Where the next one waits until the first goes, 5 s late."""
@@ -81,7 +81,7 @@ def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
 
         async def wait(self, seconds: float | None) -> None:
             engine.advance(15.0)
-            assert first.take(engine.now()) == 0
+            assert first.try_acquire(engine.now()) == 0
 
     engine = ScriptedEngine([200])
     engine.make_waiter = lambda: Waiter(lambda: None)  # type: ignore[assignment,method-assign,return-value]
@@ -193,7 +193,7 @@ def test_clocks_that_differ_by_more_than_a_minute_are_not(skew: float, seconds: 
     """Taken as they are, that is."""
     served = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
     headers = Headers({"Date": _date(served), "Retry-After": _date(served + 10.0)})
-    assert retry_after(headers, served - skew) == seconds
+    assert parse_retry_after(headers, served - skew) == seconds
 
 
 def _date(moment: float) -> str:

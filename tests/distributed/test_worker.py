@@ -20,7 +20,7 @@ def test_policies_are_pickled_as_the_arguments_they_were_created_with() -> None:
         pickle_settings({"breaker": breaker, "retry": retry, "timeout": Timeout(total=3)})
     )
     assert made["breaker"].failure_statuses == {500}
-    assert made["breaker"]._rules == breaker._rules
+    assert made["breaker"]._config == breaker._config
     assert made["breaker"]._store.max_origins == 9
     assert (made["retry"].max_retries, made["retry"].statuses) == (5, {500})
     assert made["retry"].budget.reserve == 10.0

@@ -353,7 +353,7 @@ async def test_credentials_that_cannot_be_renewed_are_an_error_of_the_request(
 
 
 def test_nothing_of_the_keys_is_shown() -> None:
-    shown = repr(auth("s3", "token")) + repr(auth("s3", "token")._keys())
+    shown = repr(auth("s3", "token")) + repr(auth("s3", "token")._load_keys())
     assert KEY not in shown
     assert SECRET not in shown
 

@@ -170,7 +170,7 @@ class Slow:
 
 
 def in_line(auth: BearerAuth) -> int:
-    return len(auth.shared._line)
+    return len(auth.cache._queue)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -331,9 +331,9 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
 
 
 def test_a_forked_child_waits_for_nobody_of_its_parent() -> None:
-    from curlhttp._policy.token_auth import CachedToken, Shared, TokenWaiter
+    from curlhttp._policy.token_auth import CachedToken, TokenCache, TokenWaiter
 
-    shared = Shared()
+    shared = TokenCache()
     shared.join(TokenWaiter(lambda: None), lambda obtained: True)
     shared._lock.acquire()
     shared.latest = CachedToken("t")

@@ -98,7 +98,7 @@ async def test_an_empty_budget_lets_the_failure_through_at_once(scripted: Script
     with pytest.raises(e.ConnectionError, match="broke before the response") as caught:
         await client.get(URL)
     assert caught.value.budget_exhausted
-    assert "not sent again: the retry budget of this origin is spent" in notes_of(caught.value)
+    assert "not sent again: the retry budget of this origin is used up" in notes_of(caught.value)
     assert engine.sleeps == [1.0]
     assert not (await client.get("http://other.test/", retry=None)).budget_exhausted
 

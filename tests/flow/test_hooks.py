@@ -253,9 +253,9 @@ def test_each_attempt_asks_the_limit_then_the_breaker_and_pays_as_a_retry() -> N
             super().refund(origin, now)
 
     class Rate(RateLimit):
-        def take(self, origin: str, now: float) -> bool:
+        def try_acquire(self, origin: str, now: float) -> bool:
             trace.append("limit")
-            return super().take(origin, now)
+            return super().try_acquire(origin, now)
 
     class Breaker(curlhttp.CircuitBreaker):
         def admit(self, origin: str, now: float) -> Any:

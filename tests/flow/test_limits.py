@@ -49,7 +49,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def in_line(limit: ConcurrencyLimit) -> int:
-    return sum(len(line.waiting) for line in list(limit._lines.values()))
+    return sum(len(line.waiting) for line in list(limit._queues.values()))
 
 
 class Gatekeeper:
@@ -95,7 +95,7 @@ async def test_no_more_requests_are_under_way_than_the_limit(
         gate.let_go(10)
     assert len(gate.seen) == 10
     assert gate.most == 3
-    assert limit._lines == {}
+    assert limit._queues == {}
 
 
 async def test_requests_go_in_the_order_in_which_they_came(
@@ -162,7 +162,7 @@ async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeCli
             await anyio.wait_all_tasks_blocked()
         may_end.set()  # the first that ends lets 2 go; the other one leaves room for 3
     assert sent == [0, 1, 2, 3]
-    assert limit._lines == {}
+    assert limit._queues == {}
 
 
 async def opened_together(client: AnyClient) -> list[int]:
@@ -216,7 +216,7 @@ async def test_who_is_cancelled_in_line_holds_up_nobody(
         await until(lambda: in_line(limit) == 1)
         gate.let_go(3)
     assert [number for number in gate.seen if number in "123"] == ["2", "3"]
-    assert limit._lines == {}
+    assert limit._queues == {}
 
 
 @ONLY_ASYNC
@@ -229,7 +229,7 @@ async def test_everybody_may_be_cancelled_at_once(make_client: MakeClient, app: 
             tasks.start_soon(client.get, gate.url)
         await until(lambda: in_line(limit) == 48)
         tasks.cancel_scope.cancel()
-    assert limit._lines == {}
+    assert limit._queues == {}
     gate.let_go(100)
     assert (await client.get(gate.url)).ok
 
@@ -260,7 +260,7 @@ async def test_one_limit_serves_threads_and_loops(app: AppServer) -> None:
         await anyio.to_thread.run_sync(thread.join)
     assert len(gate.seen) == 30
     assert gate.most <= 2
-    assert limit._lines == {}
+    assert limit._queues == {}
 
 
 @pytest.mark.parametrize("end", ["read", "closed", "dropped", "broken"])
@@ -276,12 +276,12 @@ async def test_a_streamed_response_holds_its_place_to_its_end(
     if end in ("read", "broken"):
         with suppress(curlhttp.ChunkedEncodingError):
             await streamed.read()
-        assert limit._lines == {}
+        assert limit._queues == {}
     if end != "dropped":
         await streamed.aclose()
     del streamed
     gc.collect()
-    assert limit._lines == {}
+    assert limit._queues == {}
     assert (await client.get(URL)).ok
 
 
@@ -294,7 +294,7 @@ async def test_a_discarded_attempt_gives_its_place_back_before_the_sleep(
     async with await client.stream("GET", URL) as streamed:
         assert streamed.real.status_code == 200
         assert limit.in_use("http://a.test:80") == 1
-    assert limit._lines == {}
+    assert limit._queues == {}
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ async def test_the_real_engines_bound_the_wait_as_well(
     async with await client.stream("GET", app.url):
         with pytest.raises(PoolTimeout):
             await client.get(app.url, timeout=Timeout(pool=0.01))
-    assert limit._lines == {}
+    assert limit._queues == {}
 
 
 _INTERRUPTED = """

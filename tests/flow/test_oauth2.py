@@ -298,7 +298,7 @@ async def test_one_fetch_serves_all_that_wait(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gather)
         with anyio.fail_after(30):
-            while len(auth.shared._line) < 20:
+            while len(auth.cache._queue) < 20:
                 await anyio.sleep(0.005)
         tokens.gate.set()
     assert [response.status_code for response in results] == [200] * 20
@@ -324,7 +324,7 @@ async def test_a_fetch_whose_loop_was_closed_by_hand_holds_up_nobody(
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gather)
-            while len(auth.shared._line) < 4:
+            while len(auth.cache._queue) < 4:
                 await anyio.sleep(0.005)
             loop.close()  # and nobody cancels its task
             tokens.gate.set()
@@ -485,16 +485,16 @@ async def test_a_timeout_is_told_to_those_alone_that_have_the_same(
 
     async with anyio.create_task_group() as tasks:
         for seconds in (0.5, 0.5, 60.0, 60.0, 60.0):
-            before = len(auth.shared._line)
+            before = len(auth.cache._queue)
             tasks.start_soon(one, seconds)
             with anyio.fail_after(30):
-                while len(auth.shared._line) == before:
+                while len(auth.cache._queue) == before:
                     await anyio.sleep(0.005)
         await until(2)
         tokens.gate.set()
     assert found == {0.5: [curlhttp.ReadTimeout] * 2, 60.0: [200] * 3}
     assert tokens.asked == 2
-    assert not auth.shared._line
+    assert not auth.cache._queue
 
 
 async def test_a_failure_is_told_to_all_that_wait(
@@ -518,7 +518,7 @@ async def test_a_failure_is_told_to_all_that_wait(
         for _ in range(10):
             tasks.start_soon(one)
         with anyio.fail_after(30):
-            while len(auth.shared._line) < 10:
+            while len(auth.cache._queue) < 10:
                 await anyio.sleep(0.005)
         tokens.gate.set()
     assert [error.error for error in errors if isinstance(error, OAuth2Error)] == [

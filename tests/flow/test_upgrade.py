@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curlhttp import Client, Timeout
 from curlhttp._engine.run import run_sync, send_sync
 from curlhttp._flow.upgrade import Upgraded, _ChunkedDecoder, upgrade
-from curlhttp._flow.upgrade import ask as ask_engine
+from curlhttp._flow.upgrade import send_upgrade as ask_engine
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings

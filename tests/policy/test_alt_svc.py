@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp._models.url import parse_url
-from curlhttp._policy.alt_svc import Alternatives, http3_age
+from curlhttp._policy.alt_svc import AltSvcCache, parse_http3_age
 
 URL = parse_url("https://a.test/")
 DAY = 24 * 3600
@@ -36,22 +36,22 @@ DAY = 24 * 3600
 def test_a_field_is_read_as_the_rfc_has_it(value: str, age: int) -> None:
     if value.endswith("ma=99999999999"):
         age = DAY  # no number of seconds that could be meant
-    assert http3_age(value, URL) == age
+    assert parse_http3_age(value, URL) == age
 
 
 @given(st.text(alphabet='h3=":,; ma0123456789\\x'))
 def test_no_field_is_an_error(value: str) -> None:
-    assert 0 <= http3_age(value, URL) <= 30 * DAY
+    assert 0 <= parse_http3_age(value, URL) <= 30 * DAY
 
 
 def test_a_long_field_takes_no_long_time() -> None:
     for part in ('h3=":1";', ";a=", ", ", 'h3=":1";a=b', "=", '"'):
-        assert http3_age(part * 20_000, URL) == 0
+        assert parse_http3_age(part * 20_000, URL) == 0
 
 
 def test_an_origin_is_known_until_its_time_is_over_or_it_takes_it_back() -> None:
     now = [100.0]
-    known = Alternatives(lambda: now[0])
+    known = AltSvcCache(lambda: now[0])
     assert not known.has_http3(URL)
     known.note(URL, 'h3=":443"; ma=10')
     assert known.has_http3(parse_url("https://a.test/path"))
@@ -65,7 +65,7 @@ def test_an_origin_is_known_until_its_time_is_over_or_it_takes_it_back() -> None
 
 
 def test_origins_are_kept_in_a_bounded_number() -> None:
-    known = Alternatives(lambda: 0.0)
+    known = AltSvcCache(lambda: 0.0)
     for number in range(2500):
         known.note(parse_url(f"https://h{number}.test/"), 'h3=":443"')
     assert len(known._until) <= 1000

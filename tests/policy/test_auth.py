@@ -15,7 +15,7 @@ from curlhttp._models.body import Body, open_body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
-from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, as_auth
+from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, to_auth
 from curlhttp._policy.digest import Challenge, DigestAuth, parse_challenges, parse_parameters
 from curlhttp._policy.token_auth import BearerAuth
 from curlhttp.exceptions import InvalidHeader, UnrewindableBodyError
@@ -125,9 +125,9 @@ def test_a_token_is_text() -> None:
 
 def test_as_auth_takes_what_users_give() -> None:
     basic = BasicAuth("u", "p")
-    assert as_auth(None) is None
-    assert as_auth(basic) is basic
-    assert as_auth(("u", "p")) == basic
+    assert to_auth(None) is None
+    assert to_auth(basic) is basic
+    assert to_auth(("u", "p")) == basic
 
 
 def test_a_function_may_change_or_replace_the_request() -> None:
@@ -137,11 +137,11 @@ def test_a_function_may_change_or_replace_the_request() -> None:
         request.headers["X-Key"] = "1"
 
     request = asked()
-    adapted = as_auth(change)
+    adapted = to_auth(change)
     assert adapted is not None
     assert begin(adapted, request)[1] is request
     assert request.headers["X-Key"] == "1"
-    replaced = as_auth(lambda request: other)
+    replaced = to_auth(lambda request: other)
     assert replaced is not None
     assert begin(replaced, request)[1] is other
 
@@ -149,7 +149,7 @@ def test_a_function_may_change_or_replace_the_request() -> None:
 @pytest.mark.parametrize("value", ["user:secret", ("secret",), ("u", "secret", "x"), 1, ["u", "p"]])
 def test_anything_else_is_no_auth(value: Any) -> None:
     with pytest.raises(TypeError) as caught:
-        as_auth(value)
+        to_auth(value)
     assert "secret" not in str(caught.value)
 
 

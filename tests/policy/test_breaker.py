@@ -373,10 +373,10 @@ def test_a_full_half_open_circuit_says_when_to_come_again(make_breaker: MakeBrea
 
 def test_a_result_may_come_from_a_finalizer(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
-    probe.finish_later(31.0, failed=False)
-    probe.finish_later(31.0, failed=True)  # once is enough
+    probe.defer_result(31.0, failed=False)
+    probe.defer_result(31.0, failed=True)  # once is enough
     assert breaker.state(ORIGIN) == "closed"
-    breaker.admit(ORIGIN, 32.0).finish_later(32.0, failed=True)
+    breaker.admit(ORIGIN, 32.0).defer_result(32.0, failed=True)
     assert is_refused(breaker, 32.0) == 30.0
 
 

@@ -12,9 +12,9 @@ import pytest
 from curlhttp._models.url import parse_url
 from curlhttp._policy.environment import (
     bypasses_proxy,
-    ca_bundle,
-    netrc_credentials,
-    proxy_for,
+    find_ca_bundle,
+    find_netrc_credentials,
+    find_proxy,
     select_proxy,
 )
 
@@ -53,7 +53,7 @@ def test_the_environment_names_the_proxy(
     url: str, environ: dict[str, str], proxy: str | None
 ) -> None:
     """S68: and what does not, in a CGI process."""
-    assert proxy_for(parse_url(url), environ) == proxy
+    assert find_proxy(parse_url(url), environ) == proxy
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
@@ -64,11 +64,11 @@ def test_a_change_of_the_process_environment_takes_effect_at_once(
         if other.lower().endswith("_proxy") or other == "REQUEST_METHOD":
             monkeypatch.delenv(other)
     url = parse_url("http://h.test/")
-    assert proxy_for(url) is None
+    assert find_proxy(url) is None
     monkeypatch.setenv(name, P)
-    assert proxy_for(url) == P
+    assert find_proxy(url) == P
     monkeypatch.setenv("no_proxy", "h.test")
-    assert proxy_for(url) is None
+    assert find_proxy(url) is None
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_the_users_mapping_names_the_proxy(
 def test_the_first_ca_variable_that_is_set_counts(
     environ: dict[str, str], path: str | None
 ) -> None:
-    assert ca_bundle(environ) == path
+    assert find_ca_bundle(environ) == path
 
 
 NETRC = "machine h.test login user password s3cret\n"
@@ -190,16 +190,16 @@ NETRC = "machine h.test login user password s3cret\n"
 
 def test_netrc_is_looked_for_where_requests_does(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
-    assert netrc_credentials("h.test", home) is None
+    assert find_netrc_credentials("h.test", home) is None
     (tmp_path / "_netrc").write_text(NETRC)
-    assert netrc_credentials("h.test", home) == ("user", "s3cret")
+    assert find_netrc_credentials("h.test", home) == ("user", "s3cret")
     (tmp_path / ".netrc").write_text(NETRC.replace("user", "first"))
-    assert netrc_credentials("h.test", home) == ("first", "s3cret")
+    assert find_netrc_credentials("h.test", home) == ("first", "s3cret")
     (tmp_path / "named").write_text(NETRC.replace("user", "named"))
     named = {**home, "NETRC": str(tmp_path / "named")}
-    assert netrc_credentials("h.test", named) == ("named", "s3cret")
-    assert netrc_credentials("h.test", {**home, "NETRC": str(tmp_path / "absent")}) is None
-    assert netrc_credentials("h.test", {**home, "NETRC": ""}) is None
+    assert find_netrc_credentials("h.test", named) == ("named", "s3cret")
+    assert find_netrc_credentials("h.test", {**home, "NETRC": str(tmp_path / "absent")}) is None
+    assert find_netrc_credentials("h.test", {**home, "NETRC": ""}) is None
 
 
 @pytest.mark.parametrize(
@@ -222,13 +222,13 @@ def test_a_netrc_entry_is_read_and_a_broken_file_is_none(
 ) -> None:
     file = tmp_path / "netrc"
     file.write_text(text)
-    assert netrc_credentials("h.test", {"NETRC": str(file)}) == credentials
+    assert find_netrc_credentials("h.test", {"NETRC": str(file)}) == credentials
 
 
 def test_an_unreadable_netrc_is_no_netrc(tmp_path: Path) -> None:
-    assert netrc_credentials("h.test", {"NETRC": str(tmp_path)}) is None
+    assert find_netrc_credentials("h.test", {"NETRC": str(tmp_path)}) is None
     (tmp_path / "binary").write_bytes(b"machine \xff\xfe\x80 login \xff")
-    assert netrc_credentials("h.test", {"NETRC": str(tmp_path / "binary")}) is None
+    assert find_netrc_credentials("h.test", {"NETRC": str(tmp_path / "binary")}) is None
 
 
 def test_a_changed_netrc_is_read_again(tmp_path: Path) -> None:
@@ -236,12 +236,12 @@ def test_a_changed_netrc_is_read_again(tmp_path: Path) -> None:
     environ = {"NETRC": str(file)}
     file.write_text(NETRC)
     os.utime(file, ns=(1, 1))
-    assert netrc_credentials("h.test", environ) == ("user", "s3cret")
+    assert find_netrc_credentials("h.test", environ) == ("user", "s3cret")
     file.write_text(NETRC.replace("user", "resu"))
     os.utime(file, ns=(2, 2))
-    assert netrc_credentials("h.test", environ) == ("resu", "s3cret")
+    assert find_netrc_credentials("h.test", environ) == ("resu", "s3cret")
     file.unlink()
-    assert netrc_credentials("h.test", environ) is None
+    assert find_netrc_credentials("h.test", environ) is None
 
 
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="these have system settings")
@@ -249,8 +249,8 @@ def test_reading_the_environment_does_not_load_urllib_request() -> None:
     code = (
         "import sys; from curlhttp._models.url import parse_url;"
         "from curlhttp._policy import environment as e; u = parse_url('http://h.test/');"
-        "e.proxy_for(u), e.netrc_credentials('h.test'), e.ca_bundle();"
-        "e.proxy_for(u, {'http_proxy': 'p', 'no_proxy': '10.0.0.0/8'});"
+        "e.find_proxy(u), e.find_netrc_credentials('h.test'), e.find_ca_bundle();"
+        "e.find_proxy(u, {'http_proxy': 'p', 'no_proxy': '10.0.0.0/8'});"
         "print([m for m in ('urllib.request', 'netrc', 'http.cookiejar') if m in sys.modules])"
     )
     environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from curlhttp import PublicOnly
 from curlhttp._models.config import AddressGuard
-from curlhttp._policy.guard import _IPV4, _IPV6, forms, guard_of, why_not_public
+from curlhttp._policy.guard import (
+    _IPV4,
+    _IPV6,
+    expand_address,
+    get_special_purpose,
+    to_address_guard,
+)
 
 PUBLIC = (
     "1.1.1.1",
@@ -86,8 +92,10 @@ def test_what_is_not_public_is_refused_by_its_name(what: str, address: str) -> N
 
 @given(st.ip_addresses())
 def test_nothing_is_public_that_python_takes_for_private(address: Any) -> None:
-    if why_not_public(forms(str(address))[-1]) is None:
-        assert address.is_global or (address.version == 6 and len(forms(str(address))) == 2)
+    if get_special_purpose(expand_address(str(address))[-1]) is None:
+        assert address.is_global or (
+            address.version == 6 and len(expand_address(str(address))) == 2
+        )
 
 
 @pytest.mark.parametrize("network", [str(network) for network, _ in (*_IPV4, *_IPV6)])
@@ -113,7 +121,7 @@ def test_an_ipv4_address_is_the_same_in_all_its_forms(address: ipaddress.IPv4Add
 def test_deny_beats_allow_and_allow_beats_the_list(one: Any, other: Any) -> None:
     guard = PublicOnly(allow=[one, other], deny=[other])
     assert guard("host", str(other), 80) is False
-    is_other = not set(forms(str(one))).isdisjoint(forms(str(other)))
+    is_other = not set(expand_address(str(one))).isdisjoint(expand_address(str(other)))
     assert guard("host", str(one), 80) is not is_other
 
 
@@ -206,15 +214,15 @@ def test_a_guard_is_a_public_only_or_a_function_that_answers_at_once() -> None:
             return True
 
     public = PublicOnly()
-    assert guard_of(public) is public
+    assert to_address_guard(public) is public
     for wrong in (PublicOnly, "10.0.0.0/8", True, later, Later()):
         with pytest.raises(TypeError):
-            guard_of(wrong)  # type: ignore[arg-type]
+            to_address_guard(wrong)  # type: ignore[arg-type]
 
 
 def test_a_function_allows_by_what_is_true_alone() -> None:
     def judged_by(answer: Any) -> AddressGuard:
-        return guard_of(lambda host, address, port: answer)
+        return to_address_guard(lambda host, address, port: answer)
 
     assert judged_by(True).objection("h", "127.0.0.1", 80) is None
     for answer in (False, None, 0, ""):

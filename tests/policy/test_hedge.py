@@ -245,7 +245,7 @@ def test_what_the_budget_refuses_costs_nothing_elsewhere() -> None:
     )
     assert refusing.admit(bound(), 2.0) is None
     assert concurrency.in_use(ORIGIN) == 0
-    assert rate.take(ORIGIN, 2.0)
+    assert rate.try_acquire(ORIGIN, 2.0)
     assert circuits.state(ORIGIN) == "half_open"
     circuits.admit(ORIGIN, 2.0)  # the one probe is free again
 
@@ -255,15 +255,15 @@ def test_what_another_refuses_takes_nothing_from_the_budget(who: str) -> None:
     rate, concurrency = RateLimit(0.1, 2), ConcurrencyLimit(1)
     circuits, budget = CircuitBreaker(1), RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
     if who == "rate":
-        assert rate.take(ORIGIN, 0.0)
-        assert rate.take(ORIGIN, 0.0)
-    held = concurrency.take(ORIGIN) if who == "concurrency" else None
+        assert rate.try_acquire(ORIGIN, 0.0)
+        assert rate.try_acquire(ORIGIN, 0.0)
+    held = concurrency.try_acquire(ORIGIN) if who == "concurrency" else None
     if who == "circuits":
         circuits.admit(ORIGIN, 0.0).fail(0.0)
     asked = extra_attempts(rate=rate, concurrency=concurrency, circuits=circuits, budget=budget)
     assert asked.admit(bound(), 1.0) is None
     assert budget.withdraw(ORIGIN, 1.0)
-    assert who == "rate" or rate.take(ORIGIN, 1.0)
+    assert who == "rate" or rate.try_acquire(ORIGIN, 1.0)
     assert concurrency.in_use(ORIGIN) == (held is not None)
 
 

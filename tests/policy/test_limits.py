@@ -24,7 +24,7 @@ A, B = "http://a.test:80", "http://b.test:80"
 
 
 def taken(limit: ConcurrencyLimit, origin: str = A) -> Lease:
-    lease = limit.take(origin)
+    lease = limit.try_acquire(origin)
     assert lease is not None
     return lease
 
@@ -35,7 +35,7 @@ def nothing() -> None:
 
 def queued(limit: ConcurrencyLimit, wake: Callable[[], object] = nothing) -> Lease:
     lease = Lease(limit, wake)
-    limit.join(lease, A)
+    limit.enqueue(lease, A)
     return lease
 
 
@@ -46,7 +46,7 @@ def join(
     wake: Callable[[], object] = nothing,
 ) -> Reservation:
     turn = Reservation(limit, wake)
-    limit.join(turn, A, now, patience)
+    limit.enqueue(turn, A, now, patience)
     return turn
 
 
@@ -56,13 +56,13 @@ def join(
 def test_there_are_no_more_leases_than_the_limit() -> None:
     limit = ConcurrencyLimit(2)
     first, second = taken(limit), taken(limit)
-    assert limit.take(A) is None
+    assert limit.try_acquire(A) is None
     assert limit.in_use(A) == 2
-    first.give()
+    first.release()
     third = taken(limit)
-    assert limit.take(A) is None
-    second.give()
-    third.give()
+    assert limit.try_acquire(A) is None
+    second.release()
+    third.release()
     assert limit.in_use(A) == 0
 
 
@@ -70,7 +70,7 @@ def test_a_lease_is_given_back_once() -> None:
     limit = ConcurrencyLimit(2)
     first, second = taken(limit), taken(limit)
     for _ in range(3):
-        first.give()
+        first.release()
     assert limit.in_use(A) == 1
     second.end(None)
     assert limit.in_use(A) == 0
@@ -79,8 +79,8 @@ def test_a_lease_is_given_back_once() -> None:
 def test_origins_have_limits_of_their_own_or_one_for_all() -> None:
     each, together = ConcurrencyLimit(1), ConcurrencyLimit(1, per=None)
     leases = [taken(each, A), taken(each, B), taken(together, A)]
-    assert each.take(A) is None
-    assert together.take(B) is None
+    assert each.try_acquire(A) is None
+    assert together.try_acquire(B) is None
     assert len(leases) == 3
 
 
@@ -89,11 +89,11 @@ def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
     running, woken = [taken(limit), taken(limit)], list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(4)]  # type: ignore[misc]
     assert [lease.granted for lease in waiting] == [False] * 4
-    running[1].give()
+    running[1].release()
     assert woken == [0]
-    assert limit.take(A) is None  # nobody jumps the queue
-    running[0].give()
-    waiting[0].give()
+    assert limit.try_acquire(A) is None  # nobody jumps the queue
+    running[0].release()
+    waiting[0].release()
     assert woken == [0, 1, 2]
     assert [lease.granted for lease in waiting] == [True, True, True, False]
     assert limit.in_use(A) == 2
@@ -103,14 +103,14 @@ def test_a_newcomer_does_not_overtake_who_was_woken_and_has_not_gone_on() -> Non
     limit = ConcurrencyLimit(2)
     running, woken = [taken(limit), taken(limit)], list[int]()
     first = queued(limit, lambda: woken.append(1))
-    running[0].give()
-    running[1].give()
-    assert limit.take(A) is None  # there is room; but it would go before the first
+    running[0].release()
+    running[1].release()
+    assert limit.try_acquire(A) is None  # there is room; but it would go before the first
     second = queued(limit, lambda: woken.append(2))
     assert woken == [1, 2]
     assert second.granted
-    first.go_on()
-    second.give()  # cancelled just now, say
+    first.confirm()
+    second.release()  # cancelled just now, say
     third = taken(limit)
     assert third.granted
     assert limit.in_use(A) == 2
@@ -120,11 +120,11 @@ def test_who_leaves_the_line_is_passed_over() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(3)]  # type: ignore[misc]
-    waiting[0].give()
-    running.give()
+    waiting[0].release()
+    running.release()
     assert woken == [1]
-    waiting[2].give()
-    waiting[1].give()
+    waiting[2].release()
+    waiting[1].release()
     assert woken == [1]
     assert limit.in_use(A) == 0
     assert taken(limit).granted
@@ -134,9 +134,9 @@ def test_who_leaves_with_the_lease_in_hand_passes_it_on() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(2)]  # type: ignore[misc]
-    running.give()
+    running.release()
     assert waiting[0].granted
-    waiting[0].give()  # cancelled just now, say
+    waiting[0].release()  # cancelled just now, say
     assert woken == [0, 1]
     assert waiting[1].granted
 
@@ -145,7 +145,7 @@ def test_joining_an_empty_line_is_a_lease() -> None:
     limit = ConcurrencyLimit(1)
     lease = queued(limit)
     assert lease.granted
-    assert limit.take(A) is None
+    assert limit.try_acquire(A) is None
 
 
 def test_a_lost_lease_comes_back() -> None:
@@ -167,7 +167,7 @@ def test_a_lease_may_be_lost_while_its_thread_has_the_lock() -> None:
         with limit._lock:
             leases.clear()
             assert woken == []
-        assert limit.take(A) is None  # whoever has the lock next makes up for it
+        assert limit.try_acquire(A) is None  # whoever has the lock next makes up for it
 
     in_time(lose)
     assert woken == [1]
@@ -196,7 +196,7 @@ def test_who_is_woken_may_use_the_limit() -> None:
     running = taken(limit)
     later: list[Lease] = []
     waiting = queued(limit, lambda: later.append(queued(limit)))
-    in_time(running.give)
+    in_time(running.release)
     assert waiting.granted
     assert not later[0].granted
 
@@ -205,8 +205,8 @@ def test_idle_origins_take_no_memory() -> None:
     """S86: of places."""
     limit = ConcurrencyLimit(1)
     for number in range(100):
-        taken(limit, f"http://h{number}.test:80").give()
-    assert limit._lines == {}
+        taken(limit, f"http://h{number}.test:80").release()
+    assert limit._queues == {}
 
 
 def test_64_threads_are_never_more_than_the_limit() -> None:
@@ -217,25 +217,25 @@ def test_64_threads_are_never_more_than_the_limit() -> None:
     def work(seed: int) -> None:
         chance = random.Random(seed)
         for _ in range(50):
-            lease = limit.take(A)
+            lease = limit.try_acquire(A)
             if lease is None:
                 woken = threading.Event()
                 lease = queued(limit, woken.set)
                 if chance.random() < 0.3:
-                    lease.give()  # gives up
+                    lease.release()  # gives up
                     continue
                 if not lease.granted:
                     assert woken.wait(60)
             inside.append(1)
             most.append(len(inside))
             inside.pop()
-            lease.give()
+            lease.release()
 
     with ThreadPoolExecutor(64) as threads:
         list(threads.map(work, range(64)))
     assert max(most) <= 3
     assert limit.in_use(A) == 0
-    assert limit._lines == {}
+    assert limit._queues == {}
 
 
 @given(st.lists(st.tuples(st.sampled_from(["come", "leave"]), st.integers(0, 9)), max_size=60))
@@ -247,11 +247,11 @@ def test_a_line_is_fifo_whoever_comes_and_leaves(steps: list[tuple[str, int]]) -
     for number, (what, at) in enumerate(steps):
         here = running + waiting
         if what == "come":
-            leases[number] = limit.take(A) or queued(limit)
+            leases[number] = limit.try_acquire(A) or queued(limit)
             (waiting if len(running) == 2 or waiting else running).append(number)
         elif here:
             gone = here[at % len(here)]
-            leases.pop(gone).give()
+            leases.pop(gone).release()
             (running if gone in running else waiting).remove(gone)
             if len(running) < 2 and waiting:
                 running.append(waiting.pop(0))
@@ -263,77 +263,77 @@ def test_a_line_is_fifo_whoever_comes_and_leaves(steps: list[tuple[str, int]]) -
 
 def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
     limit = RateLimit(10, burst=3)
-    assert [limit.take(A, 100.0) for _ in range(4)] == [True, True, True, False]
-    assert not limit.take(A, 100.0999)
-    assert limit.take(A, 100.1)
-    assert not limit.take(A, 100.1)
-    assert [limit.take(A, 200.0) for _ in range(4)] == [True, True, True, False]
+    assert [limit.try_acquire(A, 100.0) for _ in range(4)] == [True, True, True, False]
+    assert not limit.try_acquire(A, 100.0999)
+    assert limit.try_acquire(A, 100.1)
+    assert not limit.try_acquire(A, 100.1)
+    assert [limit.try_acquire(A, 200.0) for _ in range(4)] == [True, True, True, False]
 
 
 def test_without_a_burst_requests_are_apart() -> None:
     limit = RateLimit(4)
     times = [step / 100 for step in range(200)]
-    assert [now for now in times if limit.take(A, now)] == [
+    assert [now for now in times if limit.try_acquire(A, now)] == [
         0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75,
     ]  # fmt: skip
 
 
 def test_rates_are_per_origin_or_for_all() -> None:
     each, together = RateLimit(1), RateLimit(1, per=None)
-    assert each.take(A, 0.0)
-    assert each.take(B, 0.0)
-    assert together.take(A, 0.0)
-    assert not together.take(B, 0.0)
+    assert each.try_acquire(A, 0.0)
+    assert each.try_acquire(B, 0.0)
+    assert together.try_acquire(A, 0.0)
+    assert not together.try_acquire(B, 0.0)
 
 
 def test_the_first_in_line_is_told_how_long_to_sleep() -> None:
     limit = RateLimit(10)
-    assert limit.take(A, 0.0)
+    assert limit.try_acquire(A, 0.0)
     turn = join(limit)
     assert turn.is_first
-    assert turn.take(0.0) == pytest.approx(0.1)
-    assert turn.take(0.04) == pytest.approx(0.06)
-    assert turn.take(0.1) == 0.0
-    assert not limit.take(A, 0.1)
+    assert turn.try_acquire(0.0) == pytest.approx(0.1)
+    assert turn.try_acquire(0.04) == pytest.approx(0.06)
+    assert turn.try_acquire(0.1) == 0.0
+    assert not limit.try_acquire(A, 0.1)
 
 
 def test_a_timer_that_is_a_little_early_is_no_reason_to_sleep_again() -> None:
     limit = RateLimit(10)
-    assert limit.take(A, 1e6)
-    assert join(limit, 1e6).take(1e6 + 0.1 - 1e-7) == 0.0
+    assert limit.try_acquire(A, 1e6)
+    assert join(limit, 1e6).try_acquire(1e6 + 0.1 - 1e-7) == 0.0
 
 
 def test_turns_come_in_order_and_only_the_first_has_a_time() -> None:
     limit = RateLimit(10)
     woken: list[int] = []
-    assert limit.take(A, 0.0)
+    assert limit.try_acquire(A, 0.0)
     turns = [join(limit, wake=lambda n=n: woken.append(n)) for n in range(3)]  # type: ignore[misc]
     assert [turn.is_first for turn in turns] == [True, False, False]
-    assert not limit.take(A, 0.1)  # nobody jumps the queue
-    assert turns[0].take(0.1) == 0.0
+    assert not limit.try_acquire(A, 0.1)  # nobody jumps the queue
+    assert turns[0].try_acquire(0.1) == 0.0
     assert woken == [1]
     turns[1].leave()
     turns[1].leave()
     assert woken == [1, 2]
-    assert turns[2].take(0.15) == pytest.approx(0.05)
-    assert turns[2].take(0.2) == 0.0
+    assert turns[2].try_acquire(0.15) == pytest.approx(0.05)
+    assert turns[2].try_acquire(0.2) == 0.0
     assert woken == [1, 2]
-    assert limit.take(A, 0.3)
+    assert limit.try_acquire(A, 0.3)
 
 
 def test_who_leaves_the_middle_of_the_line_makes_the_others_sooner() -> None:
     limit = RateLimit(1)
-    assert limit.take(A, 0.0)
+    assert limit.try_acquire(A, 0.0)
     first, second, third = join(limit), join(limit), join(limit)
     second.leave()
-    assert first.take(1.0) == 0.0
+    assert first.try_acquire(1.0) == 0.0
     assert third.is_first
-    assert third.take(2.0) == 0.0
+    assert third.try_acquire(2.0) == 0.0
 
 
 def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
     limit = RateLimit(2)
-    assert limit.take(A, 0.0)
+    assert limit.try_acquire(A, 0.0)
     turns = [join(limit, patience=0.5), join(limit, patience=1.0)]
     message = r"the rate limit of 2 requests per second has room in 1\.5 s, .* ends in 1\.49 s"
     with pytest.raises(DeadlineExceeded, match=message):
@@ -346,22 +346,22 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
 
 def test_a_request_that_was_not_sent_is_given_back() -> None:
     limit = RateLimit(1, burst=2)
-    assert [limit.take(A, 0.0) for _ in range(3)] == [True, True, False]
-    limit.give_back(A)
-    limit.give_back(B)
-    assert [limit.take(A, 0.0) for _ in range(2)] == [True, False]
-    assert limit.take(B, 0.0)
+    assert [limit.try_acquire(A, 0.0) for _ in range(3)] == [True, True, False]
+    limit.refund(A)
+    limit.refund(B)
+    assert [limit.try_acquire(A, 0.0) for _ in range(2)] == [True, False]
+    assert limit.try_acquire(B, 0.0)
 
 
 def test_a_turn_may_be_left_while_its_thread_has_the_lock() -> None:
     limit = RateLimit(10)
-    assert limit.take(A, 0.0)
+    assert limit.try_acquire(A, 0.0)
     first, second = join(limit), join(limit)
 
     def leave() -> None:
         with limit._lock:
             first.leave()
-        limit.take(B, 0.0)
+        limit.try_acquire(B, 0.0)
 
     in_time(leave)
     assert second.is_first
@@ -373,7 +373,7 @@ def test_threads_at_one_moment_get_one_burst() -> None:
 
     def ask(_: int) -> bool:
         barrier.wait(60)
-        return limit.take(A, 5.0)
+        return limit.try_acquire(A, 5.0)
 
     with ThreadPoolExecutor(32) as threads:
         assert sum(threads.map(ask, range(32))) == 7
@@ -383,7 +383,7 @@ def test_origins_without_traffic_are_forgotten() -> None:
     """S86: of rates."""
     limit = RateLimit(1)
     for number in range(10_000):
-        assert limit.take(f"http://h{number}.test:80", number * 1.0)
+        assert limit.try_acquire(f"http://h{number}.test:80", number * 1.0)
     assert len(limit._buckets) <= 1000
 
 
@@ -403,7 +403,7 @@ def test_no_period_has_more_than_the_rate_and_a_burst(
         nonlocal now
         while waiting:
             assert waiting[0][1].is_first
-            seconds = waiting[0][1].take(now)
+            seconds = waiting[0][1].try_acquire(now)
             if seconds and now + seconds > until:
                 break
             now += seconds
@@ -414,7 +414,7 @@ def test_no_period_has_more_than_the_rate_and_a_burst(
 
     for number, gap in enumerate(gaps):
         let_go(now + gap)
-        if limit.take(A, now):
+        if limit.try_acquire(A, now):
             assert not waiting
             sent.append(now)
         else:
@@ -444,7 +444,7 @@ def sent_in_line(limit: RateLimit, count: int, late: Callable[[], float]) -> lis
     now, sent = 0.0, list[float]()
     turns = [join(limit) for _ in range(count)]
     for turn in turns:
-        while seconds := turn.take(now):
+        while seconds := turn.try_acquire(now):
             now += seconds + late()
         sent.append(now)
     return sent
@@ -468,9 +468,9 @@ def test_timers_that_fire_late_cost_no_rate(rate: int, burst: int, late: str) ->
 def test_a_long_stop_is_not_made_up_for() -> None:
     limit = RateLimit(100)
     turns = [join(limit) for _ in range(20)]
-    assert turns[0].take(0.0) == 0
-    assert [turn.take(60.0) for turn in turns[1:6]] == [0] * 5  # for 45 ms, and one in time
-    assert turns[6].take(60.0) > 0
+    assert turns[0].try_acquire(0.0) == 0
+    assert [turn.try_acquire(60.0) for turn in turns[1:6]] == [0] * 5  # for 45 ms, and one in time
+    assert turns[6].try_acquire(60.0) > 0
 
 
 @pytest.mark.parametrize(
@@ -485,18 +485,18 @@ def test_a_caller_that_was_held_up_by_a_late_timer_is_not_held_up_again(
     comes: float, due: float
 ) -> None:
     limit = RateLimit(100)
-    assert limit.take(A, 0.0)
-    assert join(limit).take(0.01 + 0.008) == 0  # due at 0.01
-    assert limit.take(A, comes)
-    assert join(limit, comes).take(comes) == pytest.approx(due - comes, abs=1e-4)
+    assert limit.try_acquire(A, 0.0)
+    assert join(limit).try_acquire(0.01 + 0.008) == 0  # due at 0.01
+    assert limit.try_acquire(A, comes)
+    assert join(limit, comes).try_acquire(comes) == pytest.approx(due - comes, abs=1e-4)
 
 
 def test_after_a_pause_nothing_is_made_up_for() -> None:
     limit = RateLimit(100)
-    assert limit.take(A, 0.0)
-    assert join(limit).take(0.01 + 0.04) == 0
-    assert limit.take(A, 0.5)
-    assert not limit.take(A, 0.509)
+    assert limit.try_acquire(A, 0.0)
+    assert join(limit).try_acquire(0.01 + 0.04) == 0
+    assert limit.try_acquire(A, 0.5)
+    assert not limit.try_acquire(A, 0.509)
 
 
 @given(
@@ -516,7 +516,7 @@ def test_no_second_has_more_than_the_rate_and_a_burst_however_late_timers_are(
         nonlocal now, wakes
         while waiting and wakes <= until:
             now = max(now, wakes)
-            if seconds := waiting[0].take(now):
+            if seconds := waiting[0].try_acquire(now):
                 wakes = now + seconds + next(late)
             else:
                 sent.append(now)
@@ -525,7 +525,7 @@ def test_no_second_has_more_than_the_rate_and_a_burst_however_late_timers_are(
 
     for gap in gaps:
         let_go(now + gap)
-        if limit.take(A, now):
+        if limit.try_acquire(A, now):
             assert not waiting
             sent.append(now)
         else:
@@ -545,24 +545,24 @@ from curlhttp import ConcurrencyLimit, RateLimit
 
 rate, at_once = RateLimit(1, burst=2), ConcurrencyLimit(1)
 origin = "http://a.test:80"
-assert rate.take(origin, 0.0) and rate.take(origin, 0.0)
-lease = at_once.take(origin)
+assert rate.try_acquire(origin, 0.0) and rate.try_acquire(origin, 0.0)
+lease = at_once.try_acquire(origin)
 rate._lock.acquire()
 at_once._lock.acquire()
 pid = os.fork()
 if pid == 0:
-    assert rate.take(origin, 0.0) and rate.take(origin, 0.0) and not rate.take(origin, 0.0)
-    own = at_once.take(origin)
+    assert [rate.try_acquire(origin, 0.0) for _ in range(3)] == [True, True, False]
+    own = at_once.try_acquire(origin)
     assert own is not None
-    lease.give()  # the parent's
-    assert at_once.in_use(origin) == 1 and at_once.take(origin) is None
-    own.give()
+    lease.release()  # the parent's
+    assert at_once.in_use(origin) == 1 and at_once.try_acquire(origin) is None
+    own.release()
     assert at_once.in_use(origin) == 0
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 rate._lock.release()
 at_once._lock.release()
-assert at_once.take(origin) is None
+assert at_once.try_acquire(origin) is None
 print("ok")
 """
 

@@ -29,7 +29,7 @@ def failing(kind: type[e.RequestException], sent: bool = True, **facts: Any) -> 
 
 
 def objection(failure: Any, method: str = "GET", headers: Any = None, **settings: Any) -> Any:
-    return RetryPolicy(**settings).objection(Request(method, URL, headers), failure)
+    return RetryPolicy(**settings).get_give_up_reason(Request(method, URL, headers), failure)
 
 
 def answered(status_code: int, method: str = "GET") -> Response:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import Headers
-from curlhttp._policy.retry import http_date, retry_after
+from curlhttp._policy.retry import parse_http_date, parse_retry_after
 
 NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -19,7 +19,7 @@ def asked(*values: str, date: str | None = None, wall: float = NOW) -> float | N
     fields = [("Retry-After", value) for value in values]
     if date is not None:
         fields.append(("Date", date))
-    return retry_after(Headers(fields), wall)
+    return parse_retry_after(Headers(fields), wall)
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("120", 120.0), ("0", 0.0), ("007", 7.0)])
@@ -34,7 +34,7 @@ def test_digits_are_seconds(value: str, seconds: float) -> None:
 def test_what_is_no_number_of_seconds_is_ignored(value: str) -> None:
     fields = Headers()
     fields._replace([("Retry-After", value)])  # as a server may send it
-    assert retry_after(fields, NOW) is None
+    assert parse_retry_after(fields, NOW) is None
 
 
 def test_a_number_beyond_all_reason_is_ignored() -> None:
@@ -84,8 +84,8 @@ def test_what_is_no_date_is_ignored(date: str) -> None:
 
 def test_a_year_of_two_digits_is_not_far_in_the_future() -> None:
     in_2030 = 1_900_000_000.0
-    assert http_date("Sunday, 06-Nov-94 08:49:37 GMT", in_2030) == NOW
-    assert http_date("Friday, 01-Nov-30 00:00:00 GMT", in_2030) == 1_919_721_600.0
+    assert parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT", in_2030) == NOW
+    assert parse_http_date("Friday, 01-Nov-30 00:00:00 GMT", in_2030) == 1_919_721_600.0
 
 
 def test_a_clock_that_is_wrong_is_corrected_by_the_servers() -> None:
@@ -109,11 +109,11 @@ def test_of_two_headers_the_longer_wait_counts() -> None:
 
 @given(st.integers(0, 4_102_444_800))
 def test_every_date_that_is_written_is_read_again(moment: int) -> None:
-    assert http_date(formatdate(moment, usegmt=True), 0.0) == moment
+    assert parse_http_date(formatdate(moment, usegmt=True), 0.0) == moment
     asctime = time.asctime(time.gmtime(moment))
-    assert http_date(asctime, 0.0) == moment
+    assert parse_http_date(asctime, 0.0) == moment
 
 
 @given(st.text())
 def test_no_text_is_an_error(text: str) -> None:
-    assert http_date(text, NOW) is None or text
+    assert parse_http_date(text, NOW) is None or text

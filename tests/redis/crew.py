@@ -52,7 +52,7 @@ class Crew:
         *,
         count: int = 8,
         at_once: int = 3,
-        pause: float = 0.0,
+        get_poll_interval: float = 0.0,
         store: dict[str, Any] | None = None,
         **policies: dict[str, Any],
     ) -> None:
@@ -61,7 +61,7 @@ class Crew:
             "url": url,
             "redis": redis,
             "at_once": at_once,
-            "pause": pause,
+            "pause": get_poll_interval,
             # Long, so that a busy machine gives no other answers.
             "store": {"timeout": 20.0} if store is None else store,
             "policies": policies,

@@ -89,24 +89,26 @@ def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, se
             change = rules.record(circuit, now, (mine, failed, 1.0 if slow else 0.0))
         else:
             continue
-        found = StoredCircuit.of(store.ask_here(shared.question(ORIGIN, *step)), now)
+        found = StoredCircuit.of(store.ask_here(shared.make_command(ORIGIN, *step)), now)
         assert found.change == change
         assert found.metrics == BreakerMetrics.of(circuit)
         if act == "admit":
             assert found.is_probe == passage.is_probe
             assert found.refused_for == pytest.approx(passage.refused_for, abs=2e-6)
             if passage.refused_for is None:
-                permits.append((passage.number, found.passage))
+                permits.append((passage.number, found.permit_number))
 
 
 def test_an_open_time_is_no_longer_where_the_clock_is_set_back(redis: RedisServer) -> None:
     store = OnPaper(redis)
     shared = CircuitBreaker(1, recovery_timeout=10, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
-    answer = store.ask_here(shared.question(ORIGIN, "record", "0", 1, 0, -1))
+    answer = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, -1))
     assert StoredCircuit.of(answer, 0.0).metrics.state == "open"
     store.now -= 3600 * 10**6
-    assert StoredCircuit.of(store.ask_here(shared.admitting(ORIGIN)), 0.0).refused_for == 10
+    assert (
+        StoredCircuit.of(store.ask_here(shared.make_admit_command(ORIGIN)), 0.0).refused_for == 10
+    )
 
 
 def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServer) -> None:
@@ -116,7 +118,7 @@ def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServe
     for _ in range(10):
         store.now += 10**6
         # A success, half a second ago.
-        answer = store.ask_here(shared.question(ORIGIN, "record", "0", 1, 0, 500_000))
+        answer = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, 500_000))
     assert StoredCircuit.of(answer, 0.0).metrics.state == "closed"
 
 
@@ -264,7 +266,7 @@ async def test_a_circuit_that_is_none_is_a_clear_error(
 ) -> None:
     breaker = CircuitBreaker(1, store=make_store(redis))
     assert breaker.shared is not None
-    question = breaker.shared.admitting(app.url.rstrip("/"))
+    question = breaker.shared.make_admit_command(app.url.rstrip("/"))
     name = scripts.make_keys(question, "curlhttp")[0]
     with redis.client() as client:
         client.hset(name, "mine", "1")

@@ -24,8 +24,8 @@ from curlhttp import (
 )
 from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._flow import limits as shared_limits
-from curlhttp._policy import token_auth as shared_lease
-from curlhttp._policy.token_auth import SharedLease, pause
+from curlhttp._policy import limits as shared_lease
+from curlhttp._policy.limits import SharedLease, get_poll_interval
 from curlhttp.redis import _connection
 from tests.redis.conftest import MakeStore
 from tests.redis.on_paper import OnPaper
@@ -65,7 +65,7 @@ def in_redis(redis: RedisServer, end: str = "") -> int:
 
 def take(store: Any, limit: ConcurrencyLimit, joins: bool = True) -> tuple[SharedLease, Any]:
     lease = SharedLease(limit, store, ORIGIN)
-    return lease, store.ask_here(lease.taking(joins=joins))
+    return lease, store.ask_here(lease.make_acquire_command(joins=joins))
 
 
 async def test_no_more_are_under_way_over_all_than_the_limit(
@@ -95,7 +95,7 @@ def test_threads_that_are_the_first_at_the_same_time_give_their_places_back(
     monkeypatch.setattr("secrets.token_hex", slow_name)
     limit = ConcurrencyLimit(1)
     with ThreadPoolExecutor(8) as threads:
-        places = list(threads.map(limit.shared_place, [ORIGIN] * 8))
+        places = list(threads.map(limit.name_shared_slot, [ORIGIN] * 8))
     assert [limit.is_own(name) for _, name in places] == [True] * 8
     assert len({name for _, name in places}) == 8
 
@@ -138,13 +138,13 @@ def test_places_are_given_in_the_order_of_the_line(
     third, answer = take(store, limit)
     assert answer == [0, 1]
     assert take(store, limit, joins=False)[1][0] == 0
-    first.give()
-    assert store.ask_here(third.taking(joins=True)) == [0, 0]
+    first.release()
+    assert store.ask_here(third.make_acquire_command(joins=True)) == [0, 0]
     assert take(store, limit, joins=False)[1][0] == 0  # a newcomer does not overtake
-    assert store.ask_here(second.taking(joins=True)) == [1, 0]
-    second.give()
-    assert store.ask_here(third.taking(joins=True)) == [1, 0]
-    third.give()
+    assert store.ask_here(second.make_acquire_command(joins=True)) == [1, 0]
+    second.release()
+    assert store.ask_here(third.make_acquire_command(joins=True)) == [1, 0]
+    third.release()
 
 
 def test_who_leaves_the_line_holds_up_nobody(redis: RedisServer, make_store: MakeStore) -> None:
@@ -153,16 +153,16 @@ def test_who_leaves_the_line_holds_up_nobody(redis: RedisServer, make_store: Mak
     second, _ = take(store, limit)
     third, _ = take(store, limit)
     del second
-    first.give()
-    assert store.ask_here(third.taking(joins=True)) == [1, 0]
-    third.give()
+    first.release()
+    assert store.ask_here(third.make_acquire_command(joins=True)) == [1, 0]
+    third.release()
 
 
 def test_places_of_the_dead_end_by_themselves(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_lease, "_LASTS", 0.3)
-    monkeypatch.setattr(shared_lease, "_IN_LINE", 0.3)
+    monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(shared_lease, "_QUEUE_SECONDS", 0.3)
     store, limit = make_store(redis), ConcurrencyLimit(1)
     dead, _ = take(store, limit)
     waited, _ = take(store, limit)
@@ -170,17 +170,17 @@ def test_places_of_the_dead_end_by_themselves(
     late, answer = take(store, limit)
     while not answer[0]:
         time.sleep(0.01)
-        answer = store.ask_here(late.taking(joins=True))
+        answer = store.ask_here(late.make_acquire_command(joins=True))
     assert time.monotonic() - begun >= 0.2
     for lease in (dead, waited, late):
-        lease.give()
+        lease.release()
 
 
 def test_a_place_is_renewed_as_long_as_it_is_held(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_lease, "_LASTS", 1.0)
-    monkeypatch.setattr(shared_lease, "_RENEWED", 0.1)
+    monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(shared_lease, "_RENEWAL_SECONDS", 0.1)
     monkeypatch.setattr(_connection, "_TICK", 0.02)
     store, limit = make_store(redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
@@ -188,11 +188,11 @@ def test_a_place_is_renewed_as_long_as_it_is_held(
     other, _ = take(store, limit)
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
-        assert store.ask_here(other.taking(joins=True))[0] == 0
+        assert store.ask_here(other.make_acquire_command(joins=True))[0] == 0
         time.sleep(0.01)
-    held.give()
-    assert store.ask_here(other.taking(joins=True))[0] == 1
-    other.give()
+    held.release()
+    assert store.ask_here(other.make_acquire_command(joins=True))[0] == 1
+    other.release()
 
 
 def test_places_end_no_later_where_the_clock_is_set_back(redis: RedisServer) -> None:
@@ -206,20 +206,20 @@ def test_places_end_no_later_where_the_clock_is_set_back(redis: RedisServer) -> 
     assert answer[0] == 0  # the place is held, for as long as one is
     store.now += 6 * 10**6
     # Neither the place nor the one in line was renewed.
-    assert store.ask_here(late.taking(joins=True)) == [1, 0]
+    assert store.ask_here(late.make_acquire_command(joins=True)) == [1, 0]
     for lease in (held, in_line, late):
-        lease.give()
+        lease.release()
 
 
 def test_a_place_is_renewed_though_nobody_asks_whether_redis_is_back(
     own_redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_lease, "_RENEWED", 0.1)
+    monkeypatch.setattr(shared_lease, "_RENEWAL_SECONDS", 0.1)
     monkeypatch.setattr(_connection, "_TICK", 0.02)
     store, limit = make_store(own_redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()
-    store.ask_here(held._question("keep"))  # answered, so that no trial is under way
+    store.ask_here(held._command("keep"))  # answered, so that no trial is under way
     store._connection.note_failure(TimeoutError("once"))
     with own_redis.client() as admin:
         admin.flushall()
@@ -227,7 +227,7 @@ def test_a_place_is_renewed_though_nobody_asks_whether_redis_is_back(
     while not in_redis(own_redis):
         assert time.monotonic() < end, "the place was not renewed"
         time.sleep(0.01)
-    held.give()
+    held.release()
 
 
 _HOLDER = """
@@ -260,11 +260,11 @@ async def test_a_killed_process_gives_its_place_back_and_no_sooner(
 def test_one_who_waits_asks_seldom() -> None:
     waited, asked = 0.0, 0
     while waited < 60:
-        waited += pause(0, waited)
+        waited += get_poll_interval(0, waited)
         asked += 1
     assert asked < 300  # four times a second at last
-    assert pause(10, 0.0) > pause(1, 0.0)
-    assert pause(0, 0.0) == 0.005
+    assert get_poll_interval(10, 0.0) > get_poll_interval(1, 0.0)
+    assert get_poll_interval(0, 0.0) == 0.005
 
 
 class Line:
@@ -300,10 +300,10 @@ def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
     request: Any = type("Request", (), {"pool_seconds": lambda self, now: None})()
-    run_sync(lambda: shared_limits._wait_for(lease, limit, line, request, line, ThreadWaiter))
+    run_sync(lambda: shared_limits._acquire_shared(lease, limit, line, request, line, ThreadWaiter))
     assert line.slept[-2] == 0.25
     assert line.slept[-1] == 0.005
-    lease.give()
+    lease.release()
 
 
 async def test_a_hedge_asks_the_store_and_never_waits_for_it(
@@ -326,7 +326,7 @@ async def test_places_that_are_none_are_a_clear_error(
 ) -> None:
     limit = ConcurrencyLimit(7, store=make_store(redis))
     with redis.client() as client:
-        client.set(f"curlhttp:1:lease:{limit.shared_place(app.url.rstrip('/'))[0]}", "mine")
+        client.set(f"curlhttp:1:lease:{limit.name_shared_slot(app.url.rstrip('/'))[0]}", "mine")
     with pytest.raises(StoreError, match="data that curlhttp did not write"):
         await make_client(concurrency_limit=limit).get(app.url)
     assert limit.in_use(app.url.rstrip("/")) == 0
@@ -334,7 +334,7 @@ async def test_places_that_are_none_are_a_clear_error(
 
 _FORKED = """
 import os, warnings, curlhttp
-from curlhttp._policy.token_auth import SharedLease
+from curlhttp._policy.limits import SharedLease
 from curlhttp.redis import RedisStore
 warnings.simplefilter("ignore", DeprecationWarning)
 store = RedisStore({url!r}, timeout=20)
@@ -345,7 +345,7 @@ client.get({app!r} + "/status/503")
 
 def take(limit):
     lease = SharedLease(limit, store, "http://a.test:80")
-    return lease, store.ask_here(lease.taking(joins=False))[0]
+    return lease, store.ask_here(lease.make_acquire_command(joins=False))[0]
 
 def hook(event):
     # Here the parent holds a place, and its request is the probe of the circuit.

@@ -27,7 +27,7 @@ from curlhttp import (
     StoreError,
     Timeout,
 )
-from curlhttp._policy.store import StoreCommand
+from curlhttp._policy.shared_store import StoreCommand
 from curlhttp.redis import RedisStore
 from curlhttp.redis._connection import PendingCommand
 from curlhttp.redis._scripts import parse_answer
@@ -408,7 +408,7 @@ async def test_a_redis_whose_answers_are_late_is_left_alone_as_one_without_any(
         assert 1 <= way.questions - before <= 3
         assert len(app.requests) == 12
         way.seconds = 0.0
-        question = RateLimit(1).reserving("http://b.test", INF)
+        question = RateLimit(1).make_reserve_command("http://b.test", INF)
         await until(lambda: store.ask_here(question) is not None)
         store.close()
 
@@ -431,7 +431,7 @@ async def test_a_frozen_redis_delays_the_first_requests_alone(
     finally:
         own_redis.thaw()
     with anyio.fail_after(60):
-        while store.ask_here(RateLimit(1).reserving("http://b.test", INF)) is None:
+        while store.ask_here(RateLimit(1).make_reserve_command("http://b.test", INF)) is None:
             await anyio.sleep(0.05)
 
 
@@ -483,10 +483,10 @@ def test_redis_that_forgot_the_scripts_is_told_them_again(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
-    assert store.ask_here(rate.reserving("http://a.test", INF))[0] == 1
+    assert store.ask_here(rate.make_reserve_command("http://a.test", INF))[0] == 1
     with redis.client() as client:
         client.script_flush()
-    assert store.ask_here(rate.reserving("http://a.test", INF))[1] > 90e6
+    assert store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] > 90e6
 
 
 async def test_refuse_raises_what_names_the_store(
@@ -527,15 +527,15 @@ async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
     caplog.set_level(logging.INFO, "curlhttp")
     store = make_store(own_redis)
     rate = RateLimit(1000, store=store)
-    store.ask_here(rate.reserving("http://a.test", INF))
+    store.ask_here(rate.make_reserve_command("http://a.test", INF))
     own_redis.kill()
     end = time.monotonic() + 1
     while time.monotonic() < end:
-        store.ask_here(rate.reserving("http://a.test", INF))
+        store.ask_here(rate.make_reserve_command("http://a.test", INF))
         await anyio.sleep(0.01)
     own_redis.start()
     with anyio.fail_after(60):
-        while store.ask_here(rate.reserving("http://a.test", INF)) is None:
+        while store.ask_here(rate.make_reserve_command("http://a.test", INF)) is None:
             await anyio.sleep(0.01)
         # The thread says so after it has handed over the answer.
         while not any("responds again" in record.getMessage() for record in caplog.records):
@@ -584,7 +584,7 @@ async def test_without_redis_a_process_has_circuits_of_its_own(
 def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeStore) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
     link = store._connection
-    store.ask_here(rate.reserving("http://a.test", INF))
+    store.ask_here(rate.make_reserve_command("http://a.test", INF))
     left: list[bool] = []
 
     class Late(PendingCommand):
@@ -595,11 +595,11 @@ def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeS
             left.append(self.claim())
             return False
 
-    late = Late(rate.reserving("http://a.test", INF), lambda: None)
+    late = Late(rate.make_reserve_command("http://a.test", INF), lambda: None)
     link.put(late)
-    assert 90e6 < store.ask_here(rate.reserving("http://a.test", INF))[1] <= 200e6
+    assert 90e6 < store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] <= 200e6
     # Whoever asks now gets the turn that nobody took.
-    waits = [store.ask_here(rate.reserving("http://a.test", INF))[1] for _ in range(2)]
+    waits = [store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] for _ in range(2)]
     assert left == [True]
     assert min(waits) <= 200e6
     assert max(waits) <= 300e6
@@ -646,7 +646,7 @@ def test_a_client_of_the_users_lends_its_settings(redis: RedisServer) -> None:
     given = library.Redis(port=redis.port, decode_responses=True, db=3)
     rate = RateLimit(0.1)
     with RedisStore(given, timeout=20) as store:
-        answer = store.ask_here(rate.reserving("http://a.test", INF))
+        answer = store.ask_here(rate.make_reserve_command("http://a.test", INF))
         assert answer is not None
         assert answer[0] == 1
         assert "/3" in repr(store)
@@ -680,13 +680,13 @@ def test_a_store_that_is_closed_or_dropped_leaves_nothing(redis: RedisServer) ->
 
     before = count()
     store = RedisStore(redis.url, timeout=20)
-    store.ask_here(RateLimit(1).reserving("http://a.test", INF))
+    store.ask_here(RateLimit(1).make_reserve_command("http://a.test", INF))
     assert count() == before + 1
     store.close()
     assert count() == before
-    assert store.ask_here(RateLimit(1).reserving("http://a.test", INF)) is None
+    assert store.ask_here(RateLimit(1).make_reserve_command("http://a.test", INF)) is None
     store = RedisStore(redis.url, timeout=20)
-    store.ask_here(RateLimit(1).reserving("http://a.test", INF))
+    store.ask_here(RateLimit(1).make_reserve_command("http://a.test", INF))
     del store
     end = time.monotonic() + 60
     while count() > before:

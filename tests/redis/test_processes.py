@@ -22,7 +22,7 @@ def test_eight_processes_share_a_circuit_and_send_one_probe(
     recovery = 1.5
     counting = Counting(app)
     breaker = {"failure_threshold": 5, "recovery_timeout": recovery}
-    with Crew(counting.url, redis.url, pause=0.01, breaker=breaker) as crew:
+    with Crew(counting.url, redis.url, get_poll_interval=0.01, breaker=breaker) as crew:
         crew.go()
         until(lambda: len(counting.arrivals) > 200)
         counting.status = 503
@@ -83,7 +83,7 @@ def test_nobody_waits_for_a_redis_that_is_frozen_killed_or_started_anew(
     with Crew(
         counting.url,
         own_redis.url,
-        pause=0.01,
+        get_poll_interval=0.01,
         store={"timeout": timeout},
         rate_limit={"rate": 5000.0},
         concurrency_limit={"limit": 1000},

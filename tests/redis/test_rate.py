@@ -32,7 +32,7 @@ INF = float("inf")
 
 def reserve(store: Any, rate: RateLimit, patience: float = INF) -> tuple[float, Any]:
     """Return the seconds to wait for a turn, and the answer."""
-    answer = store.ask_here(rate.reserving(ORIGIN, patience))
+    answer = store.ask_here(rate.make_reserve_command(ORIGIN, patience))
     return answer[1] / 1e6, answer
 
 
@@ -75,10 +75,10 @@ def test_a_turn_that_is_given_back_is_the_next_ones(
     store, rate = make_store(redis), RateLimit(0.01)
     turns = [reserve(store, rate) for _ in range(4)]
     for number in (1, 2):  # in the middle of the line
-        store.tell(rate.giving_back(ORIGIN, turns[number][1]))
+        store.tell(rate.make_refund_command(ORIGIN, turns[number][1]))
     assert reserve(store, rate)[1][2:] == turns[1][1][2:]
     assert reserve(store, rate)[1][2:] == turns[2][1][2:]
-    store.tell(rate.giving_back(ORIGIN, turns[3][1]))  # the last of the line
+    store.tell(rate.make_refund_command(ORIGIN, turns[3][1]))  # the last of the line
     assert reserve(store, rate)[1][3] == turns[3][1][3]
     assert 300 < reserve(store, rate)[0] <= 400
 
@@ -87,7 +87,7 @@ def test_a_given_back_turn_is_nobodys_twice(redis: RedisServer, make_store: Make
     store, rate = make_store(redis), RateLimit(0.01)
     turns = [reserve(store, rate)[1] for _ in range(10)]
     for turn in turns[3:8]:
-        store.tell(rate.giving_back(ORIGIN, turn))
+        store.tell(rate.make_refund_command(ORIGIN, turn))
     again = [reserve(store, rate)[1] for _ in range(8)]
     marks = [turn[3] for turn in turns[:3] + turns[8:] + again]
     assert len(set(marks)) == len(marks)
@@ -109,7 +109,7 @@ def test_a_late_turn_is_made_up_for_by_longer_intervals(
     store, rate = make_store(redis), RateLimit(10)
     reserve(store, rate)
     before = reserve(store, rate)[1]
-    assert rate.came_late(0.04)
+    assert rate.accept_lateness(0.04)
     reserve(store, rate)
     after = [reserve(store, rate)[1] for _ in range(14)][-1]
     apart = (float(after[2]) - float(before[2])) / 1e6
@@ -117,7 +117,7 @@ def test_a_late_turn_is_made_up_for_by_longer_intervals(
 
 
 def test_a_turn_that_was_missed_by_far_is_not_taken() -> None:
-    assert not RateLimit(10).came_late(0.2)
+    assert not RateLimit(10).accept_lateness(0.2)
 
 
 async def test_a_cancelled_request_gives_its_turn_back(
@@ -132,7 +132,7 @@ async def test_a_cancelled_request_gives_its_turn_back(
     with anyio.move_on_after(0.05):
         await client.get(app.url)
     origin = app.url.rstrip("/")
-    assert 0 < store.ask_here(rate.reserving(origin, INF))[1] / 1e6 <= 50
+    assert 0 < store.ask_here(rate.make_reserve_command(origin, INF))[1] / 1e6 <= 50
 
 
 @pytest.mark.parametrize("total", [0.1])
@@ -167,7 +167,7 @@ def test_keys_expire_soon_after_the_last_turn(redis: RedisServer, make_store: Ma
     store, rate = make_store(redis), RateLimit(10)
     for _ in range(10):
         turn = reserve(store, rate)[1]
-        store.tell(rate.giving_back(ORIGIN, turn))
+        store.tell(rate.make_refund_command(ORIGIN, turn))
     reserve(store, rate)
     with redis.client() as client:
         names = client.keys("*")
@@ -203,7 +203,7 @@ import os, warnings, curlhttp, curlhttp.redis
 warnings.simplefilter("ignore", DeprecationWarning)
 store = curlhttp.redis.RedisStore({url!r}, timeout=20)
 rate = curlhttp.RateLimit(0.01, store=store)
-ask = lambda: store.ask_here(rate.reserving("http://a.test:80", float("inf")))[1] / 1e6
+ask = lambda: store.ask_here(rate.make_reserve_command("http://a.test:80", float("inf")))[1] / 1e6
 assert ask() == 0
 pid = os.fork()
 if pid == 0:

@@ -11,7 +11,7 @@ from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine.engine import Clock, Exchange, HedgePlan
 from curlhttp._engine.run import send_sync
 from curlhttp._flow.exchange import exchange
-from curlhttp._flow.streamed_response import Streamed
+from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -116,7 +116,7 @@ class MultiSender:
         self._engine = engine
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # Each item may bring a policy.
-        self._flow = client.chain.ending_in(
+        self._flow = client.chain.build(
             _last(engine, client), clock, engine.make_waiter, retries=True
         )
         self.run_ready = engine.run_ready
@@ -135,13 +135,13 @@ class MultiSender:
 
 def _last(engine: SteppedEngine, client: BaseClient) -> Exchange:
     """Return the last step of a map's flow: what a middleware streams goes on the client's own."""
-    own = exchange(engine, engine.now, Streamed)
+    own = exchange(engine, engine.now, BaseStreamedResponse)
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
             return client.exchange(request, plan)
         wrapped = client.wrap(engine)  # which may change from one request to the next
-        last = own if wrapped is engine else exchange(wrapped, engine.now, Streamed)
+        last = own if wrapped is engine else exchange(wrapped, engine.now, BaseStreamedResponse)
         return last(request, plan)
 
     return send

@@ -125,7 +125,7 @@ async def shake_hands(
     make_protocol = _make_protocol_factory(settings)
     request = _request(client, url, options)
     handshake = _Handshake(make_protocol)
-    send = client.chain.ending_in(
+    send = client.chain.build(
         upgrade(choose, client.clock.now),
         client.clock,
         client.make_waiter,

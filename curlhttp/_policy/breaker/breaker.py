@@ -1,8 +1,8 @@
-"""The circuit breaker: who may call an origin that fails. It reads no clock and sends nothing.
+"""The circuit breaker, which refuses calls to an origin that keeps failing.
 
-What leads from state to state is in circuit.py, what counts as a failure in health.py. Here is
-what makes it safe to share: a store that lets one step at a circuit at a time, permits that
-count once at most, and hooks that run when the step is over.
+circuit.py has the states and what counts as a failure. This module makes a breaker safe to share:
+a store that runs one step on a circuit at a time, permits that count at most once, and hooks that
+run after a step, without a lock. Pure: it reads no clock and sends nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from curlhttp._policy.breaker.circuit import (
     StateChange,
 )
 from curlhttp._policy.breaker.shared import SharedCircuits
-from curlhttp._policy.store import Store
+from curlhttp._policy.shared_store import Store
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = [
@@ -37,18 +37,16 @@ __all__ = [
     "MemoryStore",
     "Permit",
     "Transition",
-    "proxy_key",
-    "refusal",
+    "get_proxy_key",
+    "make_open_error",
 ]
 
-
-# --- What circuits are called, and what a call hears that one refuses ---
 
 _PROXY = "proxy "
 
 
-def proxy_key(url: str) -> str:
-    """Return the key of a proxy, whose circuit is not that of a site on the same host and port.
+def get_proxy_key(url: str) -> str:
+    """Return the key of a proxy's circuit; an origin on the same host and port has another.
 
     Args:
         url: Proxy.url, "scheme://host:port".
@@ -56,17 +54,17 @@ def proxy_key(url: str) -> str:
     return _PROXY + url
 
 
-def key_of(origin: str) -> str:
-    """Return the key for what a user calls an origin: any URL of it, or the key of a proxy."""
+def get_circuit_key(origin: str) -> str:
+    """Return the key for what you pass as an origin: any of its URLs, or the key of a proxy."""
     return origin if origin.startswith(_PROXY) else parse_url(origin).origin
 
 
-def refusal(origin: str, seconds: float) -> CircuitBreakerOpen:
-    """Return the error for a call that a circuit refuses.
+def make_open_error(origin: str, seconds: float) -> CircuitBreakerOpen:
+    """Return the error for a refused call.
 
     Args:
         origin: key of the circuit.
-        seconds: for how long; inf until it is reset.
+        seconds: for how long the circuit stays open; inf until it is reset.
     """
     until = "until it is reset" if seconds == math.inf else f"for {max(0.0, seconds):.3g} s"
     return CircuitBreakerOpen(
@@ -82,11 +80,11 @@ Step: TypeAlias = Callable[[Circuit, float, A], T]
 
 
 class MemoryStore:
-    """Keep circuits in this process, those used last.
+    """Keep the most recently used circuits of this process.
 
     Args:
-        max_origins: circuits to keep. One that is open, or was forced, stays; where all stay,
-            calls of further origins are let through and not counted.
+        max_origins: number of circuits to keep. Open and forced circuits are not dropped; if all
+            are, calls to further origins are admitted and not counted.
     """
 
     def __init__(self, max_origins: int = 1000) -> None:
@@ -99,33 +97,33 @@ class MemoryStore:
         register(self)
 
     def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
-        """Return step(circuit, now, what); a circuit that is not there yet is made for it.
+        """Return step(circuit, now, what), and create the circuit if there is none.
 
         Args:
-            origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
+            origin: "scheme://host:port", or "proxy scheme://host:port" for a proxy.
             now: monotonic seconds.
-            step: to be called with the circuit of the origin, one at a time for each.
-            what: passed on to the step.
+            step: called with the circuit; only one step runs at a time.
+            what: passed to the step.
         """
         with self._lock:
             circuit = self._circuits.get(origin)
             if circuit is not None:
                 self._circuits.move_to_end(origin)
                 return step(circuit, now, what)
-            # Numbers of its own: a late result for the one that was here before must not fit.
+            # New numbers, because a late outcome for a dropped circuit must not count for this one.
             circuit = Circuit(next(self._serials) << 32)
             result = step(circuit, now, what)
-            if self._has_room(now) or not circuit.may_go(now):
+            if self._has_room(now) or not circuit.is_evictable(now):
                 self._circuits[origin] = circuit
             return result
 
     def _set(self, circuits: OrderedDict[str, Circuit]) -> None:
         self._circuits = circuits
-        # Not every look counts as use: a circuit that nothing changes is no loss.
+        # Does not count as use, because losing a circuit that nothing changes does no harm.
         self.peek = circuits.get
 
     def origins(self) -> list[str]:
-        """Return the origins that have circuits."""
+        """Return the keys of all circuits."""
         with self._lock:
             return list(self._circuits)
 
@@ -133,13 +131,13 @@ class MemoryStore:
         if len(self._circuits) < self.max_origins:
             return True
         for origin, circuit in self._circuits.items():  # the longest unused first
-            if circuit.may_go(now):
+            if circuit.is_evictable(now):
                 del self._circuits[origin]
                 return True
         return False
 
     def after_fork_in_child(self) -> None:
-        """Start afresh in a forked child, but for what was forced."""
+        """Keep only forced circuits in a forked child."""
         self._lock = threading.Lock()
         circuits = self._circuits
         self._set(OrderedDict())
@@ -152,10 +150,10 @@ _DEFAULT_FAILURE_THRESHOLD = 5
 
 
 class Transition(NamedTuple):
-    """A change of state, for hooks.
+    """A circuit's change of state, as passed to hooks.
 
     Attributes:
-        origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
+        origin: "scheme://host:port", or "proxy scheme://host:port" for a proxy.
         old: the state before.
         new: the state after.
     """
@@ -165,85 +163,87 @@ class Transition(NamedTuple):
     new: State
 
 
-_Tell: TypeAlias = Callable[[Transition], object]
+_Notify: TypeAlias = Callable[[Transition], object]
 
 
 class Permit:
-    """Let one call through; one of its methods is called when that is over, once."""
+    """The permission for one call. When the call ends, one of its methods is called once."""
 
     __slots__ = ("_breaker", "_number", "_origin")
 
-    transition: Transition | None = None  # what asking for it led to
+    transition: Transition | None = None  # that admitting the call led to
 
     def __init__(self, breaker: CircuitBreaker, origin: str, number: int) -> None:
         self._breaker = breaker
         self._origin = origin
         self._number = number
 
-    def changes_nothing(self) -> bool:
-        """Return whether a success would: then it need not be told, and the permit is done with."""
+    def ignores_success(self) -> bool:
+        """Return whether a success would change nothing, so that it need not be recorded."""
         breaker = self._breaker
-        if not breaker._successes_may_be_no_news:
+        if not breaker._may_skip_success:
             return False
         circuit = breaker._store.peek(self._origin)
         return (
-            circuit is not None and not circuit.failures and circuit.standing.number == self._number
+            circuit is not None
+            and not circuit.failures
+            and circuit.closed_permit.number == self._number
         )
 
     def succeed(self, now: float, elapsed: float = 0.0) -> Transition | None:
-        """Count a success; return the change of state that it led to.
+        """Count a success; return the transition that it led to.
 
         Args:
-            now: the time, of the clock that admit was given.
-            elapsed: seconds from the start to the head of the response.
+            now: monotonic seconds.
+            elapsed: seconds from the start to the response head.
         """
-        is_no_news = self.changes_nothing()
+        is_no_news = self.ignores_success()
         number, self._number = self._number, 0
         if is_no_news:
             return None
         return self._breaker._record(self._origin, now, number, False, elapsed)
 
     def fail(self, now: float, elapsed: float = 0.0) -> Transition | None:
-        """Count a failure; return the change of state that it led to."""
+        """Count a failure; return the transition that it led to."""
         number, self._number = self._number, 0
         return self._breaker._record(self._origin, now, number, True, elapsed)
 
-    def settle(self, verdict: Outcome, now: float, elapsed: float) -> Transition | None:
-        """Count what a verdict says; return the change of state that it led to.
+    def settle(self, outcome: Outcome, now: float, elapsed: float) -> Transition | None:
+        """Count an outcome; return the transition that it led to.
 
         Args:
-            verdict: on the health of whatever the permit is for.
+            outcome: of the call.
             now: see succeed.
             elapsed: see succeed.
         """
-        if verdict is Outcome.SUCCESS:
+        if outcome is Outcome.SUCCESS:
             return self.succeed(now, elapsed)
-        if verdict is Outcome.FAILURE:
+        if outcome is Outcome.FAILURE:
             return self.fail(now, elapsed)
         self.release()
         return None
 
     def release(self) -> None:
-        """Count nothing: the call told nothing of the origin. Safe in finalizers."""
+        """Count nothing, because the call says nothing about the origin. Safe in finalizers."""
         self._number = 0
 
-    def finish_later(
-        self, now: float, failed: bool, elapsed: float = 0.0, tell: _Tell | None = None
+    def defer_result(
+        self, now: float, failed: bool, elapsed: float = 0.0, notify: _Notify | None = None
     ) -> None:
-        """Count the result before the next call is admitted. Safe in finalizers.
+        """Count the outcome before the next call is admitted. Safe in finalizers.
 
         Args:
             now: see succeed.
-            failed: it counts as a failure.
+            failed: the call counts as a failure.
             elapsed: see succeed.
-            tell: called with the change of state that it led to, if it led to one.
+            notify: called with the transition that it leads to, if any.
         """
         number, self._number = self._number, 0
-        self._breaker._late.append((self._origin, now, number, failed, elapsed, tell))
+        self._breaker._deferred.append((self._origin, now, number, failed, elapsed, notify))
 
 
 class _Probe(Permit):
-    """A permit that takes one of the few places of a half-open circuit."""
+    """One of the few permits of a half-open circuit."""
 
     __slots__ = ("transition",)
 
@@ -253,54 +253,57 @@ class _Probe(Permit):
         super().__init__(breaker, origin, number)
         self.transition = transition
 
-    def changes_nothing(self) -> bool:
-        """Note that it does not: the circuit waits to hear of it."""
+    def ignores_success(self) -> bool:
+        """Return False, because the circuit waits for the outcome of its probes."""
         return False
 
     def release(self) -> None:
-        """Give the place back."""
+        """Make the permit available to another call."""
         number, self._number = self._number, 0
         if number:
-            self._breaker._late.append((self._origin, 0.0, number, None, 0.0, None))
+            self._breaker._deferred.append((self._origin, 0.0, number, None, 0.0, None))
 
     def __del__(self) -> None:
-        self.release()  # the call that had it ended without a result
+        self.release()  # the call ended without an outcome
 
 
 class CircuitBreaker:
-    """Refuse calls to an origin that fails, and let a few through from time to time.
+    """Refuse calls to an origin that keeps failing, and admit a few calls from time to time.
 
-    One may be shared by clients, threads and event loops. Each origin has a circuit of its own,
-    and so has each proxy, as "proxy scheme://host:port". A forked child starts with its
-    settings and with nothing counted.
+    Clients, threads and event loops can share one breaker. Each origin has its own circuit. So has
+    each proxy, under the name "proxy scheme://host:port". A forked child keeps the settings and
+    starts with empty counts.
 
     Args:
-        failure_threshold: failures in a row that open; 5 unless failure_rate is set.
-        recovery_timeout: seconds that it stays open.
-        failure_rate: share of failed calls in the window that opens, above 0 up to 1.
-        slow_call_rate: share of slow calls in the window that opens, failed or not.
-        slow_call_seconds: from here on a call is slow, counted to the head of the response.
-        window: calls that the rates are counted over.
-        window_seconds: seconds that they are counted over, in tenths; instead of calls.
-        minimum_calls: calls in the window below which no rate opens; at most the window.
-        half_open_permits: calls that a half-open circuit lets through to see whether all is
-            well. With failure_rate, that share of them opens again, else any failure does.
-        half_open_timeout: seconds after which such a call has lost its place to another.
-        growth: what the open time is multiplied by each time that it opens again.
-        recovery_timeout_max: seconds beyond which it does not grow.
-        max_origins: circuits that are kept, those used last. One that is open or was forced
-            stays; where all stay, calls to further origins are let through and not counted.
+        failure_threshold: number of consecutive failures that opens the circuit; 5 by default,
+            unless failure_rate is set.
+        recovery_timeout: seconds for which the circuit stays open.
+        failure_rate: share of failed calls in the window that opens the circuit, above 0 up to 1.
+        slow_call_rate: share of slow calls in the window that opens the circuit, above 0 up to 1.
+        slow_call_seconds: seconds from which a call is slow, from its start to the response head.
+        window: number of calls over which the rates are computed.
+        window_seconds: seconds over which the rates are computed instead, in steps of a tenth.
+        minimum_calls: number of calls in the window below which no rate opens the circuit; at most
+            `window`.
+        half_open_permits: number of calls that a half-open circuit admits as probes. With
+            failure_rate, that share of failed probes opens the circuit again; otherwise any does.
+        half_open_timeout: seconds after which another call may use the permit of a probe.
+        growth: what the open time is multiplied by each time the circuit opens again.
+        recovery_timeout_max: maximum of the open time, in seconds.
+        max_origins: number of circuits to keep, the most recently used ones. Open and forced
+            circuits are not dropped; if all are, calls to further origins are admitted and not
+            counted.
         on_transition: called with a Transition after each change of state, in the thread that
-            led to it. What it raises is logged.
-        count_tls: certificates that are not trusted count as failures.
-        count_bodies: of a streamed response count the end of the body instead of the head; a
-            hook of a client hears of what that led to with its next request.
-        failure_statuses: status codes that are failures.
-        store: what all processes of the same settings share their circuits by, or None. State,
-            metrics and what is forced wait for it, no longer than its timeout.
+            caused it. If it raises, the error is logged.
+        count_tls: count untrusted certificates as failures.
+        count_bodies: for streamed responses, count the end of the body instead of the head. The
+            client calls its hooks for a resulting transition with its next request.
+        failure_statuses: status codes that count as failures.
+        store: a Store through which all processes with the same settings share circuits, or None.
+            state(), metrics(), reset() and force_*() wait for it, at most for its timeout.
 
     Raises:
-        ValueError: a setting is out of its range.
+        ValueError: a setting is out of range.
     """
 
     def __init__(
@@ -327,7 +330,7 @@ class CircuitBreaker:
     ) -> None:
         if failure_threshold is None and failure_rate is None:
             failure_threshold = _DEFAULT_FAILURE_THRESHOLD
-        self._rules = BreakerConfig(
+        self._config = BreakerConfig(
             failure_threshold=failure_threshold,
             failure_rate=failure_rate,
             slow_call_rate=slow_call_rate,
@@ -341,18 +344,18 @@ class CircuitBreaker:
             half_open_permits=half_open_permits,
             half_open_timeout=half_open_timeout,
         )
-        self._successes_may_be_no_news = failure_rate is None and slow_call_rate is None
+        self._may_skip_success = failure_rate is None and slow_call_rate is None
         self.on_transition = on_transition
         self.count_tls = count_tls
         self.count_bodies = count_bodies
         self.failure_statuses: frozenset[int] = frozenset(failure_statuses)
         self._store = MemoryStore(max_origins)
         self.shared: SharedCircuits | None = (
-            None if store is None else SharedCircuits(store, self._rules)
+            None if store is None else SharedCircuits(store, self._config)
         )
         self.forced: State | None = None  # for all origins
-        # Results from finalizers, which may run while this thread has the store's lock.
-        self._late: deque[tuple[str, float, int, bool | None, float, _Tell | None]] = deque()
+        # Outcomes from finalizers, which may run while this thread holds the store's lock.
+        self._deferred: deque[tuple[str, float, int, bool | None, float, _Notify | None]] = deque()
 
     # calls
 
@@ -361,33 +364,33 @@ class CircuitBreaker:
 
         Args:
             origin: URL.origin, or proxy_key() of a proxy.
-            now: the time in seconds, of a clock that only goes forward.
+            now: monotonic seconds.
 
         Raises:
-            CircuitBreakerOpen: not now; its retry_after says when.
+            CircuitBreakerOpen: the call is refused; its retry_after says for how long.
         """
-        if self._late:
-            self._catch_up()
+        if self._deferred:
+            self._apply_deferred()
         if self.forced is not None:
             return self._admit_as_forced(origin, self.forced)
         circuit = self._store.peek(origin)
         if circuit is not None and circuit.state == "closed":
-            return Permit(self, origin, circuit.standing.number)
-        passage = self._store.change(origin, now, self._rules.admit, None)
-        if passage.refused_for is not None:
-            raise refusal(origin, passage.refused_for)
-        if passage.is_probe:
-            return self._probe(origin, passage)
-        return Permit(self, origin, passage.number)
+            return Permit(self, origin, circuit.closed_permit.number)
+        permit = self._store.change(origin, now, self._config.admit, None)
+        if permit.refused_for is not None:
+            raise make_open_error(origin, permit.refused_for)
+        if permit.is_probe:
+            return self._probe(origin, permit)
+        return Permit(self, origin, permit.number)
 
-    def _probe(self, origin: str, passage: CircuitPermit) -> _Probe:
-        probe = _Probe(self, origin, passage.number, None)  # from here on it cannot be lost
-        probe.transition = self.tell(origin, passage.change)
+    def _probe(self, origin: str, permit: CircuitPermit) -> _Probe:
+        probe = _Probe(self, origin, permit.number, None)  # from here on it cannot be lost
+        probe.transition = self.notify(origin, permit.change)
         return probe
 
     def _admit_as_forced(self, origin: str, state: State) -> Permit:
         if state == "forced_open":
-            raise refusal(origin, math.inf)
+            raise make_open_error(origin, math.inf)
         return Permit(self, origin, 0)
 
     def _record(
@@ -396,25 +399,25 @@ class CircuitBreaker:
         if not number:
             return None
         result = (number, failed, elapsed)
-        change = self._store.change(origin, now, self._rules.record, result)
-        return None if change is None else self.tell(origin, change)
+        change = self._store.change(origin, now, self._config.record, result)
+        return None if change is None else self.notify(origin, change)
 
-    def _catch_up(self) -> None:
-        """Count the results that finalizers left."""
-        while self._late:
+    def _apply_deferred(self) -> None:
+        """Count the outcomes that finalizers left."""
+        while self._deferred:
             try:
-                origin, now, number, failed, elapsed, tell = self._late.popleft()
+                origin, now, number, failed, elapsed, notify = self._deferred.popleft()
             except IndexError:  # another thread was faster
                 return
             if failed is None:
-                self._store.change(origin, now, self._rules.release, number)
+                self._store.change(origin, now, self._config.release, number)
                 continue
             transition = self._record(origin, now, number, failed, elapsed)
-            if transition is not None and tell is not None:
-                tell(transition)
+            if transition is not None and notify is not None:
+                notify(transition)
 
-    def tell(self, origin: str, change: StateChange | None) -> Transition | None:
-        """Tell on_transition of a change of state, and return it for other hooks."""
+    def notify(self, origin: str, change: StateChange | None) -> Transition | None:
+        """Call on_transition for a change of state; return the Transition for other hooks."""
         if change is None:
             return None
         transition = Transition(origin, change.old, change.new)
@@ -427,11 +430,11 @@ class CircuitBreaker:
                 logging.getLogger("curlhttp").exception("on_transition raised")
         return transition
 
-    def judge(self, *, via_proxy: bool = False) -> OriginClassifier:
-        """Return what judges an origin by the responses and errors of its calls.
+    def get_classifier(self, *, via_proxy: bool = False) -> OriginClassifier:
+        """Return the classifier of results for an origin.
 
         Args:
-            via_proxy: there is a proxy in between.
+            via_proxy: its calls go through a proxy.
         """
         return OriginClassifier(
             self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy
@@ -440,16 +443,16 @@ class CircuitBreaker:
     # from outside
 
     def force_open(self, origin: str | None = None) -> None:
-        """Refuse all calls to an origin, or to every one, until reset().
+        """Refuse all calls to an origin, or to all origins, until reset().
 
         Args:
-            origin: any URL of it, or "proxy scheme://host:port"; None for all origins, over
-                what is forced for some.
+            origin: any of its URLs, or "proxy scheme://host:port"; None for all origins, which
+                overrides what is forced for single ones.
         """
         self._force(origin, "forced_open")
 
     def force_close(self, origin: str | None = None) -> None:
-        """Let all calls to an origin through and count nothing, or switch the breaker off.
+        """Admit all calls to an origin, or to all origins, and count nothing until reset().
 
         Args:
             origin: see force_open.
@@ -457,7 +460,7 @@ class CircuitBreaker:
         self._force(origin, "forced_closed")
 
     def reset(self, origin: str | None = None) -> None:
-        """Close an origin's circuit, with nothing counted; without an origin, all of them.
+        """Close the circuit of an origin, or of all origins, and reset the counts.
 
         Args:
             origin: see force_open.
@@ -465,53 +468,53 @@ class CircuitBreaker:
         if origin is None:
             self.forced = None
         known = {*self._store.origins(), *(self.shared.copies if self.shared else ())}
-        for each in known if origin is None else {key_of(origin)}:
+        for each in known if origin is None else {get_circuit_key(origin)}:
             self._enter(each, "closed")
 
     def _force(self, origin: str | None, state: State) -> None:
         if origin is None:
             self.forced = state
         else:
-            self._enter(key_of(origin), state)
+            self._enter(get_circuit_key(origin), state)
 
     def _enter(self, key: str, state: State) -> None:
-        # Without a clock: no circuit that is open may make room.
-        change = self._store.change(key, -math.inf, self._rules.force, state)
-        if self.shared is not None:  # the own one, too, for when the store is gone
+        # At -inf, so that no open circuit is dropped to make room.
+        change = self._store.change(key, -math.inf, self._config.force, state)
+        if self.shared is not None:  # in addition to the circuit here, for when the store is gone
             change = self.shared.force(key, state)
-        self.tell(key, change)
+        self.notify(key, change)
 
     @property
     def disabled(self) -> bool:
-        """Return whether force_close() has switched it off for all origins."""
+        """Return whether force_close() has switched the breaker off for all origins."""
         return self.forced == "forced_closed"
 
     def state(self, origin: str) -> State:
         """Return the state of an origin's circuit.
 
-        It stays "open" after the open time, until a call asks to get through.
+        After the open time it stays "open" until the next call.
 
         Args:
-            origin: any URL of it, or "proxy scheme://host:port".
+            origin: any of its URLs, or "proxy scheme://host:port".
         """
         return self.metrics(origin).state
 
     def metrics(self, origin: str) -> BreakerMetrics:
-        """Return what was counted of an origin.
+        """Return what was counted for an origin.
 
         Args:
             origin: see state.
         """
-        self._catch_up()
-        found = None if self.shared is None else self.shared.metrics(key_of(origin))
+        self._apply_deferred()
+        found = None if self.shared is None else self.shared.metrics(get_circuit_key(origin))
         if found is None:
-            circuit = self._store.peek(key_of(origin))
+            circuit = self._store.peek(get_circuit_key(origin))
             found = BreakerMetrics("closed") if circuit is None else BreakerMetrics.of(circuit)
         return found if self.forced is None else found._replace(state=self.forced)
 
     def __repr__(self) -> str:
-        shown = [f"recovery_timeout={self._rules.recovery_timeout}"]
+        shown = [f"recovery_timeout={self._config.recovery_timeout}"]
         for name in ("failure_rate", "failure_threshold"):
-            if getattr(self._rules, name) is not None:
-                shown.insert(0, f"{name}={getattr(self._rules, name)}")
+            if getattr(self._config, name) is not None:
+                shown.insert(0, f"{name}={getattr(self._config, name)}")
         return f"<CircuitBreaker {' '.join(shown)}>"

@@ -1,16 +1,15 @@
 """The circuit of one origin: its states, its window of outcomes, and its transitions.
 
     from          on                                                  to
-    closed        an outcome that breaks a rule                       open
-    open          a call at or after the open time                    half_open
-    half_open     as many outcomes as probes, all or enough of them   closed, nothing counted
-                  good
-                  an outcome that breaks a rule                       open, longer if it grows
+    closed        an outcome that reaches a threshold                 open
+    open          a call after the open time                          half_open
+    half_open     all outcomes are in, all or enough of them good     closed, counts are reset
+                  an outcome that reaches a threshold                 open, longer with `growth`
     any           force_open, force_close, reset                      forced_open, forced_closed,
                                                                       closed
 
-It reads no clock and takes no lock: a store runs one step on a circuit at a time. A step changes
-only the circuit that it is given, so that it can be repeated on another copy.
+Pure: it reads no clock and takes no lock. MemoryStore runs one step on a circuit at a time. A step
+changes only its circuit, so that it can be repeated on a copy.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ __all__ = [
     "ProxyClassifier",
     "State",
     "StateChange",
-    "judge_error",
-    "judge_proxy",
-    "judge_status",
+    "classify_error",
+    "classify_proxy",
+    "classify_status",
 ]
 
 
-# --- Sliding windows over the results of calls: the last N calls, or those of T seconds ---
+# --- Sliding windows over outcomes: the last N calls, or those of the last T seconds ---
 
-_BUCKETS = 10  # of a time window: it forgets in steps of a tenth
+_BUCKETS = 10  # of a time window, which drops one at a time
 _FAILED, _SLOW = 1, 2
 
 
@@ -65,13 +64,13 @@ class Window:
         self.slow: int = 0
 
     def add(self, now: float, failed: bool, slow: bool) -> None:
-        """Count a call, and forget those that are no longer in the window."""
+        """Count a call, and drop those that have left the window."""
         raise NotImplementedError
 
     @property
     def failure_rate(self) -> float:
         """Return the share of failures, 0 without calls."""
-        # A quotient, not rate * calls: 7 of 100 are 0.07, where 0.07 * 100 is more than 7.
+        # A quotient, not rate * calls: 7 / 100 == 0.07, but 0.07 * 100 > 7.
         return self.failures / self.calls if self.calls else 0.0
 
     @property
@@ -96,7 +95,7 @@ class CountWindow(Window):
         self._at = 0
 
     def add(self, now: float, failed: bool, slow: bool) -> None:
-        """Count a call, and forget the oldest of too many."""
+        """Count a call, and drop the oldest if there are too many."""
         result = _FAILED * failed | _SLOW * slow
         if self.calls < self._size:
             self._results.append(result)
@@ -125,7 +124,7 @@ class TimeWindow(Window):
         self._buckets: deque[list[int]] = deque()  # [index, calls, failures, slow]
 
     def add(self, now: float, failed: bool, slow: bool) -> None:
-        """Count a call that ended now, and forget the buckets that are too old."""
+        """Count a call that ended now, and drop old buckets."""
         index = int(now // self._width)
         buckets = self._buckets
         while buckets and buckets[0][0] <= index - _BUCKETS:
@@ -133,7 +132,7 @@ class TimeWindow(Window):
             self.calls -= calls
             self.failures -= failures
             self.slow -= slow_calls
-        # Threads may read the clock in one order and come here in another.
+        # Threads may read the clock in one order and arrive here in another.
         if not buckets or index > buckets[-1][0]:
             buckets.append([index, 0, 0, 0])
         bucket = buckets[-1]
@@ -156,17 +155,18 @@ class StateChange(NamedTuple):
 
 
 CallResult: TypeAlias = tuple[int, bool, float]
-"""The number of the passage, whether the call failed, and how long it took, in seconds."""
+"""The number of the permit, whether the call failed, and how long it took, in seconds."""
 
 
 class CircuitPermit(NamedTuple):
-    """The answer to a call that wants through.
+    """Whether a call may be sent.
 
     Attributes:
-        number: what its result is handed in with; unknown to a circuit that changed since.
-        refused_for: seconds that it should wait, or None when it may go.
-        is_probe: it takes one of the places of a half-open circuit.
-        change: the state that this led to, or None.
+        number: identifies the call when its outcome is recorded; a circuit that has changed its
+            state since does not know it.
+        refused_for: seconds for which the call is refused, None if it is admitted.
+        is_probe: the call uses one of the permits of a half-open circuit.
+        change: the change of state that this led to, or None.
     """
 
     number: int
@@ -176,13 +176,14 @@ class CircuitPermit(NamedTuple):
 
 
 class Circuit:
-    """Hold what is known of one origin; a plain value, which a store may write down.
+    """The state and counts of one origin.
 
     Args:
-        first: the numbers that it gives out are greater; a successor needs others.
+        first: the circuit's permits have greater numbers; its successor needs different ones.
     """
 
     __slots__ = (
+        "closed_permit",
         "failures",
         "good",
         "last",
@@ -192,15 +193,16 @@ class Circuit:
         "refused",
         "reopens_at",
         "slow",
-        "standing",
         "state",
         "window",
     )
 
     def __init__(self, first: int = 0) -> None:
         self.state: State = "closed"
-        self.last: int = first + 1  # number given out
-        self.standing: CircuitPermit = CircuitPermit(self.last)  # for every call while it is closed
+        self.last: int = first + 1  # number in use
+        self.closed_permit: CircuitPermit = CircuitPermit(
+            self.last
+        )  # for every call while it is closed
         self.failures: int = 0  # in a row, or of the probes
         self.good: int = 0  # probes that succeeded
         self.slow: int = 0  # probes that were slow
@@ -211,24 +213,25 @@ class Circuit:
         self.reopens_at: float = 0.0
         self.refused: int = 0
 
-    def may_go(self, now: float) -> bool:
-        """Return whether it may be forgotten for the sake of another origin's circuit."""
+    def is_evictable(self, now: float) -> bool:
+        """Return whether the circuit may make room for that of another origin."""
         if self.state == "open":
             return now >= self.reopens_at
         return self.state in ("closed", "half_open")
 
 
 class BreakerMetrics(NamedTuple):
-    """What a breaker has counted of one origin.
+    """What a breaker has counted for one origin.
 
     Attributes:
         state: "closed", "open", "half_open", "forced_open" or "forced_closed".
-        calls: in the window; 0 without a rate, because there is no window then.
-        failures: of these calls.
-        slow_calls: of these calls.
-        failures_in_a_row: at the end of the closed state; in the half-open one, of the probes.
-        probes: calls under way that a half-open circuit let through.
-        refused: calls that were refused, ever.
+        calls: number of calls in the window; 0 if the breaker has no rates, and so no window.
+        failures: how many of these calls failed.
+        slow_calls: how many of these calls were slow.
+        failures_in_a_row: most recent consecutive failures while closed; failed probes while
+            half open.
+        probes: calls under way that a half-open circuit admitted.
+        refused: how many calls were refused, in total.
     """
 
     state: State
@@ -256,7 +259,7 @@ class BreakerMetrics(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerConfig:
-    """Say when a circuit opens and how it closes; see CircuitBreaker for the settings."""
+    """When a circuit opens and closes; CircuitBreaker describes the settings."""
 
     failure_threshold: int | None
     failure_rate: float | None
@@ -305,10 +308,10 @@ class BreakerConfig:
     # steps
 
     def admit(self, circuit: Circuit, now: float, _: None = None) -> CircuitPermit:
-        """Let a call through or refuse it."""
+        """Admit a call or refuse it."""
         state = circuit.state
         if state == "closed" or state == "forced_closed":
-            return circuit.standing
+            return circuit.closed_permit
         change = None
         if state == "open" and now >= circuit.reopens_at:
             change = self._enter(circuit, "half_open")
@@ -323,22 +326,22 @@ class BreakerConfig:
         return CircuitPermit(0, self._refused_for(circuit, now))
 
     def record(self, circuit: Circuit, now: float, result: CallResult) -> StateChange | None:
-        """Count the result of a call, unless the circuit has changed since that was admitted."""
+        """Count the outcome of a call, unless the circuit has changed its state since."""
         number, failed, elapsed = result
         slow = self.slow_call_seconds is not None and elapsed >= self.slow_call_seconds
         if circuit.state == "closed":
-            if number == circuit.standing.number:
+            if number == circuit.closed_permit.number:
                 return self._record_call(circuit, now, failed, slow)
         elif circuit.state == "half_open" and circuit.probes.pop(number, None) is not None:
             return self._record_probe(circuit, now, failed, slow)
         return None
 
     def release(self, circuit: Circuit, now: float, number: int) -> None:
-        """Give a probe's place back: its call told nothing."""
+        """Release the permit of a probe whose call said nothing about the origin."""
         circuit.probes.pop(number, None)
 
     def force(self, circuit: Circuit, now: float, state: State) -> StateChange | None:
-        """Bring the circuit into a state, from outside; results under way count no more."""
+        """Set the state from outside; outcomes of calls under way no longer count."""
         return self._enter(circuit, state)
 
     # results
@@ -376,7 +379,7 @@ class BreakerConfig:
         circuit.good += not failed
         circuit.slow += slow
         permits = self.half_open_permits
-        # Of all probes, not of those so far: more results cannot lower these shares.
+        # Shares of all permits, not of the outcomes so far: further outcomes cannot lower them.
         if _reaches(circuit.slow / permits, self.slow_call_rate):
             return self._open(circuit, now)
         if circuit.failures and self.failure_rate is None:
@@ -402,7 +405,7 @@ class BreakerConfig:
         return change
 
     def _enter(self, circuit: Circuit, state: State) -> StateChange | None:
-        """Change the state; what was counted in the one before counts no more."""
+        """Change the state, and reset what was counted."""
         old, circuit.state = circuit.state, state
         circuit.failures = circuit.good = circuit.slow = 0
         circuit.window = None
@@ -410,7 +413,7 @@ class BreakerConfig:
         if state not in ("open", "half_open"):
             circuit.opens = 0
         circuit.last += 1
-        circuit.standing = CircuitPermit(circuit.last)
+        circuit.closed_permit = CircuitPermit(circuit.last)
         return None if old == state else StateChange(old, state)
 
     def _free_overdue(self, circuit: Circuit, now: float) -> None:
@@ -423,7 +426,7 @@ class BreakerConfig:
             return circuit.reopens_at - now
         if circuit.state == "forced_open":
             return math.inf
-        # Half-open: a probe's result may come at any time, and frees its place at the latest then.
+        # Half open: the outcome of a probe may come at any time, and its permit expires then.
         ends = min(circuit.probes.values(), default=now) + self.half_open_timeout
         return min(ends - now, self.recovery_timeout)
 
@@ -432,23 +435,23 @@ def _reaches(rate: float, limit: float | None) -> bool:
     return limit is not None and rate >= limit
 
 
-# --- Whether a response or an exception counts as a failure of an origin or a proxy ---
+# --- Classify outcomes: does a response or an exception count as a failure? ---
 #
-# failure   500, 502, 503, 504; not connected, cut off, silent, HTTP broken, TLS handshake failed
-# success   every other status but 429, which only asks to be slower
-# ignored   what is not the server's doing: our deadline, a full pool, cancellation, settings,
-#           decoding, a limit on sizes, the caller's own exceptions, an open breaker
-# proxy     the proxy could not be reached, or broke: its failure, and nobody else's. What it
-#           answers to CONNECT is of the origin (502, 503, 504), or ignored (403, 407)
+# failure   500, 502, 503, 504; connection failed or cut off, timeout, invalid HTTP, TLS handshake
+# success   all other statuses except 429, which only asks for fewer requests
+# ignored   what says nothing about the server: our deadline, a full pool, cancellation, settings,
+#           decoding, size limits, the caller's own exceptions, an open breaker
+# proxy     the proxy cannot be reached or is broken: a failure of the proxy alone. Its response to
+#           CONNECT counts for the origin (502, 503, 504) or is ignored (403, 407)
 
 FAILURE_STATUSES = frozenset({500, 502, 503, 504})
 _TOO_MANY_REQUESTS = 429
 
-_UNREACHED = frozenset({502, 503, 504})  # what a proxy says to CONNECT of an origin that is down
+_UNREACHED = frozenset({502, 503, 504})  # a proxy's response to CONNECT if the origin is down
 
 
 class Outcome(Enum):
-    """What one call tells."""
+    """What one call says about a server."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -456,72 +459,72 @@ class Outcome(Enum):
     PROXY_FAILURE = "proxy failure"
 
 
-_SUCCESS, _IGNORED = Outcome.SUCCESS, Outcome.IGNORED  # a look-up in an Enum costs
+_SUCCESS, _IGNORED = Outcome.SUCCESS, Outcome.IGNORED  # because attributes of an Enum are slow
 
 
-def judge_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Outcome:
-    """Return what a response says of its origin.
+def classify_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Outcome:
+    """Return what a response says about its origin.
 
     Args:
-        status: its status code.
-        failures: the codes that are failures.
+        status: the status code.
+        failures: the status codes that are failures.
     """
     if status in failures:
         return Outcome.FAILURE
     return _IGNORED if status == _TOO_MANY_REQUESTS else _SUCCESS
 
 
-def judge_error(
+def classify_error(
     error: BaseException, *, count_tls: bool = False, via_proxy: bool = False
 ) -> Outcome:
-    """Return what an exception says of the origin, or of the proxy in between.
+    """Return what an exception says about the origin, or about the proxy.
 
     Args:
-        error: what the attempt raised, of any kind.
-        count_tls: a certificate that is not trusted is a failure, too.
-        via_proxy: there is a proxy in between.
+        error: any exception that an attempt raised.
+        count_tls: count untrusted certificates as failures.
+        via_proxy: the attempt went through a proxy.
     """
     if isinstance(error, e.ProxyError):
-        return _judge_connect(error.connect_status)
+        return _classify_connect(error.connect_status)
     if isinstance(error, e.ConnectTimeout) and via_proxy and not _connected(error):
         return Outcome.PROXY_FAILURE
     return Outcome.FAILURE if _is_failure(error, count_tls) else Outcome.IGNORED
 
 
-def judge_proxy(result: object) -> Outcome:
-    """Return what a response or an exception says of the proxy that it came through.
+def classify_proxy(result: object) -> Outcome:
+    """Return what the result of an attempt says about the proxy.
 
     Args:
-        result: what the attempt returned or raised.
+        result: the response or the exception.
     """
     if not isinstance(result, BaseException):
         return Outcome.SUCCESS
-    if judge_error(result, via_proxy=True) is Outcome.PROXY_FAILURE:
+    if classify_error(result, via_proxy=True) is Outcome.PROXY_FAILURE:
         return Outcome.FAILURE
-    return Outcome.IGNORED  # it may have come from anywhere behind the proxy
+    return Outcome.IGNORED  # the cause may be behind the proxy
 
 
 class OutcomeClassifier(Protocol):
-    """How the outcome of an attempt looks for one of those that took part."""
+    """Classify the results of attempts for the origin or for the proxy."""
 
     @property
     def notable(self) -> Container[int]:
-        """Return the status codes that are no success."""
+        """Return the status codes that are not a success."""
 
-    def of_status(self, status: int) -> Outcome:
+    def classify_status(self, status: int) -> Outcome:
         """Return what a response says."""
 
-    def of_error(self, error: BaseException) -> Outcome:
+    def classify_error(self, error: BaseException) -> Outcome:
         """Return what an exception says."""
 
 
 class OriginClassifier:
-    """For the origin.
+    """Classify results for the origin.
 
     Args:
-        failures: the codes that are failures.
-        count_tls: see judge_error.
-        via_proxy: see judge_error.
+        failures: the status codes that are failures.
+        count_tls: see classify_error.
+        via_proxy: see classify_error.
     """
 
     def __init__(self, failures: frozenset[int], *, count_tls: bool, via_proxy: bool) -> None:
@@ -530,33 +533,33 @@ class OriginClassifier:
         self._count_tls = count_tls
         self._via_proxy = via_proxy
 
-    def of_status(self, status: int) -> Outcome:
+    def classify_status(self, status: int) -> Outcome:
         """Return what a response says."""
-        return judge_status(status, self._failures)
+        return classify_status(status, self._failures)
 
-    def of_error(self, error: BaseException) -> Outcome:
+    def classify_error(self, error: BaseException) -> Outcome:
         """Return what an exception says."""
-        return judge_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
+        return classify_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
 
 
 class ProxyClassifier:
-    """For the proxy."""
+    """Classify results for the proxy."""
 
     notable: Container[int] = frozenset()
 
-    def of_status(self, status: int) -> Outcome:
-        """Return what a response says: it was let through."""
+    def classify_status(self, status: int) -> Outcome:
+        """Return what a response says: the proxy has forwarded it."""
         return _SUCCESS
 
-    def of_error(self, error: BaseException) -> Outcome:
+    def classify_error(self, error: BaseException) -> Outcome:
         """Return what an exception says."""
-        return judge_proxy(error)
+        return classify_proxy(error)
 
 
-def _judge_connect(status: int | None) -> Outcome:
+def _classify_connect(status: int | None) -> Outcome:
     if status is None:
         return Outcome.PROXY_FAILURE
-    # The proxy works, but one origin behind it does not: that must not close the way to all.
+    # The proxy works, but one origin behind it does not, which must not block all others.
     return Outcome.FAILURE if status in _UNREACHED else Outcome.IGNORED
 
 
@@ -572,5 +575,5 @@ def _is_failure(error: BaseException, count_tls: bool) -> bool:
 
 
 def _connected(error: e.RequestException) -> bool:
-    """Return whether there was a TCP connection, to the proxy that is."""
+    """Return whether there was a TCP connection, in this case to the proxy."""
     return error.timings is not None and error.timings.connect > 0

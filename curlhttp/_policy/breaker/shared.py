@@ -1,7 +1,7 @@
-"""Circuits that processes share at a store: what is asked there, and what a process knows of them.
+"""Circuits that processes share in a store: the commands, and this process's copies.
 
-Each answer brings the circuit as it is. That copy is believed for a moment, so that a healthy
-origin costs a question now and then, not one for each call.
+Each answer contains the state of the circuit. The copy of it is used for a moment, so that a call
+to a healthy origin does not cost a command.
 """
 
 from __future__ import annotations
@@ -20,61 +20,61 @@ from curlhttp._policy.breaker.circuit import (
     State,
     StateChange,
 )
-from curlhttp._policy.store import Answer, Store, StoreCommand, micros, seconds
+from curlhttp._policy.shared_store import Answer, Store, StoreCommand, micros, seconds
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import Transition
 
 __all__ = ["FRESH", "SharedCircuits", "SharedPermit", "StoredCircuit"]
 
-FRESH = 0.25  # seconds for which a copy of a circuit is believed
-_KEPT = 1000  # copies; those that were not used for longest go
-_GOES = -2  # in place of the time for which a call is refused
+FRESH = 0.25  # seconds for which a copy of a circuit is used
+_MAX_COPIES = 1000  # the least recently used ones are dropped
+_ADMITTED = -2  # instead of the time for which a call is refused
 _FOREVER = -1
 
 
 class StoredCircuit(NamedTuple):
-    """A circuit as a store had it.
+    """A circuit as it was in the store.
 
     Attributes:
-        at: when it was read, in monotonic seconds of this process.
-        number: of the passage that every call has while it is closed.
-        reopens_at: when an open one lets calls through again, in monotonic seconds.
+        at: when it was read, in monotonic seconds.
+        number: of the permit that all calls share while the circuit is closed.
+        reopens_at: when an open circuit admits calls again, in monotonic seconds.
         metrics: what was counted.
-        passage: the number of the call that asked.
-        refused_for: seconds for which that is refused, or None.
-        is_probe: it takes one of the places of a half-open circuit.
-        change: the state that the step led to, or None.
+        permit_number: of the permit for the call that asked.
+        refused_for: seconds for which that call is refused, or None.
+        is_probe: the call uses one of the permits of a half-open circuit.
+        change: the change of state that the step led to, or None.
     """
 
     at: float
     number: str
     reopens_at: float
     metrics: BreakerMetrics
-    passage: str
+    permit_number: str
     refused_for: float | None
     is_probe: bool
     change: StateChange | None
 
     @classmethod
     def of(cls, answer: Answer, now: float) -> StoredCircuit:
-        """Return what an answer says.
+        """Parse the store's answer.
 
         Args:
             answer: of the store.
             now: monotonic seconds.
         """
-        number, refused_for, is_probe, old, new, state, standing = answer[:7]
+        number, refused_for, is_probe, old, new, state, closed_permit = answer[:7]
         failures, calls, failed, slowed, probes, refused, reopens_in = map(int, answer[7:])
         wait = int(refused_for)
         found = cast("State", _text(state))
         return cls(
             at=now,
-            number=_text(standing),
+            number=_text(closed_permit),
             reopens_at=now + reopens_in / 1e6,
             metrics=BreakerMetrics(found, calls, failed, slowed, failures, probes, refused),
-            passage=_text(number),
-            refused_for={_GOES: None, _FOREVER: math.inf}.get(wait, seconds(wait)),
+            permit_number=_text(number),
+            refused_for={_ADMITTED: None, _FOREVER: math.inf}.get(wait, seconds(wait)),
             is_probe=bool(is_probe),
             change=StateChange(cast("State", _text(old)), cast("State", _text(new)))
             if new
@@ -82,7 +82,7 @@ class StoredCircuit(NamedTuple):
         )
 
     def refuses_for(self, now: float) -> float:
-        """Return for how many seconds a call is refused by this copy, 0 for not surely.
+        """Return the seconds for which this copy refuses calls, 0 if it may admit one.
 
         Args:
             now: monotonic seconds.
@@ -94,17 +94,17 @@ class StoredCircuit(NamedTuple):
 
 
 class SharedPermit:
-    """Let one call through; its result is for the store.
+    """The permission for one call, whose outcome is recorded in the store.
 
     Args:
-        circuits: where the result goes.
+        circuits: of the breaker.
         origin: key of the circuit.
-        number: what the result is handed in with.
+        number: of the permit.
         now: monotonic seconds.
 
     Attributes:
-        transition: what asking for it led to, or None.
-        is_probe: it takes one of the places of a half-open circuit.
+        transition: that admitting the call led to, or None.
+        is_probe: the call uses one of the permits of a half-open circuit.
     """
 
     __slots__ = ("_begun", "_circuits", "_number", "_process", "is_probe", "origin", "transition")
@@ -126,108 +126,112 @@ class SharedPermit:
         self.is_probe = is_probe
         self.transition: Transition | None = None
 
-    def changes_nothing(self) -> bool:
-        """Return whether a success would: then it need not be told, and the permit is done with."""
+    def ignores_success(self) -> bool:
+        """Return whether a success would change nothing, so that it need not be recorded."""
         circuits = self._circuits
-        if self.is_probe or circuits.rules.has_rates:
+        if self.is_probe or circuits.config.has_rates:
             return False
         known = circuits.copies.get(self.origin)
         if known is None or known.metrics.failures_in_a_row or known.number != self._number:
             return False
-        circuits.good_at[self.origin] = self._begun  # at least; goes along with the next failure
+        circuits.successes_at[self.origin] = (
+            self._begun
+        )  # at least; goes along with the next failure
         return True
 
     def result(self, failed: bool, now: float, elapsed: float) -> StoreCommand | None:
-        """Return what hands the result in, once; None when that was done.
+        """Return the command that records the outcome; None the second time.
 
         Args:
-            failed: it counts as a failure.
+            failed: the call counts as a failure.
             now: monotonic seconds.
             elapsed: seconds that the call took.
         """
         number, self._number = self._number, None
         if number is None:
             return None
-        circuits, limit = self._circuits, self._circuits.rules.slow_call_seconds
-        good_at = circuits.good_at.pop(self.origin, None)
-        good_for = -1 if good_at is None else max(0, micros(now - good_at))
+        circuits, limit = self._circuits, self._circuits.config.slow_call_seconds
+        successes_at = circuits.successes_at.pop(self.origin, None)
+        good_for = -1 if successes_at is None else max(0, micros(now - successes_at))
         is_slow = limit is not None and elapsed >= limit
-        return circuits.question(self.origin, "record", number, int(failed), int(is_slow), good_for)
+        return circuits.make_command(
+            self.origin, "record", number, int(failed), int(is_slow), good_for
+        )
 
-    def settle(self, verdict: Outcome, now: float, elapsed: float) -> None:
-        """Hand in what a verdict says, and hear nothing of it. Safe in finalizers."""
-        if verdict in (Outcome.SUCCESS, Outcome.FAILURE):
-            self.finish_later(now, verdict is Outcome.FAILURE, elapsed)
+    def settle(self, outcome: Outcome, now: float, elapsed: float) -> None:
+        """Record the outcome without waiting for the answer. Safe in finalizers."""
+        if outcome in (Outcome.SUCCESS, Outcome.FAILURE):
+            self.defer_result(now, outcome is Outcome.FAILURE, elapsed)
         else:
             self.release()
 
-    def finish_later(self, now: float, failed: bool, elapsed: float, tell: object = None) -> None:
-        """Hand the result in, and hear nothing of it. Safe in finalizers.
+    def defer_result(self, now: float, failed: bool, elapsed: float, notify: object = None) -> None:
+        """Record the outcome without waiting for the answer. Safe in finalizers.
 
         Args:
             now: monotonic seconds.
-            failed: it counts as a failure.
+            failed: the call counts as a failure.
             elapsed: seconds that the call took.
-            tell: not called: what it leads to is seen with the next call.
+            notify: not called: the next call sees the transition.
         """
-        question = self.result(failed, now, elapsed)
-        if question is not None:
-            self._circuits.store.tell(question)
+        make_command = self.result(failed, now, elapsed)
+        if make_command is not None:
+            self._circuits.store.tell(make_command)
 
     def release(self) -> None:
-        """Count nothing: the call told nothing of the origin. Safe in finalizers."""
+        """Count nothing, because the call says nothing about the origin. Safe in finalizers."""
         number, self._number = self._number, None
         if number is not None and self.is_probe and self._process is self._circuits.process:
-            self._circuits.store.tell(self._circuits.question(self.origin, "release", number))
+            self._circuits.store.tell(self._circuits.make_command(self.origin, "release", number))
 
     def __del__(self) -> None:
-        self.release()  # the call that had it ended without a result
+        self.release()  # the call ended without an outcome
 
 
 class SharedCircuits:
-    """The circuits of one breaker at a store.
+    """The circuits of one breaker in a store.
 
     Args:
-        store: where they are.
-        rules: when they open and close.
+        store: of the breaker.
+        config: when circuits open and close.
 
     Attributes:
-        copies: of circuits as they were when the store answered last.
-        good_at: when calls succeeded of which the store was not told, in monotonic seconds.
-        process: stands for this process.
+        copies: the circuits as they were in the latest answers.
+        successes_at: when calls succeeded that are not recorded yet, in monotonic seconds.
+        process: identifies this process.
     """
 
-    def __init__(self, store: Store, rules: BreakerConfig) -> None:
+    def __init__(self, store: Store, config: BreakerConfig) -> None:
         self.store = store
-        self.rules = rules
+        self.config = config
         self.copies: OrderedDict[str, StoredCircuit] = OrderedDict()
-        self.good_at: dict[str, float] = {}
+        self.successes_at: dict[str, float] = {}
         self.process: object = object()
         register(self)
-        self._settings = hashlib.blake2b(repr(rules).encode(), digest_size=6).hexdigest()
-        self._numbers = (
-            rules.failure_threshold or 0,
-            -1 if rules.failure_rate is None else rules.failure_rate,
-            -1 if rules.slow_call_rate is None else rules.slow_call_rate,
-            rules.window,
-            micros(rules.window_seconds or 0),
-            rules.minimum_calls,
-            micros(rules.recovery_timeout),
-            micros(rules.recovery_timeout_max),
-            rules.growth,
-            rules.half_open_permits,
-            micros(rules.half_open_timeout),
+        self._settings = hashlib.blake2b(repr(config).encode(), digest_size=6).hexdigest()
+        self._arguments = (
+            config.failure_threshold or 0,
+            -1 if config.failure_rate is None else config.failure_rate,
+            -1 if config.slow_call_rate is None else config.slow_call_rate,
+            config.window,
+            micros(config.window_seconds or 0),
+            config.minimum_calls,
+            micros(config.recovery_timeout),
+            micros(config.recovery_timeout_max),
+            config.growth,
+            config.half_open_permits,
+            micros(config.half_open_timeout),
         )
 
     def after_fork_in_child(self) -> None:
-        """Leave the probes of the parent to it."""
+        """Forget the parent's probes, which the parent releases."""
         self.process = object()
 
     def fresh(self, origin: str, now: float) -> StoredCircuit | None:
-        """Return a copy that is to be believed, unless its circuit may let a probe through.
+        """Return a copy that is recent enough, unless its circuit may admit a probe.
 
         Args:
-            origin: whose.
+            origin: key of the circuit.
             now: monotonic seconds.
         """
         known = self.copies.get(origin)
@@ -238,55 +242,59 @@ class SharedCircuits:
             return None
         return known
 
-    def admitting(self, origin: str) -> StoreCommand:
-        """Return what asks for a permit."""
+    def make_admit_command(self, origin: str) -> StoreCommand:
+        """Return the command that asks for a permit."""
 
         def undo(answer: Answer) -> StoreCommand | None:
             found = StoredCircuit.of(answer, 0.0)
-            return self.question(origin, "release", found.passage) if found.is_probe else None
+            return (
+                self.make_command(origin, "release", found.permit_number)
+                if found.is_probe
+                else None
+            )
 
-        return self.question(origin, "admit")._replace(undo=undo)
+        return self.make_command(origin, "admit")._replace(undo=undo)
 
-    def question(self, origin: str, step: str, *arguments: int | str) -> StoreCommand:
-        """Return what has a step taken.
+    def make_command(self, origin: str, step: str, *arguments: int | str) -> StoreCommand:
+        """Return the command for a step.
 
         Args:
-            origin: of the circuit.
+            origin: key of the circuit.
             step: "admit", "record", "release", "force" or "look".
             arguments: of the step.
         """
         return StoreCommand(
-            "breaker", f"{self._settings}:{origin}", (step, *self._numbers, *arguments)
+            "breaker", f"{self._settings}:{origin}", (step, *self._arguments, *arguments)
         )
 
-    def learn(self, origin: str, answer: Answer, now: float) -> StoredCircuit:
-        """Keep what an answer says of a circuit, and return it.
+    def update(self, origin: str, answer: Answer, now: float) -> StoredCircuit:
+        """Update the copy of a circuit from an answer, and return it.
 
         Args:
-            origin: of the circuit.
+            origin: key of the circuit.
             answer: of the store.
             now: monotonic seconds.
         """
-        reading = StoredCircuit.of(answer, now)
-        self.copies[origin] = reading
-        with suppress(KeyError):  # another thread may have forgotten it, or all of them
+        circuit = StoredCircuit.of(answer, now)
+        self.copies[origin] = circuit
+        with suppress(KeyError):  # another thread may have dropped it, or all of them
             self.copies.move_to_end(origin)
-            while len(self.copies) > _KEPT:
+            while len(self.copies) > _MAX_COPIES:
                 oldest, _ = self.copies.popitem(last=False)
-                self.good_at.pop(oldest, None)
-        return reading
+                self.successes_at.pop(oldest, None)
+        return circuit
 
-    # from outside, where blocking is no harm
+    # called by the user; these may block
 
     def metrics(self, origin: str) -> BreakerMetrics | None:
-        """Return what was counted of an origin, or None where the store does not answer."""
-        answer = self.store.ask_here(self.question(origin, "look"))
+        """Return what was counted for an origin, None if the store gives no answer."""
+        answer = self.store.ask_here(self.make_command(origin, "look"))
         return None if answer is None else StoredCircuit.of(answer, 0.0).metrics
 
     def force(self, origin: str, state: State) -> StateChange | None:
-        """Bring a circuit into a state, and return what that changed."""
-        answer = self.store.ask_here(self.question(origin, "force", state))
-        self.copies.pop(origin, None)  # the next call asks
+        """Set the state of a circuit; return the change."""
+        answer = self.store.ask_here(self.make_command(origin, "force", state))
+        self.copies.pop(origin, None)  # so that the next call asks the store
         return None if answer is None else StoredCircuit.of(answer, 0.0).change
 
 

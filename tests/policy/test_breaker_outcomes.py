@@ -16,9 +16,9 @@ from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import Timings
 from curlhttp._policy.breaker.circuit import (
     Outcome,
-    judge_error,
-    judge_proxy,
-    judge_status,
+    classify_error,
+    classify_proxy,
+    classify_status,
 )
 
 CODES = {
@@ -81,31 +81,31 @@ def test_each_code_counts_as_the_table_says(code: int) -> None:
         expected = Outcome.FAILURE
     elif code in OF_THE_PROXY:
         expected = Outcome.PROXY_FAILURE
-    assert judge_error(error) is expected
+    assert classify_error(error) is expected
     expected = Outcome.FAILURE if code in UNTRUSTED else expected
-    assert judge_error(error, count_tls=True) is expected
+    assert classify_error(error, count_tls=True) is expected
 
 
 def test_the_same_code_counts_by_what_it_means() -> None:
     not_http = failure_of(1, sent=True)
-    assert judge_error(not_http) is Outcome.FAILURE
+    assert classify_error(not_http) is Outcome.FAILURE
     no_protocol = failure_of(1)
-    assert judge_error(no_protocol) is Outcome.IGNORED
+    assert classify_error(no_protocol) is Outcome.IGNORED
     resend = failure_of(42, aborted_resend=True)
-    assert judge_error(resend) is Outcome.FAILURE
+    assert classify_error(resend) is Outcome.FAILURE
     alert = failure_of(56, message="OpenSSL SSL routines: alert handshake failure")
     assert isinstance(alert, e.SSLError)
-    assert judge_error(alert) is Outcome.FAILURE
+    assert classify_error(alert) is Outcome.FAILURE
     in_the_body = failure_of(56, has_head=True)
-    assert judge_error(in_the_body) is Outcome.FAILURE
+    assert classify_error(in_the_body) is Outcome.FAILURE
 
 
 def test_time_limits_of_our_own_count_neither_way() -> None:
     total = failure_of(28, deadline_passed=True)
     assert isinstance(total, e.DeadlineExceeded)
-    assert judge_error(total) is Outcome.IGNORED
-    assert judge_error(failure_of(28)) is Outcome.FAILURE  # a read timeout
-    assert judge_error(failure_of(28, sent=False)) is Outcome.FAILURE  # a connect timeout
+    assert classify_error(total) is Outcome.IGNORED
+    assert classify_error(failure_of(28)) is Outcome.FAILURE  # a read timeout
+    assert classify_error(failure_of(28, sent=False)) is Outcome.FAILURE  # a connect timeout
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_time_limits_of_our_own_count_neither_way() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_what_is_not_the_servers_doing_counts_neither_way(error: BaseException) -> None:
-    assert judge_error(error, count_tls=True) is Outcome.IGNORED
-    assert judge_error(error, via_proxy=True) is Outcome.IGNORED
-    assert judge_proxy(error) is Outcome.IGNORED
+    assert classify_error(error, count_tls=True) is Outcome.IGNORED
+    assert classify_error(error, via_proxy=True) is Outcome.IGNORED
+    assert classify_proxy(error) is Outcome.IGNORED
 
 
 def test_each_status_counts_as_the_table_says() -> None:
     failures = {500, 502, 503, 504}
-    found = {status: judge_status(status) for status in range(100, 1000)}
+    found = {status: classify_status(status) for status in range(100, 1000)}
     assert {status for status in found if found[status] is Outcome.FAILURE} == failures
     assert {status for status in found if found[status] is Outcome.IGNORED} == {429}
     assert {found[status] for status in found.keys() - failures - {429}} == {Outcome.SUCCESS}
@@ -147,9 +147,9 @@ def test_each_status_counts_as_the_table_says() -> None:
 
 def test_which_statuses_are_failures_can_be_chosen() -> None:
     chosen = {429, 404}
-    assert judge_status(429, chosen) is Outcome.FAILURE
-    assert judge_status(404, chosen) is Outcome.FAILURE
-    assert judge_status(503, chosen) is Outcome.SUCCESS
+    assert classify_status(429, chosen) is Outcome.FAILURE
+    assert classify_status(404, chosen) is Outcome.FAILURE
+    assert classify_status(503, chosen) is Outcome.SUCCESS
 
 
 # --- proxies ---
@@ -160,8 +160,8 @@ PROXY = "http://proxy.test:3128"
 @pytest.mark.parametrize("facts", [{"code": 5}, {"code": 7}, {"code": 56, "sent": False}])
 def test_a_proxy_that_cannot_be_used_is_not_the_origins_failure(facts: dict[str, Any]) -> None:
     error = failure_of(proxy=PROXY, **facts)
-    assert judge_error(error, via_proxy=True) is Outcome.PROXY_FAILURE
-    assert judge_proxy(error) is Outcome.FAILURE
+    assert classify_error(error, via_proxy=True) is Outcome.PROXY_FAILURE
+    assert classify_proxy(error) is Outcome.FAILURE
 
 
 @pytest.mark.parametrize(
@@ -179,19 +179,19 @@ def test_what_a_proxy_says_of_an_origin_is_not_the_proxys_failure(
 ) -> None:
     error = failure_of(7, proxy=PROXY, connect_code=status)
     assert isinstance(error, e.ProxyError)
-    assert judge_error(error, via_proxy=True) is outcome
-    assert judge_proxy(error) is Outcome.IGNORED
+    assert classify_error(error, via_proxy=True) is outcome
+    assert classify_proxy(error) is Outcome.IGNORED
 
 
 def test_a_connect_timeout_is_the_proxys_unless_that_was_connected() -> None:
     error = failure_of(28, proxy=PROXY, sent=False, timings=connected(0.0))
-    assert judge_error(error, via_proxy=True) is Outcome.PROXY_FAILURE
-    assert judge_error(error) is Outcome.FAILURE
+    assert classify_error(error, via_proxy=True) is Outcome.PROXY_FAILURE
+    assert classify_error(error) is Outcome.FAILURE
     error = failure_of(28, proxy=PROXY, sent=False, timings=connected(0.01))
-    assert judge_error(error, via_proxy=True) is Outcome.FAILURE
-    assert judge_proxy(error) is Outcome.IGNORED
+    assert classify_error(error, via_proxy=True) is Outcome.FAILURE
+    assert classify_proxy(error) is Outcome.IGNORED
 
 
 def test_an_answer_is_a_success_of_the_proxy() -> None:
-    assert judge_proxy(503) is Outcome.SUCCESS
-    assert judge_proxy(failure_of(52, proxy=PROXY)) is Outcome.IGNORED
+    assert classify_proxy(503) is Outcome.SUCCESS
+    assert classify_proxy(failure_of(52, proxy=PROXY)) is Outcome.IGNORED

@@ -9,7 +9,7 @@ import pytest
 
 from curlhttp import ClientRequest, RetryPolicy
 from curlhttp._models.response import Response
-from curlhttp._policy.reconnect import Reconnections
+from curlhttp._policy.sse import Reconnections
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     ConnectionError,

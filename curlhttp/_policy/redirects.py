@@ -1,7 +1,7 @@
-"""Where a redirect leads and what of the request may go there. It follows nothing itself.
+"""Decide where a redirect leads, and which headers and credentials are sent there.
 
-libcurl's own redirects are never used: they leak user-set credentials to other origins and
-follow 304 and 305.
+libcurl's own redirects are never used, because they leak credentials to other origins and follow
+304 and 305. _flow/redirects.py follows redirects; build_redirect() drops the credentials.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REDIRECT_STATUSES",
-    "as_utf8",
-    "location_of",
+    "build_redirect",
+    "decode_location",
+    "get_location",
+    "get_redirect_method",
     "may_keep_credentials",
-    "next_request",
-    "redirect_method",
 ]
 
+
 _KEEPS_BODY = frozenset({307, 308})
-# The jar builds Cookie again on each hop; the engine knows who gets the proxy's credentials.
+# The jar builds Cookie for each hop, and the engine adds a proxy's credentials.
 _NEVER_FORWARDED = frozenset({"cookie", "proxy-authorization"})
-_OF_THE_BODY = frozenset(
+_CONTENT_HEADERS = frozenset(
     {
         "content-encoding",
         "content-language",
@@ -47,32 +48,33 @@ _OF_THE_BODY = frozenset(
 
 
 class _LocationAuth(BasicAuth):
-    """Credentials out of a Location: good for the request that it leads to, not for the next."""
+    """Credentials from a Location, for that redirect only."""
 
 
-def location_of(status: int, headers: Headers) -> str | None:
-    """Return the Location of a response that redirects, or None; an empty one does not.
+def get_location(status: int, headers: Headers) -> str | None:
+    """Return the Location of a redirect; None if there is none, or an empty one.
 
     Args:
-        status: the response's status code.
-        headers: its headers; of several Location fields the first counts.
+        status: the status code of the response.
+        headers: of the response; the first Location that is not empty counts.
     """
     if status not in REDIRECT_STATUSES:
         return None
     return next((text for value in headers.get_list("location") if (text := value.strip())), None)
 
 
-def redirect_method(method: str, status: int) -> str:
-    """Return the method that follows a redirect, as browsers and requests have it."""
+def get_redirect_method(method: str, status: int) -> str:
+    """Return the method of the request after a redirect, as in browsers and requests."""
     if status in (302, 303) and method != "HEAD":
         return "GET"
     return "GET" if status == 301 and method == "POST" else method
 
 
 def may_keep_credentials(old: URL, new: URL) -> bool:
-    """Return whether credentials for one URL may go to another: the same origin, or its upgrade.
+    """Return whether credentials for one URL may be sent to another.
 
-    The upgrade is requests' exception: from http on port 80 to https on port 443 of one host.
+    They may be sent to the same origin, and, as in requests, from http on port 80 to https on port
+    443 of the same host.
     """
     if old.origin == new.origin:
         return True
@@ -80,52 +82,52 @@ def may_keep_credentials(old: URL, new: URL) -> bool:
     return upgrade and old.host == new.host
 
 
-def next_request(
-    request: Request, response_status: int, location: str, sensitive: frozenset[str]
+def build_redirect(
+    request: Request, response_status: int, location: str, sensitive_headers: frozenset[str]
 ) -> Request:
-    """Return the request that a redirect asks for.
+    """Return the next request, without the credentials that must not be sent there.
 
     Args:
         request: the request that was redirected.
         response_status: one of REDIRECT_STATUSES.
-        location: the value of Location, as location_of() gives it.
-        sensitive: more header names that must not reach another origin.
+        location: of the response; see get_location().
+        sensitive_headers: names of further headers that must not be sent to another origin.
 
     Raises:
         InvalidSchema: the location is neither http nor https.
-        InvalidURL: the location is no URL that can be requested.
+        InvalidURL: the location is not a valid URL.
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
-    url = request.url.join(as_utf8(location))
+    url = request.url.join(decode_location(location))
     keeps_body = response_status in _KEEPS_BODY
     dropped = set(_NEVER_FORWARDED)
     if url.origin != request.url.origin:
         dropped.add("host")
-    auth = _auth_for(request, url)
+    auth = _choose_auth(request, url)
     if auth is not request.auth:
         dropped.add("authorization")
     if not may_keep_credentials(request.url, url):
-        dropped.update(("authorization", *map(str.lower, sensitive)))
+        dropped.update(("authorization", *map(str.lower, sensitive_headers)))
     if not keeps_body:
-        dropped |= _OF_THE_BODY
+        dropped |= _CONTENT_HEADERS
     return request.derive(
-        method=redirect_method(request.method, response_status),
+        method=get_redirect_method(request.method, response_status),
         url=url.without_userinfo(),
-        headers=_without(request.headers, dropped),
-        body=_rewound(request.body) if keeps_body else None,
+        headers=drop_headers(request.headers, dropped),
+        body=_rewind(request.body) if keeps_body else None,
         auth=auth,
     )
 
 
-def as_utf8(location: str) -> str:
-    """Return a Location as the server meant it: header values are read as Latin-1."""
+def decode_location(location: str) -> str:
+    """Decode a Location as UTF-8 if possible, because header values are read as Latin-1."""
     try:
         return location.encode("latin-1").decode()
     except UnicodeError:
         return location
 
 
-def _auth_for(request: Request, url: URL) -> Auth | None:
+def _choose_auth(request: Request, url: URL) -> Auth | None:
     auth: Auth | None = request.auth
     if url.username is not None or url.password is not None:
         return _LocationAuth(url.username or "", url.password or "")
@@ -136,14 +138,15 @@ def _auth_for(request: Request, url: URL) -> Auth | None:
     return auth
 
 
-def _without(headers: Headers, dropped: Iterable[str]) -> Headers:
+def drop_headers(headers: Headers, dropped: Iterable[str]) -> Headers:
+    """Return headers without those with the given lower-case names."""
     return Headers(
         [(name, value) for name, value in headers.multi_items() if name.lower() not in dropped],
         sensitive=headers.sensitive,
     )
 
 
-def _rewound(body: Body | None) -> Body | None:
+def _rewind(body: Body | None) -> Body | None:
     if body is not None:
         body.rewind()
     return body

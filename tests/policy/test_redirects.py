@@ -14,12 +14,12 @@ from curlhttp._models.headers import SENSITIVE, Headers
 from curlhttp._models.request import Request
 from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import BasicAuth
-from curlhttp._policy.redirect import (
+from curlhttp._policy.redirects import (
     REDIRECT_STATUSES,
-    location_of,
+    build_redirect,
+    get_location,
+    get_redirect_method,
     may_keep_credentials,
-    next_request,
-    redirect_method,
 )
 from curlhttp.exceptions import InvalidSchema, InvalidURL, UnrewindableBodyError
 
@@ -30,7 +30,7 @@ def follow(
     asked = Request(
         request.pop("method", "GET"), request.pop("url", "http://h.test/a/b?q#f"), **request
     )
-    return next_request(asked, status, location, sensitive)
+    return build_redirect(asked, status, location, sensitive)
 
 
 # --- method and body ---
@@ -50,7 +50,13 @@ def test_the_method_follows_requests_matrix(
     status: int, get: str, post: str, put: str, delete: str, head: str
 ) -> None:
     methods = ("GET", "POST", "PUT", "DELETE", "HEAD")
-    assert [redirect_method(method, status) for method in methods] == [get, post, put, delete, head]
+    assert [get_redirect_method(method, status) for method in methods] == [
+        get,
+        post,
+        put,
+        delete,
+        head,
+    ]
     assert follow("/", status, method="POST").method == post
 
 
@@ -164,11 +170,11 @@ def test_no_location_gets_control_characters_into_a_url(location: str) -> None:
 def test_only_a_redirect_with_a_location_redirects(
     status: int, values: list[str], location: str | None
 ) -> None:
-    assert location_of(status, Headers([("LOCATION", value) for value in values])) == location
+    assert get_location(status, Headers([("LOCATION", value) for value in values])) == location
 
 
 def test_a_blank_location_does_not_redirect() -> None:
-    assert location_of(302, Headers.from_block(b"Location:  \r\n\r\n")) is None
+    assert get_location(302, Headers.from_block(b"Location:  \r\n\r\n")) is None
 
 
 # --- credentials ---
@@ -222,7 +228,7 @@ def test_credentials_do_not_come_back_with_the_origin() -> None:
     away = follow(
         "http://other.test/", headers=Headers({"Authorization": "a"}), auth=BasicAuth("u", "p")
     )
-    back = next_request(away, 302, "http://h.test/", SENSITIVE)
+    back = build_redirect(away, 302, "http://h.test/", SENSITIVE)
     assert back.auth is None
     assert back.headers == {}
 
@@ -251,7 +257,7 @@ def test_userinfo_in_the_location_is_for_that_hop_alone() -> None:
     assert "s3cret" not in str(hop.url) + repr(hop.auth)
     assert "authorization" not in hop.headers
     hop.headers["Authorization"] = "as the auth flow sets it"
-    after = next_request(hop, 302, "/y", SENSITIVE)
+    after = build_redirect(hop, 302, "/y", SENSITIVE)
     assert after.auth is None
     assert "authorization" not in after.headers
 
@@ -268,7 +274,7 @@ def test_userinfo_of_the_first_url_does_not_reach_the_next() -> None:
 
 def test_the_request_that_was_redirected_is_left_as_it_was() -> None:
     request = Request("POST", "http://h.test/", headers={"Cookie": "a=1", "X": "y"})
-    after = next_request(request, 302, "/x", SENSITIVE)
+    after = build_redirect(request, 302, "/x", SENSITIVE)
     assert after.headers == {"X": "y"}
     assert (request.method, str(request.url)) == ("POST", "http://h.test/")
     assert request.headers == {"Cookie": "a=1", "X": "y"}

@@ -1,6 +1,6 @@
-"""Whether a stream of events that ended is asked for again, and after how long.
+"""Decide whether an event stream that ended is opened again, and after which delay.
 
-Pure: no clock and no I/O. What may be sent twice is decided in retry.py, for requests of all kinds.
+Pure: no clock and no I/O. retry.py decides which requests may be sent twice.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from curlhttp.exceptions import CircuitBreakerOpen, RequestException
 
 __all__ = ["Reconnections"]
 
+
 _DEFAULT = RetryPolicy(statuses=(), budget=None)
-# Where a server names no time: "a few seconds", as the standard has it, and then ever more. The
-# default of retries is for requests that failed: a server that ends each stream after an event
-# would be asked many times a second.
+# If a server names no time: "a few seconds", as the standard says, and then longer. Not the default
+# of retries, because a server that ends each stream after one event would get many requests a
+# second.
 _BACKOFF = EqualJitterBackoff(base=2.0, max_backoff=30.0)
-_LONGEST = 86_400.0  # seconds, whatever the server asks for
-_LATENESS = 0.1  # of the server's time, at most, so that not all come back at once
+_MAX_DELAY = 86_400.0  # seconds, whatever the server asks for
+_JITTER = 0.1  # of the server's time, at most, so that not all clients return at once
 
 
 class Reconnections:
-    """The reconnections of one stream.
+    """The reconnections of one event stream.
 
     Args:
-        request: what is asked for; its policy says what may be sent twice, and how long to wait.
-        most: in a row, without an event between; True for any number, False for none.
+        request: of the stream; its retry policy says what may be sent twice, and how long to wait.
+        most: maximum in a row, without an event in between; True for no limit, False for none.
 
     Attributes:
-        count: in a row.
+        count: number of reconnections in a row.
 
     Raises:
         ValueError: the number is negative.
@@ -50,7 +51,7 @@ class Reconnections:
         self._delays: Iterator[float] | None = None
 
     def succeeded(self) -> None:
-        """Start to count again: an event came."""
+        """Start to count again, because an event arrived."""
         self.count, self._delays = 0, None
 
     def next_delay(
@@ -59,12 +60,12 @@ class Reconnections:
         retry: int | None,
         retry_after: float | None,
     ) -> float | None:
-        """Return the seconds to wait before the next connection; None when there is to be none.
+        """Return the seconds to wait before the next connection; None to give up.
 
         Args:
-            failure: what broke the connection, or why there was none; None for an end.
-            retry: the milliseconds that the stream asked for, or None.
-            retry_after: the seconds that a response with an error asked for, or None.
+            failure: the error that ended or prevented the connection; None for a normal end.
+            retry: milliseconds that the stream asked for, or None.
+            retry_after: seconds that an error response asked for, or None.
         """
         if self.count >= self._most or not self._may_follow(failure):
             return None
@@ -81,13 +82,13 @@ class Reconnections:
             return math.isfinite(failure.retry_after)
         response = failure.response
         if isinstance(response, Response) and response.status_code in self._policy.statuses:
-            return self._policy.objection(self._request, response) is None
-        return self._policy.objection(self._request, failure) is None
+            return self._policy.get_give_up_reason(self._request, response) is None
+        return self._policy.get_give_up_reason(self._request, failure) is None
 
     def _delay(self, retry: int | None) -> float:
-        asked = 0.0 if retry is None else min(retry / 1000, _LONGEST)
+        asked = 0.0 if retry is None else min(retry / 1000, _MAX_DELAY)
         if retry is not None and self.count == 1:
-            return asked + self._policy.uniform(0.0, asked * _LATENESS)
+            return asked + self._policy.uniform(0.0, asked * _JITTER)
         if self._delays is None:
             self._delays = self._backoff.delays(self._policy.uniform)
         return asked + next(self._delays, 0.0)
