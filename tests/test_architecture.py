@@ -142,15 +142,19 @@ def imports_of(path: Path) -> Iterator[str]:
         for below in ast.walk(statement)
     }
     for node in ast.walk(tree):
-        if node in unread:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} has a relative import"
-            module = node.module or ""
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+        if node not in unread:
+            yield from imported_by(node)
+
+
+def imported_by(node: ast.AST) -> Iterator[str]:
+    """Give the modules that a statement imports, and names that may be modules."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"{ast.unparse(node)} is relative"
+        module = node.module or ""
+        yield module
+        yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def is_within(module: str, parents: object) -> bool:
@@ -299,6 +303,35 @@ def test_three_arrows_run_up_with_those_for_type_checkers() -> None:
                 if ORDER.index(there) > ORDER.index(here):
                     found.add((here, there))
     assert found == UP
+
+
+# Where types refer to each other, so that files import each other for type checkers: errors and
+# values, which have fields of the types that users pass; and the drop-in's classes, as in requests.
+MUTUAL_TYPES = [
+    {"curlhttp.exceptions", "curlhttp._models", "curlhttp._engine", "curlhttp._policy"}
+    | {"curlhttp._flow"},
+    {"curlhttp.requests"},
+]
+
+
+def test_circles_with_those_for_type_checkers_are_of_values_or_of_the_drop_in() -> None:
+    files = modules()
+    graph = {}
+    for name, path in files.items():
+        named = {
+            module for node in ast.walk(ast.parse(path.read_text())) for module in imported_by(node)
+        }
+        graph[name] = {module for module in named if module in files} - {name, "curlhttp"}
+    for circle in circles(graph):
+        assert {folder_of(module) for module in circle} in MUTUAL_TYPES, circle
+    values = next(circle for circle in circles(graph) if "curlhttp.exceptions" in circle)
+    beyond_models = [name for name in values if not name.startswith("curlhttp._models")]
+    assert beyond_models == [
+        *("curlhttp._engine.engine", "curlhttp._flow.hooks", "curlhttp._policy.auth"),
+        *("curlhttp._policy.breaker.breaker", "curlhttp._policy.breaker.circuit"),
+        *("curlhttp._policy.breaker.shared", "curlhttp._policy.retry"),
+        *("curlhttp._policy.shared_store", "curlhttp.exceptions"),
+    ]
 
 
 def test_circles_are_found() -> None:

@@ -10,22 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pycurl
 
-from curlhttp._engine.log import RequestLog
 from curlhttp._engine.log import log as watch_log
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
-
-if TYPE_CHECKING:
-    from curlhttp._curl.transfer import Transfer
-    from curlhttp._models.request import Request
 
 __all__ = [
     "DebugLog",
     "LogNews",
-    "collect_log",
     "get_stream_reset",
     "is_excluded_by_goaway",
     "parse_news",
@@ -105,13 +99,6 @@ class DebugLog:
             yield f"* {size} bytes of body {_BODIES[kind]}"
         if left <= 0:
             yield f"* the rest is left out: it is more than {_MAX_BYTES} bytes"
-
-
-def collect_log(transfer: Transfer, watch: RequestLog, request: Request) -> None:
-    """Collect the log of a request that is about to go out, for what watches it."""
-    log = DebugLog(transfer._on_log, request.sensitive)
-    watch.add(log)
-    transfer.handle.read_log(log)
 
 
 # --- Parse what libcurl reports only in log text: refused streams, GOAWAY, ALPN ---

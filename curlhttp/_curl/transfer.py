@@ -183,9 +183,12 @@ class Transfer(RequestSender):
         self.last_activity = now
 
     def _collect_log(self, watch: RequestLog, request: Request) -> None:
-        from curlhttp._curl.libcurl_log import collect_log
+        """Collect the log of a request that is about to go out, for what watches it."""
+        from curlhttp._curl.libcurl_log import DebugLog
 
-        collect_log(self, watch, request)
+        log = DebugLog(self._on_log, request.sensitive)
+        watch.add(log)
+        self.handle.read_log(log)
 
     def restart(self) -> None:
         """Prepare to go out on another connection."""

@@ -37,6 +37,7 @@ from curlhttp.requests._unread_bodies import follows_redirects
 from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
+    import curlhttp.requests._types as t
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._engine.engine import Engine
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._policy.guard import GuardInput
-    from curlhttp.requests import _types as t
     from curlhttp.requests._urllib3 import CurlConnection, PoolOwner
     from curlhttp.requests.models import PreparedRequest
 

@@ -12,8 +12,8 @@ from curlhttp.requests.sessions import set_verb_signatures
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    import curlhttp.requests._types as t
     from curlhttp._models.inputs import JSON, ParamsInput
-    from curlhttp.requests import _types as t
 
 __all__ = ["delete", "get", "head", "options", "patch", "post", "put", "request", "stream"]
 

@@ -37,8 +37,8 @@ from curlhttp.requests.structures import CaseInsensitiveDict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import curlhttp.requests._types as t
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
-    from curlhttp.requests import _types as t
     from curlhttp.requests.cookies import RequestsCookieJar
 
 __all__ = [

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    import curlhttp.requests._types as t
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
     from curlhttp._policy.guard import GuardInput
-    from curlhttp.requests import _types as t
     from curlhttp.requests.cookies import RequestsCookieJar
 
 __all__ = [
