@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
 
-__all__ = ["AsyncClient"]
-
 _BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them
 
 

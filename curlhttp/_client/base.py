@@ -65,13 +65,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryBudget, RetryInput, RetryPolicy
 
-__all__ = [
-    "BaseClient",
-    "Self",
-    "make_client_headers",
-]
-
-
 Self = TypeVar("Self", bound="BaseClient")
 
 _DEFAULT_MAX_REDIRECTS = 30

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from curlhttp._models.config import Transport
     from curlhttp._policy.cache import CachePolicy
 
-__all__ = ["Cache", "ClientCaching"]
-
-
 _MAX_SIZE = 256 * 2**20
 _LEAST_SIZE = 2**17  # below that, SQLite's own pages leave no room
 _MAX_BODY = 32 * 2**20

@@ -28,9 +28,6 @@ from curlhttp._policy.cache import (
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["ResponseStore", "open_redis", "open_sqlite"]
-
-
 _PAUSE = 5.0  # seconds for which a store that failed is left alone
 
 

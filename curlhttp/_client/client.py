@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress
 
-__all__ = ["Client"]
-
 
 class Client(BaseClient):
     """Send requests and block until they are done; safe to use from many threads.

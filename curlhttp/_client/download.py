@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from curlhttp._engine.run import Offload
     from curlhttp._models.url import URL
 
-__all__ = ["download"]
-
-
 _OWN = ("Range", "If-Range", "Content-Range")
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.url import URL
 
-__all__ = ["AsyncEventStream", "EventStream", "open_event_stream"]
-
 # The cache mode "no-store" of the standard, as Fetch puts it into headers.
 _HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
 _NO_ID = re.compile("[\0\r\n\ud800-\udfff]").search

@@ -11,8 +11,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.url import URL
 from curlhttp._policy.auth import Auth, AuthFlow
 
-__all__ = ["Negotiate"]
-
 
 class Negotiate(Auth):
     """Authenticate with the Kerberos ticket of the user, from `kinit` (RFC 4559).

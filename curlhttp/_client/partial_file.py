@@ -19,9 +19,6 @@ from typing import NamedTuple, Protocol
 from curlhttp._flow.file_lock import lock_file
 from curlhttp._policy.resume import ResumeRecord
 
-__all__ = ["Checksum", "PartialFile"]
-
-
 # --- A checksum that a file shall have, as "algorithm:hex" ---
 
 

@@ -39,19 +39,6 @@ if TYPE_CHECKING:
     from curlhttp._models.progress import Progress, ProgressMeter
     from curlhttp._policy.retry import RetryInput, RetryPolicy
 
-__all__ = [
-    "MAX_EVENT_SIZE",
-    "UNSET",
-    "DownloadOptions",
-    "RequestBuilder",
-    "RequestOptions",
-    "disable_redirects",
-    "make_url_parser",
-    "show_constructor",
-    "show_verbs",
-    "validate_size",
-]
-
 _STREAMED = {"stream": True}
 _VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _new_request = Request.__new__

@@ -46,18 +46,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.alt_svc import AltSvcCache
     from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
 
-__all__ = [
-    "AddressMap",
-    "HostMap",
-    "IPVersion",
-    "Pins",
-    "RouteOptions",
-    "Routing",
-    "UnixSocket",
-    "VerifyInput",
-]
-
-
 # --- From the settings that say where a connection leads and begins to fields of a Transport ---
 #
 # All of them are checked here, before anything is sent. Nothing is looked up.

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
         ciphers: str
 
 
-__all__ = ["find_system_authorities", "get_tls_arguments", "to_tls_version"]
-
-
 def get_tls_arguments(context: ssl.SSLContext) -> TLSArguments:
     """Return the arguments of TLS that a context stands for.
 

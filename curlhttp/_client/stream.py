@@ -9,8 +9,6 @@ from curlhttp._engine.run import run_sync
 from curlhttp._flow.streamed_response import CONSUMED, BaseStreamedResponse, Read
 from curlhttp._models.decoding import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
 
-__all__ = ["AsyncStreamedResponse", "StreamedResponse"]
-
 T = TypeVar("T")
 
 

@@ -31,8 +31,6 @@ from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout,
 if TYPE_CHECKING:
     from curlhttp._models.config import AddressGuard
 
-__all__ = ["AddressChecker", "Resolver", "blocked"]
-
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
 
 

@@ -28,20 +28,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = [
-    "ConnectionPool",
-    "IdleTransfers",
-    "Key",
-    "QueuedRequest",
-    "SlotWaiter",
-    "Slots",
-    "TransferPool",
-    "Wakeable",
-    "limit_by_open_files",
-    "no_slot_error",
-]
-
-
 # --- The blocking client: a transfer keeps its connection, and is found by origin and transport ---
 
 Key: TypeAlias = tuple[str, int]

@@ -26,8 +26,6 @@ try:
 except ImportError:  # Windows
     ioctl = None  # type: ignore[assignment]
 
-__all__ = ["Connection", "OpenConnections", "Quarantine", "Route", "shut_down"]
-
 Route = tuple[str, str, int, int]  # from PREREQFUNCTION: address of the peer, ours; the ports
 
 _select: Any = select  # Any: no platform has all of it

@@ -32,9 +32,6 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 from curlhttp._models.request import Request
 
-__all__ = ["Driver"]
-
-
 # --- Remember which origins speak HTTP/2, and let requests wait to share a connection ---
 #
 # A transfer can wait for a connection that another one is opening (CURLOPT_PIPEWAIT). If the server

@@ -28,25 +28,6 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 
-__all__ = [
-    "HTTP2_STREAM",
-    "INTERNAL",
-    "LACKS_CERTIFICATE",
-    "TransferFailure",
-    "body_length_error",
-    "early_response_error",
-    "find_descriptor_shortage",
-    "find_tls_refusal",
-    "head_error",
-    "make_error",
-    "no_connection_error",
-    "read_timeout_error",
-    "report_descriptor_shortage",
-    "too_large_error",
-    "unwrap_callback_error",
-]
-
-
 # Codes that pycurl has no name for (curl.h).
 _WEIRD_SERVER_REPLY = 8
 HTTP2_STREAM = 92

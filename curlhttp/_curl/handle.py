@@ -29,9 +29,6 @@ from curlhttp._models.timeout import Timeout
 if TYPE_CHECKING:
     from curlhttp._curl.libcurl_log import DebugLog
 
-__all__ = ["Callbacks", "Handle", "Shares"]
-
-
 # --- Keep connections and names of different lanes apart (CURLSH) ---
 #
 # libcurl reuses a connection for another request to the same host even if that one uses another

@@ -11,17 +11,6 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, has_body
 
-__all__ = [
-    "ENDS",
-    "contradicts_length",
-    "has_unasked_upgrade",
-    "is_final",
-    "is_unasked_upgrade",
-    "lacks_status_line",
-    "parse_final_head",
-    "parse_response_head",
-]
-
 ENDS = (b"\r\n", b"\n")  # lines that end a head
 _SWITCHING_PROTOCOLS = 101
 _END = b"\r\n"

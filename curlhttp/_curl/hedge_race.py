@@ -13,9 +13,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import make_timings
 
-__all__ = ["HedgeRace"]
-
-
 _EARLY = 0.001  # seconds that a loop's timer may fire early; uvloop's clock counts milliseconds
 
 

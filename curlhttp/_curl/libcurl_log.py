@@ -17,15 +17,6 @@ import pycurl
 from curlhttp._engine.log import log as watch_log
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
 
-__all__ = [
-    "DebugLog",
-    "LogNews",
-    "get_stream_reset",
-    "is_excluded_by_goaway",
-    "parse_news",
-]
-
-
 _MAX_BYTES = 64 * 1024  # of one attempt, because a server may send heads without end
 _TEXT_LINE, _HEAD_IN, _HEAD_OUT = (
     int(pycurl.INFOTYPE_TEXT),

@@ -16,17 +16,6 @@ from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import URL, bracketed
 
-__all__ = [
-    "address_options",
-    "base_options",
-    "body_headers",
-    "get_addresses",
-    "get_connect_ms",
-    "get_connect_target",
-    "limit_options",
-    "transport_options",
-]
-
 _Identity = tuple[str | bytes, str | bytes, str | None]
 Option = tuple[int, object]  # a number of setopt's, and a value
 

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 import pycurl
 
-__all__ = ["PollSockets", "SelectorSockets", "make_poller", "make_small_poller"]
-
 _select: Any = select  # Any: no platform has all of it
 _IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT
 _BATCH = 256  # events taken at once

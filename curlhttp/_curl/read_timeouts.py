@@ -21,8 +21,6 @@ from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp.exceptions import Timeout
 
-__all__ = ["ReadTimeouts", "get_first_limit"]
-
 _CHECKS = 4  # per write timeout, which ends that much later at most if other streams are busy
 
 

@@ -31,9 +31,6 @@ from curlhttp._models.config import SocketOption
 from curlhttp._models.request import Request
 from curlhttp.exceptions import BlockedAddress
 
-__all__ = ["RequestSender"]
-
-
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _SHARED_MOVES = 3
 _MAX_SENDS = 6  # of one attempt, for a server that always refuses

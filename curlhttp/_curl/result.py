@@ -32,17 +32,6 @@ from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import make_timings
 from curlhttp.exceptions import RequestException
 
-__all__ = [
-    "check_opened",
-    "decode_body",
-    "finish",
-    "get_head",
-    "get_status",
-    "make_response",
-    "raise_failure",
-    "read_piece",
-]
-
 
 def finish(transfer: Transfer, code: int, message: str) -> None:
     """Record how a transfer ended, at once, before its connection serves another one.

@@ -31,8 +31,6 @@ from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings
 from curlhttp.exceptions import ConnectionError
 
-__all__ = ["Counts", "Transfer", "count_connections", "leak", "leak_transfer"]
-
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
 _CHECK_EVERY = 128 * 1024  # bytes from one look to the next

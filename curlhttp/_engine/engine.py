@@ -16,27 +16,6 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Head
     from curlhttp._models.timings import CurlTimings, Timings
 
-__all__ = [
-    "MAX_DRAINED",
-    "AttemptResult",
-    "ByteStream",
-    "Clock",
-    "Connector",
-    "Engine",
-    "EngineWrapper",
-    "Exchange",
-    "HedgePlan",
-    "Incoming",
-    "Layer",
-    "MakeWaiter",
-    "Middleware",
-    "Send",
-    "Waiter",
-    "connector",
-    "get_reader",
-    "validate_transport",
-]
-
 MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its connection
 
 AttemptResult: TypeAlias = "Response | Exception | None"

@@ -22,8 +22,6 @@ from curlhttp._models.timings import Timings
 if TYPE_CHECKING:
     from logging import Logger
 
-__all__ = ["DEBUG", "INFO", "RequestLog", "get_request_log", "log"]
-
 INFO, DEBUG = 20, 10  # as in `logging`
 _KEY = "curlhttp.watch"  # in the extensions of a request
 _is_logging: ContextVar[bool] = ContextVar("curlhttp_is_logging", default=False)

@@ -12,8 +12,6 @@ from typing import Protocol
 from curlhttp._engine.engine import Engine
 from curlhttp._models.request import Request
 
-__all__ = ["NetworkOverride", "Waits", "network", "now", "wall"]
-
 
 class Waits(Protocol):
     """What an override may use of the engine whose request it takes."""

@@ -7,9 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["NEEDS_A_LOOP", "Offload", "ThreadWaiter", "run_here", "run_sync", "send_sync"]
-
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -18,8 +18,6 @@ from curlhttp._models.response import Response
 from curlhttp._models.timings import AttemptCancelled
 from curlhttp.exceptions import RequestException
 
-__all__ = ["around_each", "attempt_middleware"]
-
 
 def attempt_middleware(functions: Sequence[Middleware]) -> Layer:
     """Return the layer that runs middleware for each attempt.

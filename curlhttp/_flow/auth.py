@@ -20,9 +20,6 @@ from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, Req
 if TYPE_CHECKING:
     from curlhttp._policy.token_auth import CachedToken, FunctionCall, TokenAuth, TokenWaiter
 
-__all__ = ["AuthContext", "FindCredentials", "auth_from_netrc", "authenticate"]
-
-
 FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
 """Returns user name and password for a host, or None."""
 

@@ -27,9 +27,6 @@ from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyCl
 from curlhttp._policy.breaker.shared import SharedCircuits, SharedPermit, StoredCircuit
 from curlhttp.exceptions import CircuitBreakerOpen, StoreError
 
-__all__ = ["SharedBreaker", "breaker"]
-
-
 _EVENT = "breaker_transition"
 _SUCCESS, _FAILURE = Outcome.SUCCESS, Outcome.FAILURE
 

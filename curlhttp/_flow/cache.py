@@ -29,9 +29,6 @@ from curlhttp._policy.cache import (
 )
 from curlhttp.exceptions import BlockedAddress, ClientClosed, RequestException, ResponseTooLarge
 
-__all__ = ["CacheContext", "cache_layer"]
-
-
 # Errors after which no stored response is served, because the server did not fail.
 _NOT_SERVER_FAULTS = (BlockedAddress, ClientClosed, ResponseTooLarge)
 _NO_TIMINGS = Timings(0, 0, 0, 0, 0, 0, False, None)

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["Chain", "alt_svc"]
-
 
 class Chain:
     """The layers of a client; they can end in several engines.

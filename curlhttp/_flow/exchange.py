@@ -13,16 +13,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, RequestException, UnrewindableBodyError
 
-__all__ = [
-    "exchange",
-    "exchange_async",
-    "prepare",
-    "record_head",
-    "send_logged",
-    "with_certificates",
-]
-
-
 # --- Log each attempt to the logger "curlhttp"; _engine/log.py formats the lines ---
 
 

@@ -6,8 +6,6 @@ import errno
 import os
 from contextlib import suppress
 
-__all__ = ["lock_file"]
-
 # Position of the byte to lock on Windows, beyond the end of any file, because nobody can read it.
 _FAR = 2**43
 

@@ -27,9 +27,6 @@ from curlhttp.exceptions import CircuitBreakerOpen, RequestException, StoreError
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.shared import SharedPermit
 
-__all__ = ["hedge"]
-
-
 # --- Admit one more attempt of a request to limits, breaker and budget at once, or not at all ---
 #
 # Only the first attempt goes through the layers, which may wait.

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import Transition
 
-__all__ = [
-    "ATTEMPT_EVENTS",
-    "EVENTS",
-    "AttemptEvent",
-    "Hooks",
-    "check_response",
-    "log",
-    "request_hooks",
-]
-
 ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
 EVENTS = (*ATTEMPT_EVENTS, "breaker_transition")
 

@@ -17,8 +17,6 @@ from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.hsts import HSTSEntry, HSTSStore, is_address
 
-__all__ = ["HSTS"]
-
 _HTTP, _HTTPS = 80, 443
 _MAX_FILE = 4 * 1024 * 1024  # bytes of a file that are read
 # The format of curl's --hsts; a leading dot includes subdomains.

@@ -27,8 +27,6 @@ from curlhttp._policy.limits import (
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
 
-__all__ = ["ask_store", "limits"]
-
 
 def limits(
     rate: RateLimit | None,

@@ -20,9 +20,6 @@ from curlhttp._policy.auth import NO_AUTH
 from curlhttp._policy.redirects import build_redirect, get_location
 from curlhttp.exceptions import RequestException, TooManyRedirects
 
-__all__ = ["MIN_ATTEMPT_SECONDS", "cookies", "redirects", "store_cookies", "with_deadline"]
-
-
 # --- cookies ---
 
 

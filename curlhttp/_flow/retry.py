@@ -35,9 +35,6 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 
-__all__ = ["retry", "withdraw_from_store"]
-
-
 # --- The attempts of one request: the outcome of each, and what follows ---
 
 _LEVEL = 20  # logging.INFO

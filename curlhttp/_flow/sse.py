@@ -27,9 +27,6 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 
-__all__ = ["EventSource"]
-
-
 _MEDIA_TYPE = "text/event-stream"
 _NO_CONTENT = 204  # tells the client not to reconnect
 

@@ -16,9 +16,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
 
-__all__ = ["CONSUMED", "BaseStreamedResponse", "BufferedBody", "Read"]
-
-
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
 """Returns the next piece of a body, b"" at the end."""
 

@@ -27,8 +27,6 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 
-__all__ = ["Reply", "Upgraded", "send_upgrade", "upgrade"]
-
 _MAX_HEAD = 64 * 1024  # bytes of all heads up to the final one
 _MAX_BODY = 64 * 1024  # bytes to read of a refusal
 _BODY_SECONDS = 5.0  # for the body of a refusal

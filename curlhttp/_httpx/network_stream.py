@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Head
 
-__all__ = [
-    "NetworkStream",
-    "make_extensions",
-    "make_network_stream",
-    "open_upgrade",
-    "parse_raw_headers",
-]
-
-
 # --- The head of a response, in the form that httpx.Response expects ---
 
 

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from curlhttp._httpx.network_stream import NetworkStream
     from curlhttp._models.body import Body
 
-__all__ = [
-    "Event",
-    "Trace",
-    "UpgradeRequest",
-    "body_events",
-    "failure_events",
-    "get_trace",
-    "head_events",
-    "make_core_request",
-]
-
-
 _LEAST = 0.001  # seconds; httpx accepts a timeout of 0, which would be no limit here
 
 

@@ -11,13 +11,6 @@ from curlhttp._httpx.request import Event, Trace, body_events
 from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp.exceptions import RequestException
 
-__all__ = [
-    "AsyncResponseStream",
-    "BlockingResponseStream",
-    "ResponseStream",
-    "send_events",
-]
-
 
 async def send_events(trace: Trace, events: list[Event], *, is_async: bool) -> None:
     """Call the function of the trace extension for each event.

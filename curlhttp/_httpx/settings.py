@@ -21,20 +21,6 @@ from curlhttp._models.headers import check_header
 if TYPE_CHECKING:
     from curlhttp._models.config import Cert, Verify
 
-__all__ = [
-    "CertInput",
-    "Library",
-    "LimitsLike",
-    "ProxyInput",
-    "RequestLike",
-    "URLLike",
-    "VerifyInput",
-    "make_proxy",
-    "make_tls",
-    "to_limits",
-]
-
-
 VerifyInput: TypeAlias = "ssl.SSLContext | str | os.PathLike[str] | bool"
 CertInput: TypeAlias = "str | tuple[str, str] | tuple[str, str, str] | None"
 

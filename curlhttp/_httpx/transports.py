@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._policy.guard import GuardInput
 
-__all__ = ["AsyncTransportBase", "BlockingTransportBase"]
-
 RequestT = TypeVar("RequestT", bound=RequestLike)
 ResponseT = TypeVar("ResponseT")
 

@@ -34,21 +34,6 @@ if TYPE_CHECKING:
         Text,
     )
 
-__all__ = [
-    "AsyncIterBody",
-    "Body",
-    "BytesBody",
-    "FactoryBody",
-    "FileBody",
-    "IterBody",
-    "MultipartBody",
-    "SecretBody",
-    "encode_body",
-    "open_body",
-    "read_whole",
-    "rewind",
-]
-
 _PIECE = 64 * 1024
 
 

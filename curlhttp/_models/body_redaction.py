@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from curlhttp._models.headers import Headers
     from curlhttp._models.url import URL
 
-__all__ = ["FORM", "Redactor", "parse_boundary"]
-
-
 _MASK = "***"
 _MASKED = b"***"  # a body that is masked as a whole
 FORM = "application/x-www-form-urlencoded"

@@ -16,24 +16,6 @@ from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import bracketed
 from curlhttp.exceptions import InvalidProxyURL
 
-__all__ = [
-    "HTTP2",
-    "HTTP3",
-    "TLS",
-    "AddressGuard",
-    "Cert",
-    "CheckedAddress",
-    "Lane",
-    "Limits",
-    "Proxies",
-    "Proxy",
-    "Transport",
-    "Verify",
-    "derive_transport",
-    "get_transport",
-]
-
-
 Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"  # a str may be "system"
 _Pem: TypeAlias = "str | bytes | os.PathLike[str]"
 Cert: TypeAlias = "_Pem | tuple[_Pem] | tuple[_Pem, _Pem] | tuple[_Pem, _Pem, str | None] | None"

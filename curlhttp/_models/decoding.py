@@ -24,30 +24,6 @@ if TYPE_CHECKING:
 
     from curlhttp._models.headers import Headers
 
-__all__ = [
-    "ACCEPT_ENCODING",
-    "CODECS",
-    "MANY",
-    "MAX_CODINGS",
-    "ByteChunks",
-    "Chunker",
-    "ContentDecoder",
-    "LineChunks",
-    "Parts",
-    "TextChunks",
-    "TextDecoder",
-    "chosen_charset",
-    "decode_content",
-    "decode_readable",
-    "decode_text",
-    "fold",
-    "known_charset",
-    "parse_codings",
-    "rechunk",
-    "undo_codings",
-]
-
-
 # --- Join small parts of bytes or text, with little more memory than their content ---
 #
 # A list of pieces of two bytes takes twenty times their size, and adding each piece to one string

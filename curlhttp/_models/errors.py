@@ -9,8 +9,6 @@ from curlhttp.exceptions import ClientClosed, StreamConsumedError
 if TYPE_CHECKING:
     from curlhttp._models.request import Request
 
-__all__ = ["Unpicklable", "add_note", "client_closed", "closed_while_reading", "closed_with_client"]
-
 
 def client_closed(request: Request | None = None) -> ClientClosed:
     """Return the error for using a client after close().

@@ -10,8 +10,6 @@ import os
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["register", "registered"]
-
 
 class _AfterFork(Protocol):
     def after_fork_in_child(self) -> None: ...

@@ -16,14 +16,6 @@ from curlhttp.exceptions import InvalidHeader, InvalidMethod
 if TYPE_CHECKING:
     from curlhttp._models.inputs import HeaderChanges, HeadersInput, Text
 
-__all__ = [
-    "SENSITIVE",
-    "Headers",
-    "check_header",
-    "check_method",
-    "without_userinfo",
-]
-
 _Default = TypeVar("_Default")
 
 SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})

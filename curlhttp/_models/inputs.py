@@ -17,26 +17,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.breaker.breaker import Transition
 
-__all__ = [
-    "JSON",
-    "AuthInput",
-    "ContentInput",
-    "CookiesInput",
-    "DataInput",
-    "ErrorOptions",
-    "FileInput",
-    "FilesInput",
-    "FormInput",
-    "HeaderChanges",
-    "HeadersInput",
-    "Hook",
-    "HooksInput",
-    "ParamsInput",
-    "Piece",
-    "Text",
-    "UserRequest",
-]
-
 Text: TypeAlias = str | bytes
 
 # --- headers and cookies ---

@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from curlhttp._models.body import Body
 
-__all__ = ["AsyncProgressBody", "Progress", "ProgressBody", "ProgressMeter"]
-
 Progress: TypeAlias = "Callable[[int, int | None], object]"
 """Called with the bytes done and the total, which is None while it is unknown."""
 

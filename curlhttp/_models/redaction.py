@@ -14,21 +14,6 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from curlhttp._models.url import URL
 
-__all__ = [
-    "HeadRedactor",
-    "display_text",
-    "display_url",
-    "escape_bytes",
-    "is_secret_header",
-    "is_secret_member",
-    "is_secret_parameter",
-    "redact_field",
-    "redact_log_line",
-    "redact_text",
-    "redact_url",
-    "strip_userinfo",
-]
-
 _LONGEST_SHOWN = 200  # characters of a URL in a message
 _MASK = "***"
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url import URL
 
-__all__ = ["curl_command", "repr_of_body", "repr_of_request", "sent_headers"]
-
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _REPLACED = frozenset({"host", "content-length", "transfer-encoding", "proxy-authorization"})
 _JSON = "application/json"

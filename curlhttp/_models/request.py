@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["IDEMPOTENT", "KEEP_CODED", "Fields", "Request", "pack_fields"]
-
 KEEP_CODED = "keep"
 
 _EARLY = 0.002  # seconds

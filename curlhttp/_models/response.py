@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import HeadersInput
     from curlhttp._models.request import Request
 
-__all__ = [
-    "REDIRECT_STATUSES",
-    "Head",
-    "Response",
-    "get_reason_phrase",
-    "has_body",
-    "parse_links",
-    "read_json",
-]
-
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from types import FunctionType
 
-__all__ = ["DescribedDefault", "set_signature", "with_keywords"]
-
 _COLLECTED = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 

@@ -13,8 +13,6 @@ from curlhttp._models.decoding import Parts
 from curlhttp._models.response import read_json
 from curlhttp.exceptions import ResponseTooLarge
 
-__all__ = ["EventParser", "ServerSentEvent"]
-
 _BOM = b"\xef\xbb\xbf"
 _MOST_DIGITS = 18  # of retry, in milliseconds: more than the age of the earth
 

@@ -10,16 +10,6 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Final, TypeVar
 
-__all__ = [
-    "TABLE",
-    "SuggestingAttributes",
-    "explain_call",
-    "no_keyword",
-    "no_name",
-    "no_option",
-    "with_suggestions",
-]
-
 _Class = TypeVar("_Class", bound=type)
 
 

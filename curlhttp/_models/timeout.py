@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Timeout", "TimeoutInput"]
-
 TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
 
 

@@ -10,22 +10,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp.exceptions import RequestException
 
-__all__ = [
-    "MICROSECOND",
-    "NO_TIME",
-    "Attempt",
-    "AttemptCancelled",
-    "CurlTimings",
-    "Timings",
-    "ensure_numbered",
-    "get_attempt_numbers",
-    "make_timings",
-    "next_attempt_number",
-    "number_attempts",
-    "share_attempt_numbers",
-]
-
-
 MICROSECOND = 1e-6
 
 CurlTimings: TypeAlias = tuple[

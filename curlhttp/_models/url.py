@@ -20,18 +20,6 @@ from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 if TYPE_CHECKING:
     from curlhttp._models.inputs import FormInput, ParamsInput, Text
 
-__all__ = [
-    "PATH_SAFE",
-    "URL",
-    "Origin",
-    "bracketed",
-    "encode_params",
-    "pairs",
-    "parse_origin",
-    "parse_url",
-    "quoted",
-]
-
 # --- host and port ---
 
 _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from curlhttp._models.url import URL
 
-__all__ = ["AltSvcCache", "parse_http3_age"]
-
 _DAY = 24 * 3600.0  # seconds; the default (RFC 7838, section 3.1)
 _LONGEST = 30 * _DAY
 _MOST_ORIGINS = 1000

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = [
-    "NO_AUTH",
-    "AsyncAuthFlow",
-    "Auth",
-    "AuthFlow",
-    "BasicAuth",
-    "encode_credential",
-    "get_flow_method",
-    "to_auth",
-]
-
-
 AuthFlow: TypeAlias = Generator["Request | UserRequest", "Response", None]
 """The return type of auth_flow and sync_auth_flow: yields requests, is sent their responses."""
 

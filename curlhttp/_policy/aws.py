@@ -21,8 +21,6 @@ from curlhttp.exceptions import RequestException, UnrewindableBodyError
 if TYPE_CHECKING:
     from botocore.auth import SigV4Auth
 
-__all__ = ["AWSSigV4"]
-
 _CHECKSUM = "x-amz-content-sha256"
 _UNSIGNED = "UNSIGNED-PAYLOAD"
 _S3_SERVICES = frozenset({"s3", "s3-object-lambda", "s3-outposts"})

@@ -25,26 +25,6 @@ from curlhttp._models.response import Response
 from curlhttp._models.url import parse_url
 from curlhttp.exceptions import RequestException
 
-__all__ = [
-    "FOR_EVER",
-    "SAFE",
-    "CacheLookup",
-    "CachePolicy",
-    "FreshnessDecision",
-    "StoredResponse",
-    "add_checksums",
-    "build_head",
-    "find_equivalent",
-    "hash_texts",
-    "is_body_intact",
-    "is_intact",
-    "parse_age",
-    "parse_date",
-    "parse_directives",
-    "parse_seconds",
-]
-
-
 # --- Header fields: directives, dates and ages. The parsers never raise ---
 #
 # Stricter than hishel, which treats an invalid value like a missing one. Here an invalid value

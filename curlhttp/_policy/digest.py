@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["Challenge", "DigestAuth", "parse_challenges", "parse_parameters"]
-
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110, section 5.6.2
 # No control characters, because the value is sent back to the server in a header.
 _QUOTED = r'"((?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[^\x00-\x08\x0a-\x1f\x7f])*)"'

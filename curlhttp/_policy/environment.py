@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from curlhttp._models.url import URL
 
-__all__ = [
-    "bypasses_proxy",
-    "find_ca_bundle",
-    "find_netrc",
-    "find_netrc_credentials",
-    "find_proxy",
-    "has_proxies",
-    "read_environment",
-    "select_proxy",
-]
-
 _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _HAS_SYSTEM_PROXIES = sys.platform in ("darwin", "win32")
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

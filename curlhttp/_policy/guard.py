@@ -18,16 +18,6 @@ from curlhttp._models.url import parse_origin
 if TYPE_CHECKING:
     from curlhttp._models.config import AddressGuard
 
-__all__ = [
-    "GuardFunction",
-    "GuardInput",
-    "PublicOnly",
-    "expand_address",
-    "get_special_purpose",
-    "to_address_guard",
-]
-
-
 # --- Special-purpose addresses, which are not on the public Internet ---
 #
 # Python's `is_global` differs between releases, and ignores IPv4 addresses within IPv6. The list is

@@ -14,8 +14,6 @@ from curlhttp._models.fork import register
 from curlhttp._models.request import Request
 from curlhttp._policy.retry import RetryBudget
 
-__all__ = ["HEDGED_STATUSES", "HeadTimes", "Hedge", "may_hedge"]
-
 # Another server behind the same name may do better than these.
 HEDGED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 

@@ -6,8 +6,6 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-__all__ = ["HSTSEntry", "HSTSStore", "parse_field"]
-
 _MOST_HOSTS = 5000
 _LONGEST_FIELD = 1024  # characters
 _LONGEST_AGE = 10 * 365 * 24 * 3600  # seconds

@@ -19,19 +19,6 @@ from curlhttp._models.request import Request
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, StoreLease, micros
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = [
-    "ConcurrencyLimit",
-    "Lease",
-    "Limit",
-    "Per",
-    "RateLimit",
-    "Reservation",
-    "SharedLease",
-    "Wake",
-    "get_poll_interval",
-]
-
-
 Per: TypeAlias = "Literal['origin'] | None"
 Wake: TypeAlias = Callable[[], object]
 Slot = TypeVar("Slot")

@@ -29,8 +29,6 @@ from curlhttp._policy.token_auth import (
 )
 from curlhttp.exceptions import OAuth2Error, RequestException
 
-__all__ = ["OAuth2ClientCredentials", "OAuth2RefreshToken"]
-
 _MAX_RESPONSE = 256 * 1024  # bytes
 _MAX_LIFETIME = 10 * 366 * 86_400  # seconds
 _MAX_TEXT = 200  # characters of the server's texts in an error

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.url import URL
 
-__all__ = [
-    "REDIRECT_STATUSES",
-    "build_redirect",
-    "decode_location",
-    "get_location",
-    "get_redirect_method",
-    "may_keep_credentials",
-]
-
-
 _KEEPS_BODY = frozenset({307, 308})
 # The jar builds Cookie for each hop, and the engine adds a proxy's credentials.
 _NEVER_FORWARDED = frozenset({"cookie", "proxy-authorization"})

@@ -19,15 +19,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.url import URL
 from curlhttp._policy.retry import parse_http_date
 
-__all__ = [
-    "RangeRequest",
-    "RangeResult",
-    "ResumeRecord",
-    "classify_response",
-    "content_length",
-    "plan_range",
-]
-
 # RFC 9110, section 8.8.3. A server may refuse a request with a longer one.
 _STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]{,1000}"').fullmatch
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE | re.ASCII)

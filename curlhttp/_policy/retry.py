@@ -36,25 +36,6 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 
-__all__ = [
-    "GIVE_UP_REASONS",
-    "NO_RETRIES",
-    "Backoff",
-    "DecorrelatedJitterBackoff",
-    "EqualJitterBackoff",
-    "ExponentialBackoff",
-    "FullJitterBackoff",
-    "GiveUpReason",
-    "RetryBudget",
-    "RetryInput",
-    "RetryPolicy",
-    "Uniform",
-    "describe_outcomes",
-    "parse_http_date",
-    "parse_retry_after",
-]
-
-
 # --- Backoff: how long to wait before the next attempt ---
 #
 # Each request has an endless iterator of delays. None is below 0 or above max_backoff.

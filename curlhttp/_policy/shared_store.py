@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_check
 if TYPE_CHECKING:
     from curlhttp._engine.engine import MakeWaiter
 
-__all__ = ["Answer", "Connects", "Store", "StoreCommand", "StoreLease", "micros", "seconds"]
-
-
 Answer: TypeAlias = "Sequence[int | bytes]"
 
 

@@ -13,9 +13,6 @@ from curlhttp._models.response import Response
 from curlhttp._policy.retry import Backoff, EqualJitterBackoff, FullJitterBackoff, RetryPolicy
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException
 
-__all__ = ["Reconnections"]
-
-
 _DEFAULT = RetryPolicy(statuses=(), budget=None)
 # If a server names no time: "a few seconds", as the standard says, and then longer. Not the default
 # of retries, because a server that ends each stream after one event would get many requests a

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     )
     from curlhttp._models.url import URL
 
-__all__ = ["is_subrequest", "make_subrequest"]
-
-
 _HARMLESS = frozenset({"user-agent", "accept", "accept-encoding"})
 _SET_BY_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
 

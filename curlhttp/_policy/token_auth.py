@@ -21,21 +21,6 @@ from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.limits import Limit, Wake
 from curlhttp.exceptions import InvalidHeader, Timeout
 
-__all__ = [
-    "BearerAuth",
-    "CachedToken",
-    "Function",
-    "FunctionCall",
-    "Steps",
-    "TokenAuth",
-    "TokenCache",
-    "TokenWaiter",
-    "Value",
-    "is_token_rejected",
-    "is_valid_token",
-]
-
-
 _FREE_REJECTIONS = 4  # in a row, before a token is kept all the same: for 1 second, 2, 4, ...
 _MAX_REST = 60.0
 

@@ -32,9 +32,6 @@ from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings, ensure_numbered
 from curlhttp.otel._tracing import TracedAttempt, Tracing
 
-__all__ = ["ClientTracing", "NetworkTracing", "observe_connections"]
-
-
 # --- A connection for another protocol, traced up to the response to its request (101) ---
 
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search

@@ -41,8 +41,6 @@ from curlhttp._models.timings import Timings, make_timings, next_attempt_number
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 
-__all__ = ["RequestHook", "ResponseHook", "TracedAttempt", "Tracing"]
-
 RequestHook: TypeAlias = Callable[[Span, Request], object]
 ResponseHook: TypeAlias = Callable[[Span, Request, Response], object]
 

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
     from redis.connection import AbstractConnection
 
-__all__ = ["PendingCommand", "RedisConnection", "make_unawaited", "parse_address"]
-
-
 # --- Clients of redis-py with bounded waits, without retries, whose replies are bytes ---
 
 # Any: settings have different types, which depend on the class of connections.

@@ -11,8 +11,6 @@ from typing import NamedTuple, TypeAlias, cast
 
 from curlhttp._policy.shared_store import Answer, StoreCommand
 
-__all__ = ["load_script", "make_keys", "parse_answer"]
-
 VERSION = 1  # of the stored data: another version uses other keys
 # The keys of each kind: a name, and a suffix for each key.
 _KEYS = {

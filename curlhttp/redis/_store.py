@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from curlhttp._engine.engine import MakeWaiter
 
-__all__ = ["RedisStore"]
-
 _EARLY = 0.002  # seconds by which timers of event loops may be early
 
 

@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     from curlhttp.requests._types import TimeoutInput
     from curlhttp.requests.models import PreparedRequest, Response
 
-__all__ = [
-    "continue_numbering",
-    "get_url",
-    "ip_version",
-    "make_core_request",
-    "parse_timeout",
-    "pass_numbers_on",
-    "replace_target",
-    "set_certificate_name",
-    "set_proxy_authorization",
-    "start_countdown",
-    "to_timeout",
-]
-
 _MIN_SECONDS = 1e-3  # seconds: no limit can be 0
 _NUMBERS = "_numbers"  # the attribute of a PreparedRequest
 # urllib3's SKIP_HEADER, and the headers that it may remove.

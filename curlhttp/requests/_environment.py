@@ -13,14 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from curlhttp.requests._types import UrlInput
 
-__all__ = [
-    "get_ca_bundle",
-    "get_netrc_auth",
-    "get_plain_http_verify",
-    "has_settings",
-    "may_have_proxies",
-]
-
 _SCHEMES = ("all_proxy", "http_proxy", "https_proxy")
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first that is set counts
 _ABSENCE_TTL = 1.0  # seconds to remember that there is no netrc file

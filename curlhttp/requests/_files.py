@@ -12,12 +12,6 @@ from curlhttp.exceptions import FileModeWarning, UnrewindableBodyError
 if TYPE_CHECKING:
     from curlhttp.requests.models import PreparedRequest
 
-__all__ = [
-    "guess_filename",
-    "rewind_body",
-    "super_len",
-]
-
 
 def super_len(o: Any) -> int:
     """Return how many bytes of a body are left to read, or 0 if that is unknown.

@@ -6,9 +6,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["GetAttr", "make_getattr"]
-
-
 GetAttr: TypeAlias = Callable[[str], Any]
 """A module's __getattr__."""
 

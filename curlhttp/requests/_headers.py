@@ -18,19 +18,6 @@ from curlhttp.requests.structures import CaseInsensitiveDict
 if TYPE_CHECKING:
     from curlhttp._models.response import Response
 
-__all__ = [
-    "Head",
-    "are_known_good",
-    "check_header",
-    "check_header_validity",
-    "get_encoding_from_headers",
-    "make_default_headers",
-    "parse_dict_header",
-    "parse_header_links",
-    "parse_list_header",
-    "unquote_header_value",
-]
-
 _Default = TypeVar("_Default")
 _QUOTES = "\"'"
 _VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     HEADER_VALIDATORS: dict[type, tuple[re.Pattern[Any], re.Pattern[Any]]]
 
-__all__ = ["HEADER_VALIDATORS", "builtin_str", "to_native_string", "unicode_is_ascii"]
-
 builtin_str = str
 
 # A name holds no colon and a value starts with no blank; neither breaks the line.

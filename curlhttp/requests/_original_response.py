@@ -18,16 +18,6 @@ if TYPE_CHECKING:
 
     from curlhttp._client.stream import StreamedResponse
 
-__all__ = [
-    "Connection",
-    "IncompleteResponse",
-    "OriginalResponse",
-    "Socket",
-    "is_closed",
-    "read_some",
-    "socket_of",
-]
-
 
 def read_some(body: Any, limit: int) -> bytes:
     """Return the bytes that are available, at most limit, from a body or any file.

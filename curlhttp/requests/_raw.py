@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from curlhttp.requests._original_response import Connection, Socket
     from curlhttp.requests._types import AnyRetry
 
-__all__ = ["RawResponse"]
-
 _CHUNK = 64 * 1024  # bytes
 _REDIRECTS = (301, 302, 303, 307, 308)
 _COPIED = frozenset({"headers", "reason", "status"})  # into a requests' Response

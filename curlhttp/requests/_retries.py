@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
     from curlhttp.requests._types import AnyRaw, AnyRetry
 
-__all__ = ["after_error", "after_response", "pause", "to_retry", "to_urllib3_error"]
-
 _COULD_NOT_RESOLVE_HOST = 6  # libcurl's codes
 _PARTIAL_FILE = 18
 

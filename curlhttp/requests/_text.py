@@ -14,16 +14,6 @@ from curlhttp.requests._headers import get_encoding_from_headers
 if TYPE_CHECKING:
     from curlhttp.requests.models import Response
 
-__all__ = [
-    "get_charset",
-    "get_encodings_from_content",
-    "get_unicode_from_response",
-    "guess_json_utf",
-    "iter_slices",
-    "split_lines",
-    "stream_decode_response_unicode",
-]
-
 
 def get_encodings_from_content(content: str) -> list[str]:
     """Return the encodings that HTML or XML names (deprecated)."""

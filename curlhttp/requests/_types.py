@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from curlhttp._models.url import URL
     from curlhttp.requests.models import PreparedRequest
 
-__all__ = ["HookType", "HooksInputType", "SupportsItems", "SupportsRead", "is_prepared"]
-
 _T_co = TypeVar("_T_co", covariant=True)
 _KT_co = TypeVar("_KT_co", covariant=True)
 _VT_co = TypeVar("_VT_co", covariant=True)

@@ -16,17 +16,6 @@ from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 if TYPE_CHECKING:
     from curlhttp.requests.models import Response
 
-__all__ = [
-    "decode_start",
-    "expect_hop",
-    "expect_redirects",
-    "follows_redirects",
-    "keep_start",
-    "read_to_end",
-    "reset_expected",
-]
-
-
 _KEPT = 64 * 1024  # bytes, encoded and decoded; the engine stops there, too
 
 # --- whether redirects are followed ---

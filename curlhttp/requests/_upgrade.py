@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from curlhttp._flow.upgrade import Reply
     from curlhttp._models.request import Request
 
-__all__ = ["open_upgrade"]
-
 _PIECE = 64 * 1024  # bytes
 _CLOSED = "this response was closed while it was read"
 

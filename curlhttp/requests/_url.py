@@ -17,16 +17,6 @@ from curlhttp.exceptions import InvalidURL, MissingSchema
 if TYPE_CHECKING:
     from urllib3.util import Url
 
-__all__ = [
-    "UNRESERVED_SET",
-    "get_auth_from_url",
-    "prepare_url",
-    "prepend_scheme_if_needed",
-    "requote_uri",
-    "unquote_unreserved",
-    "urldefragauth",
-]
-
 UNRESERVED_SET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _URL_SAFE = "!#$&'()*+,/:;=?@[]~"
 _LONGEST_CACHED = 2048  # characters; limits the memory of the caches

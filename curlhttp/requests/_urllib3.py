@@ -46,21 +46,6 @@ if TYPE_CHECKING:
     from curlhttp.requests._types import PoolKeywords
     from curlhttp.requests.adapters import HTTPAdapter
 
-__all__ = [
-    "CurlConnection",
-    "CurlSOCKSProxyManager",
-    "PoolOwner",
-    "UnsupportedByLibcurl",
-    "adopt",
-    "check_class",
-    "get_route",
-    "may_need_context",
-    "pool_manager_for",
-    "proxy_manager_for",
-    "send_by_urllib3",
-    "using_urllib3",
-]
-
 
 class UnsupportedByLibcurl(Exception):
     """A pool's setting that libcurl does not support."""

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
         data: Mapping[str, object] | None
 
 
-__all__ = ["Mock", "Route", "mock"]
-
-
 # --- Patterns: which requests match a route, and how another request differs ---
 
 URLPattern: TypeAlias = "str | URL | re.Pattern[str] | Callable[[Sent], object] | None"

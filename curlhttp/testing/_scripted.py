@@ -36,26 +36,6 @@ from curlhttp.exceptions import (
 if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, HeadersInput
 
-__all__ = [
-    "Answer",
-    "Fault",
-    "ScriptedAttempt",
-    "ScriptedEngine",
-    "Sent",
-    "Step",
-    "parse_fields",
-    "refused",
-    "reset",
-    "silent",
-    "stream_refused",
-    "to_step",
-    "unreachable",
-    "unread",
-    "unresolved",
-    "untrusted",
-]
-
-
 # --- Recorded requests, for assertions ---
 
 

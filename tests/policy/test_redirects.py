@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from curlhttp._models.body import open_body
 from curlhttp._models.headers import SENSITIVE, Headers
 from curlhttp._models.request import Request
+from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import BasicAuth
 from curlhttp._policy.redirects import (
-    REDIRECT_STATUSES,
     build_redirect,
     get_location,
     get_redirect_method,

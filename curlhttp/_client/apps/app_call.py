@@ -18,20 +18,6 @@ from curlhttp._models.response import Head, get_reason_phrase
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import DeadlineExceeded, RequestException
 
-__all__ = [
-    "ERROR",
-    "AppCall",
-    "Changes",
-    "UnexpectedMessage",
-    "check_asgi",
-    "check_wsgi",
-    "get_request_fields",
-    "make_scope",
-    "parse_asgi_head",
-    "parse_wsgi_head",
-]
-
-
 ERROR = b"Internal Server Error"  # what a failed app is answered with
 
 

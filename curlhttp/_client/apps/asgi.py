@@ -44,9 +44,6 @@ from curlhttp.exceptions import (
     RequestException,
 )
 
-__all__ = ["ASGITransport", "race"]
-
-
 # --- One request to an ASGI app: the app's side, in a task of its own, and the client's ---
 
 _ROOM = 64 * 1024  # bytes that a streamed response may be ahead of its reader

@@ -9,8 +9,6 @@ import anyio
 from curlhttp._client.apps.app_call import Changes
 from curlhttp._curl.engines.loops import BackgroundTasks
 
-__all__ = ["Lifespan"]
-
 
 class Lifespan:
     """The lifespan of an app in one event loop.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from websockets.http11 import Request as Handshake
     from websockets.http11 import Response as Reply
 
-__all__ = ["AppSocket"]
-
 _ROOM = 64 * 1024  # bytes that one side may be ahead of the other
 _BROKEN = 1006
 _Message = dict[str, Any]  # Any: what a message holds depends on its type

@@ -32,9 +32,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp.exceptions import ChunkedEncodingError, RemoteProtocolError, RequestException
 
-__all__ = ["WSGITransport"]
-
-
 # --- From a request to what a WSGI app is told of it (PEP 3333) ---
 
 _PIECE = 64 * 1024

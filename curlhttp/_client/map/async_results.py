@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
     from curlhttp._models.response import Response
 
-__all__ = ["AsyncResults"]
-
-
 Self = TypeVar("Self", bound="AsyncResults")
 
 

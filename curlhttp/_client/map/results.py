@@ -20,9 +20,6 @@ from curlhttp.exceptions import ConnectionError
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
 
-__all__ = ["Results", "SenderPool"]
-
-
 # --- The senders of a blocking map: an engine for many requests at once, and the flow to it ---
 #
 # A sender serves one map at a time. The client keeps it, so that the next map can reuse its

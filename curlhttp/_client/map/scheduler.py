@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
     from curlhttp._models.inputs import UserRequest
 
-__all__ = ["Item", "Job", "MapResult", "MapScheduler"]
-
-
 Item: TypeAlias = "str | bytes | URL | Request | UserRequest"
 MapResult: TypeAlias = Response | RequestException
 Job: TypeAlias = tuple[int, Request]

@@ -27,17 +27,6 @@ from curlhttp._models.response import Head
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._version import __version__
 
-__all__ = [
-    "JSONObject",
-    "PlaybackEntry",
-    "RecordedExchange",
-    "RecordedResponse",
-    "empty_log",
-    "read_log",
-    "write_log",
-]
-
-
 _WORDS = re.compile(r"[^\s&;=,:\"'/?#@(){}\[\]<>]{4,}").findall
 
 # Any: what JSON gives and takes; what is used of a file is checked first.

@@ -35,9 +35,6 @@ from curlhttp.exceptions import RequestException, ResponseTooLarge
 if TYPE_CHECKING:
     from curlhttp._engine.engine import ByteStream, Waiter
 
-__all__ = ["HarLog", "Record"]
-
-
 # --- Which entry of a cassette matches a request, and which is nearest if none does ---
 
 Part: TypeAlias = Literal["method", "url", "body"]

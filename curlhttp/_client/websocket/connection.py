@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from websockets.client import ClientProtocol
     from websockets.frames import Frame
 
-__all__ = ["Message", "WebSocketConnection"]
-
-
 # --- Keepalive: when to send a ping, and when to give up on a server; sends and reads nothing ---
 
 

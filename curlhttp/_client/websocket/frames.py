@@ -14,8 +14,6 @@ from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C w
 
 from curlhttp._models.decoding import Parts
 
-__all__ = ["BINARY", "TEXT", "FrameBuffer", "pack_message"]
-
 TEXT, BINARY = 0x81, 0x82  # the first byte of a frame that is a message (RFC 6455, section 5.2)
 _MESSAGES = (TEXT, BINARY)
 _MASKED = 0x80

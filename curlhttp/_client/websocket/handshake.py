@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from curlhttp._client.base import BaseClient
 
-__all__ = ["Settings", "Wanted", "shake_hands"]
-
 _SCHEME = re.compile(r"\s*ws(s?):", re.IGNORECASE).match
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _OWN = ("upgrade", "connection", "sec-websocket-")

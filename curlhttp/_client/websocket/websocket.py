@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.connection import Message, WebSocketConnection
     from curlhttp._flow.upgrade import Upgraded
 
-__all__ = ["AsyncWebSocket", "OpeningWebSocket", "WebSocket", "open_async", "open_blocking"]
-
-
 # --- Answer pings on WebSockets that nobody reads, and send keepalive pings ---
 #
 # About once a second it lets each that nobody receives on read what is there, which answers pings

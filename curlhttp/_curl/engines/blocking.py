@@ -36,8 +36,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
 
-__all__ = ["BlockingEngine", "PooledDriver"]
-
 
 class BlockingEngine:
     """Move bytes in the calling thread; usable from many threads at once.

@@ -26,17 +26,6 @@ from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import Request
 
-__all__ = [
-    "EventLoopEngine",
-    "EventWaiter",
-    "OrderedWaiter",
-    "SharedWaiter",
-    "WakeOrder",
-    "next_piece",
-    "wait_at_most",
-]
-
-
 _PIECE = 64 * 1024  # bytes of a body that are read at once
 
 

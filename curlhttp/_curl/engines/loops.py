@@ -13,8 +13,8 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
+import anyio.to_thread
 from anyio.lowlevel import EventLoopToken, current_token
-from anyio.to_thread import run_sync as in_thread
 
 from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter
 from curlhttp._curl.engines.on_asyncio import AsyncioEngine, FutureWaiter
@@ -25,19 +25,10 @@ if TYPE_CHECKING:
     from trio import CancelScope
     from trio.lowlevel import TrioToken
 
-__all__ = [
-    "BackgroundTasks",
-    "Loop",
-    "background_tasks",
-    "in_thread",
-    "install_uvloop",
-    "running_loop",
-]
-
-
 Loop: TypeAlias = asyncio.AbstractEventLoop | EventLoopToken
 
 # A cancelled task abandons its thread, which ends when it can.
+in_thread = anyio.to_thread.run_sync
 in_thread_or_leave = partial(in_thread, abandon_on_cancel=True)
 
 

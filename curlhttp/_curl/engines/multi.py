@@ -37,8 +37,6 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed
 
-__all__ = ["MultiEngine"]
-
 
 class MultiEngine(ABC):
     """Move bytes for many coroutines at once; they start in the order in which they ask.

@@ -19,8 +19,6 @@ from curlhttp._models.config import Limits
 if TYPE_CHECKING:
     from curlhttp._curl.streams.event_loop import AsyncioStream
 
-__all__ = ["AsyncioEngine", "FutureWaiter"]
-
 _LEAST = 0.001  # seconds of a timer
 
 

@@ -32,8 +32,6 @@ from curlhttp._models.config import Limits
 if TYPE_CHECKING:
     from curlhttp._curl.streams.event_loop import AnyioStream
 
-__all__ = ["TrioEngine"]
-
 
 class _Sleeper:
     """A task that sleeps until it is woken; it may be woken twice."""

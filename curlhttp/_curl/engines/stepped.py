@@ -26,8 +26,6 @@ from curlhttp._engine.run import NEEDS_A_LOOP
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 
-__all__ = ["SteppedEngine"]
-
 _A = TypeVar("_A")
 _Finish: TypeAlias = Callable[[Any], object]  # Any: a response or an exception
 

@@ -29,9 +29,6 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["SocketStream", "ThreadStream", "as_socket"]
-
-
 _select: Any = select  # Any: no platform has all of it
 _READABLE = getattr(select, "POLLIN", 1)
 _WRITABLE = getattr(select, "POLLOUT", 4)

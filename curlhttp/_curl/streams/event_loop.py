@@ -20,9 +20,6 @@ import anyio.lowlevel
 from curlhttp._curl.streams.stream import PIECE, Stream, closed_error
 from curlhttp._curl.transfer import Transfer
 
-__all__ = ["AnyioStream", "AsyncioStream"]
-
-
 _YIELD_AFTER = 256 * 1024  # bytes written, then other tasks get their turn
 
 

@@ -22,9 +22,6 @@ from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timings import MICROSECOND, Timings, make_timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
-__all__ = ["Stream", "closed_error", "make_connection_request"]
-
-
 PIECE = 256 * 1024  # bytes received at once
 _JOIN_BELOW = 16 * 1024  # bytes; smaller pieces are joined with the next ones
 

@@ -38,19 +38,6 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import CookiesInput
     from curlhttp._models.url import URL
 
-__all__ = [
-    "MAX_COOKIES",
-    "CookieConflictError",
-    "CookieStore",
-    "Cookies",
-    "NamedCookies",
-    "cookie_header",
-    "copy_cookie",
-    "remove_cookie_by_name",
-    "store_cookies",
-]
-
-
 # --- the store, by domain and within limits ---
 
 # RFC 6265, section 6.1, requires at least 50 per domain, 4096 bytes each, and 3000 in all. Chrome

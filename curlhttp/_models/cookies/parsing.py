@@ -25,26 +25,6 @@ if TYPE_CHECKING:
 
     from curlhttp._models.url import URL
 
-__all__ = [
-    "CONTROL",
-    "MAX_COOKIE_SIZE",
-    "CookieRequest",
-    "CookieRules",
-    "SetCookies",
-    "bare_host",
-    "get_host_and_path",
-    "get_site",
-    "host_allowed",
-    "is_clean",
-    "is_public_suffix",
-    "lines_for_stdlib",
-    "matching_domains",
-    "new_cookie",
-    "parse_cookie",
-    "parse_cookie_date",
-    "path_matches",
-]
-
 # --- dates of Expires ---
 
 _DELIMITERS = re.compile(r"[\t -/;-@\[-`{-~]+")

@@ -31,17 +31,6 @@ from curlhttp._policy.breaker.shared import SharedCircuits
 from curlhttp._policy.shared_store import Store
 from curlhttp.exceptions import CircuitBreakerOpen
 
-__all__ = [
-    "BreakerMetrics",
-    "CircuitBreaker",
-    "MemoryStore",
-    "Permit",
-    "Transition",
-    "get_proxy_key",
-    "make_open_error",
-]
-
-
 _PROXY = "proxy "
 
 

@@ -23,24 +23,6 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from curlhttp import exceptions as e
 
-__all__ = [
-    "FAILURE_STATUSES",
-    "BreakerConfig",
-    "BreakerMetrics",
-    "Circuit",
-    "CircuitPermit",
-    "OriginClassifier",
-    "Outcome",
-    "OutcomeClassifier",
-    "ProxyClassifier",
-    "State",
-    "StateChange",
-    "classify_error",
-    "classify_proxy",
-    "classify_status",
-]
-
-
 # --- Sliding windows over outcomes: the last N calls, or those of the last T seconds ---
 
 _BUCKETS = 10  # of a time window, which drops one at a time

@@ -25,8 +25,6 @@ from curlhttp._policy.shared_store import Answer, Store, StoreCommand, micros, s
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import Transition
 
-__all__ = ["FRESH", "SharedCircuits", "SharedPermit", "StoredCircuit"]
-
 FRESH = 0.25  # seconds for which a copy of a circuit is used
 _MAX_COPIES = 1000  # the least recently used ones are dropped
 _ADMITTED = -2  # instead of the time for which a call is refused
