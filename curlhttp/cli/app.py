@@ -22,8 +22,6 @@ from curlhttp.cli.options import looks_like_url
 from curlhttp.cli.request import REQUEST_COMMANDS
 from curlhttp.cli.streams import sse, ws
 
-__all__ = ["app"]
-
 _GROUP_OPTIONS = ("-h", "--help", "--version")
 _SHELLS = ("bash", "zsh", "fish")
 _MIN_SIMILARITY = 0.82  # of a suggested option: one wrong letter of six

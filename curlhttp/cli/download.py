@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.response import Response
 
-__all__ = ["ARGUMENTS", "get_name", "get_server_name", "resume", "save"]
-
 ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Print requests and responses: bodies, and what -v, -i, --print, --json, -w and --timing ask for.
+"""Print requests and responses: bodies, and the output of -v, -i, --print, --json, -w and --timing.
 
 A pipe gets bodies unchanged. A terminal gets readable text, without control characters that a
 server sent.
@@ -38,24 +38,6 @@ if TYPE_CHECKING:
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-
-__all__ = [
-    "MeasuredBody",
-    "TimingChart",
-    "escape_json_controls",
-    "indent_json",
-    "print_body",
-    "print_error_json",
-    "print_head",
-    "print_info",
-    "print_json",
-    "print_request",
-    "print_response_json",
-    "print_retry",
-    "show_wire",
-    "validate_format",
-    "write_out",
-]
 
 
 _MAX_INDENTED = 1024 * 1024  # bytes of JSON that are buffered so that they can be indented

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp.cli.sessions import SavedSession
 
-__all__ = ["REQUEST_COMMANDS"]
-
 _PARTS = "HhBbm"
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

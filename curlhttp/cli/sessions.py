@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from curlhttp._models.url import URL
     from curlhttp.cli.options import ConnectionOptions
 
-__all__ = ["SavedSession", "load_cookies", "save_cookies"]
-
 _MAX_SIZE = 16 * 1024 * 1024  # bytes of a file that is read
 
 _COOKIES_HEAD = "# Netscape HTTP Cookie File\n# https://curl.se/docs/http-cookies.html\n\n"
@@ -52,7 +50,7 @@ _HTTP_ONLY = "HTTPOnly"  # as http.cookiejar spells it
 _HTTP_ONLY_PREFIX = "#HttpOnly_"
 
 # Headers that a session does not save, because they belong to one request: they describe its body,
-# ask for a part of the response, or are set by the session's cookies or the URL.
+# request a part of the response, or are set by the session's cookies or the URL.
 _NOT_SAVED = re.compile(r"content-|if-|(?:range|cookie|host|transfer-encoding)$", re.IGNORECASE)
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _MAX_SHOWN = 200  # characters of an origin in an error message

@@ -17,8 +17,6 @@ from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import FetchSummary, PartResult
 from curlhttp.distributed.worker import WorkerConfig
 
-__all__ = ["FetchDriver", "HostQueues", "show_progress"]
-
 _READ_AHEAD = 4  # partitions per host queue
 _PERIOD = 10.0  # seconds between two lines of progress
 

@@ -22,16 +22,6 @@ from curlhttp._flow.file_lock import lock_file
 from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import PartResult
 
-__all__ = [
-    "Format",
-    "JobConfig",
-    "Manifest",
-    "lock_folder",
-    "part_name",
-    "partition_file_name",
-    "result_name",
-]
-
 Format: TypeAlias = Literal["parquet", "jsonl"]
 
 _VERSION = 1

@@ -12,8 +12,6 @@ from curlhttp.distributed.storage import open_input_file
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["ParquetWriter", "find_column", "import_pyarrow", "read_column"]
-
 _MAX_ROWS = 1000  # in a row group
 _MAX_BYTES = 8 << 20  # in a row group, approximately
 _NO_TIMINGS = (0.0,) * len(TIMINGS)

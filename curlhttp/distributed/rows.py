@@ -16,8 +16,6 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     from curlhttp._models.response import Response
 
-__all__ = ["TIMINGS", "FetchRow", "make_field"]
-
 TIMINGS = ("queue", "dns", "connect", "tls", "first_byte", "total")
 
 

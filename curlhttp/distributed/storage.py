@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["OutputFolder", "open_folder", "open_input_file"]
-
 _TEMPORARY = ".tmp-"  # in the names of incomplete files
 _MIN_FREE = 1 << 20  # bytes that must be free on the disk
 _BLOCK_SIZE = 1 << 20  # bytes

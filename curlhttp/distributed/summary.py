@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FetchSummary", "PartCounters", "PartResult"]
-
 _HOSTS = 20  # hosts that a partition and the summary list
 _MAX_HOSTS = 10_000  # hosts that the driver keeps in memory
 _BARS = 12  # in each plot
@@ -38,7 +36,7 @@ class HostTimes:
     slowest: float = 0.0
 
 
-def _slowest(hosts: dict[str, HostTimes], most: int) -> dict[str, HostTimes]:
+def _get_slowest(hosts: dict[str, HostTimes], most: int) -> dict[str, HostTimes]:
     """Return the hosts with the longest mean time, the slowest first.
 
     Args:
@@ -138,7 +136,7 @@ class PartCounters:
             seconds=round(seconds, 3),
             statuses=dict(self._statuses),
             errors=dict(self._errors),
-            hosts=_slowest(self._hosts, _HOSTS),
+            hosts=_get_slowest(self._hosts, _HOSTS),
         )
 
 
@@ -181,7 +179,7 @@ class FetchSummary:
             total.seconds += times.seconds
             total.slowest = max(total.slowest, times.slowest)
         if len(self.hosts) > _MAX_HOSTS:
-            self.hosts = _slowest(self.hosts, _MAX_HOSTS // 2)
+            self.hosts = _get_slowest(self.hosts, _MAX_HOSTS // 2)
 
     def as_json(self) -> dict[str, object]:
         """Return the attributes as JSON types."""
@@ -201,7 +199,7 @@ class FetchSummary:
             seconds: how long the call took.
         """
         self.seconds = seconds
-        self.hosts = _slowest(self.hosts, _HOSTS)
+        self.hosts = _get_slowest(self.hosts, _HOSTS)
 
     def rows_of_table(self) -> list[tuple[str, str]]:
         """Return the rows of the table, each with a label and a text."""

@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from curlhttp._client.client import Client
     from curlhttp._models.request import Request
 
-__all__ = [
-    "PartitionCancelled",
-    "WorkerConfig",
-    "describe_settings",
-    "open_client",
-    "pickle_settings",
-    "run_partition",
-]
-
 _KEY = "curlhttp.distributed"  # in a request's extensions
 _MAX_ROWS = 64  # in a batch
 _MAX_BYTES = 4 << 20  # of bodies in a batch, approximately

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
-__all__ = ["InputLine", "InputLines"]
-
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = {"url", "method", "headers", "body", "body_base64", "json", "id"}
 _BODIES = {"body", "body_base64", "json"}

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp.cli.fetch.input import InputLine
 
-__all__ = ["FetchRecord", "Kind", "Mode", "RecordOutput", "RecordedLines", "open_output"]
-
 Mode: TypeAlias = Literal["new", "resume", "overwrite"]
 Kind: TypeAlias = Literal["jsonl", "folder", "sqlite"]
 _SUFFIXES: dict[str, Kind] = {

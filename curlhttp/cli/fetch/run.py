@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["DeferredInterrupts", "FetchProgress", "FetchRun"]
-
 _KEY = "curlhttp.fetch"  # in a request's extensions
 _REFRESHES = 4  # per second
 _WINDOW = 20  # refreshes over which the rate is averaged
