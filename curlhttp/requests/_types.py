@@ -42,7 +42,7 @@ class SupportsItems(Protocol[_KT_co, _VT_co]):
     """Anything with items(), as mappings have."""
 
     def items(self) -> Iterable[tuple[_KT_co, _VT_co]]:
-        """Give keys with values."""
+        """Return pairs of keys and values."""
         ...
 
 
