@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from curlhttp._httpx.settings import Library, RequestLike, URLLike
+from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
 from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.headers import Headers, check_method
@@ -26,7 +26,7 @@ _LEAST = 0.001  # seconds; httpx accepts a timeout of 0, which would be no limit
 
 
 class UpgradeRequest(Request):
-    """A request that asks for another protocol on its connection, by Upgrade or CONNECT."""
+    """A request for another protocol on its connection, by Upgrade or CONNECT."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class UpgradeRequest(Request):
 def make_core_request(
     library: Library, request: RequestLike, transport: Transport, *, is_async: bool
 ) -> Request:
-    """Convert a request of httpx to ours; an UpgradeRequest if it asks for another protocol.
+    """Convert a request of httpx to ours; an UpgradeRequest if it requests another protocol.
 
     Args:
         library: the library of the request.
@@ -47,7 +47,8 @@ def make_core_request(
     """
     extensions = request.extensions
     method = check_method(request.method)
-    url = _to_url(request.url)
+    source = request.url
+    url = _make_url(source.raw_scheme, source.raw_host, source.port, source.raw_path)
     raw = request.headers.raw
     stream = request.stream
     body: Body | None
@@ -65,9 +66,10 @@ def make_core_request(
     if name and url.scheme == "https":
         url, transport = _use_sni_hostname(cast(str, name), url, transport)
     headers, upgrades = _to_headers(tuple(raw))
+    limits = cast("Mapping[str, float | None]", extensions.get("timeout") or {})
     fields = pack_fields(
         headers,
-        _to_timeout(cast("Mapping[str, float | None]", extensions.get("timeout") or {})),
+        _make_timeout(*map(limits.get, ("connect", "read", "write", "pool"))),
         transport,
         body=body,
         stream=True,
@@ -78,10 +80,6 @@ def make_core_request(
     upgrades = (upgrades or method == "CONNECT") and body is None
     kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else Request
     return kind.__new__(kind).fill(method, url, fields)
-
-
-def _to_url(url: URLLike) -> URL:
-    return _make_url(url.raw_scheme, url.raw_host, url.port, url.raw_path)
 
 
 @lru_cache(maxsize=1024)
@@ -112,17 +110,12 @@ def _use_sni_hostname(name: str, url: URL, transport: Transport) -> tuple[URL, T
 
 @lru_cache(maxsize=64)
 def _to_headers(raw: tuple[tuple[bytes, bytes], ...]) -> tuple[Headers, bool]:
-    """Return the headers, and whether they ask for another protocol.
+    """Return the headers, and whether they request another protocol.
 
     Cached, because the engine compares the lines of headers by identity.
     """
     headers = Headers(raw)
     return headers, "upgrade" in headers
-
-
-def _to_timeout(timeout: Mapping[str, float | None]) -> Timeout:
-    get = timeout.get
-    return _make_timeout(get("connect"), get("read"), get("write"), get("pool"))
 
 
 @lru_cache(maxsize=64)

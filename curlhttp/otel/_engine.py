@@ -38,7 +38,7 @@ _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 
 
 class TracedStream:
-    """A stream that ends its attempt with the head of the response; its reader limits the head.
+    """A stream that ends its attempt with the head, whose size the caller limits.
 
     Args:
         stream: the connection.
@@ -91,8 +91,8 @@ class TracedStream:
 
 T = TypeVar("T")
 
-# The ids of requests that a TracedEngine has passed on: the engine, which asks for an override,
-# must not get a TracedEngine again.
+# Ids of requests that a TracedEngine has passed to its engine. When that engine looks for an
+# override, it must not get another TracedEngine.
 _untraced: set[int] = set()
 
 

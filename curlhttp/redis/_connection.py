@@ -99,8 +99,8 @@ def parse_address(given: str | Redis) -> Address:
 
     Raises:
         ImportError: redis-py is not installed.
-        ValueError: it is no URL of Redis.
-        TypeError: it is no client of one server.
+        ValueError: it is not a URL of Redis.
+        TypeError: it is not a client of one server.
     """
     try:
         import redis
@@ -126,10 +126,10 @@ def parse_address(given: str | Redis) -> Address:
             f"{type(given).__name__}, also for AsyncClient"
         )
     settings = dict(pool.connection_kwargs)
-    return Address(pool.connection_class, settings, _where(settings))
+    return Address(pool.connection_class, settings, _format_address(settings))
 
 
-def _where(settings: _Settings) -> str:
+def _format_address(settings: _Settings) -> str:
     database = settings.get("db") or 0
     if "path" in settings:
         return f"unix://{settings['path']}?db={database}"
@@ -150,7 +150,7 @@ _numbers = count()
 
 
 class PendingCommand:
-    """A command under way. Its caller gets the answer; if the caller has left, it is undone.
+    """A command that was queued. Its caller gets the answer; if the caller has left, it is undone.
 
     Args:
         command: the command; None to see whether Redis responds at all.
@@ -173,7 +173,7 @@ class PendingCommand:
         self._claims = [True]
 
     def claim(self) -> bool:
-        """Return whether this is the first claim: of the thread, or of a caller that leaves."""
+        """Claim the command to answer it, or to leave; return whether this was the first claim."""
         try:
             self._claims.pop()
         except IndexError:
@@ -333,11 +333,11 @@ class RedisConnection:
             thread.join()
 
     def drop(self) -> None:
-        """Close it from a finalizer. Never waits."""
+        """Close the connection from a finalizer. Never waits."""
         self._is_closed = True
         self._inbox.put(None)
 
-    def end_with_program(self) -> None:
+    def close_at_exit(self) -> None:
         """Send the commands in the queue, such as released leases, within a limit of time."""
         self.drop()
         if self._thread is not None:
@@ -471,9 +471,9 @@ _with_thread: WeakSet[RedisConnection] = WeakSet()
 
 
 @atexit.register
-def _end_with_program() -> None:
+def _close_at_exit() -> None:
     for each in list(_with_thread):
-        each.end_with_program()
+        each.close_at_exit()
 
 
 def _next_batch(

@@ -148,8 +148,8 @@ class Pattern:
                 found.append((1, f"headers: there is {name}"))
             elif not _is_like(wanted, value):
                 secret = is_secret_header(name) or name.lower() in sent.headers.sensitive
-                said = "differs" if secret else f"is {_shown(value)}, not {_shown(wanted)}"
-                found.append((1, f"headers: {name} {said}"))
+                text = "differs" if secret else f"is {_shown(value)}, not {_shown(wanted)}"
+                found.append((1, f"headers: {name} {text}"))
         return found
 
     def _json_differences(self, sent: Sent) -> list[str]:
@@ -216,14 +216,14 @@ def _is_like(wanted: object, value: object) -> bool:
 def _field_differences(
     what: str, wanted: Mapping[str, object], found: Mapping[str, object]
 ) -> list[tuple[int, str]]:
-    said = []
+    texts = []
     for name, value in wanted.items():
         if name not in found:
-            said.append(f"there is no {name}")
+            texts.append(f"there is no {name}")
         elif not _is_like(value, found[name]):
-            said.append(f"{_shown_field(name, found[name])}, not {_shown_field(name, value)}")
-    said += [f"there is {_shown_field(name, found[name])}" for name in found if name not in wanted]
-    return [(1, f"{what}: {text}") for text in said]
+            texts.append(f"{_shown_field(name, found[name])}, not {_shown_field(name, value)}")
+    texts += [f"there is {_shown_field(name, found[name])}" for name in found if name not in wanted]
+    return [(1, f"{what}: {text}") for text in texts]
 
 
 def _json_differences(at: str, value: object, wanted: object) -> list[str]:
@@ -231,17 +231,17 @@ def _json_differences(at: str, value: object, wanted: object) -> list[str]:
     if wanted == value:
         return []
     if isinstance(value, dict) and isinstance(wanted, dict):
-        said = [f"there is no {at}.{name}" for name in wanted if name not in value]
-        said += [f"there is {at}.{name}" for name in value if name not in wanted]
+        texts = [f"there is no {at}.{name}" for name in wanted if name not in value]
+        texts += [f"there is {at}.{name}" for name in value if name not in wanted]
         for name in wanted:
             if name in value:
-                said += _json_differences(f"{at}.{name}", value[name], wanted[name])
-        return said
+                texts += _json_differences(f"{at}.{name}", value[name], wanted[name])
+        return texts
     if isinstance(value, list) and isinstance(wanted, list) and len(value) == len(wanted):
-        said = []
+        texts = []
         for at_index, (one, other) in enumerate(zip(value, wanted, strict=True)):
-            said += _json_differences(f"{at}[{at_index}]", one, other)
-        return said
+            texts += _json_differences(f"{at}[{at_index}]", one, other)
+        return texts
     if is_secret_header(at.rpartition(".")[2]):
         return [f"{at} differs"]
     return [f"{at} is {_shown(value)}, not {_shown(wanted)}"]
