@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from json import JSONEncoder
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlencode
 
 from curlhttp._models.url import pairs
@@ -154,7 +154,7 @@ class SecretBody(BytesBody):
 
 
 class StreamBody(Body):
-    """A body that is read piece by piece and must have its length, if it has one.
+    """A body that is read piece by piece, and checked against its length if that is known.
 
     Subclasses return pieces of any size from _pull(), and b"" at the end.
 
@@ -190,7 +190,7 @@ class StreamBody(Body):
         if not piece:
             piece = self._count(self._pull(size))
             if piece and self._pulled == self.length:
-                self._count(self._pull(1))  # a reader that has all bytes does not ask again
+                self._count(self._pull(1))  # is there more? A reader stops at the length
             if len(piece) <= size:
                 return piece
         # A view, because an iterator may return one huge piece.
@@ -205,18 +205,17 @@ class StreamBody(Body):
         self._pulled += len(piece)
         length = self.length
         if length is not None and (self._pulled > length or (not piece and self._pulled < length)):
-            self._mismatch(length)
+            bound = "only" if self._pulled < length else "at least"
+            raise RequestException(
+                f"the body has {bound} {self._pulled} bytes, its length is {length}"
+            )
         return piece
-
-    def _mismatch(self, length: int) -> NoReturn:
-        bound = "only" if self._pulled < length else "at least"
-        raise RequestException(f"the body has {bound} {self._pulled} bytes, its length is {length}")
 
 
 # --- files, iterables and functions ---
 
 WHOLE = (str, bytes, bytearray, memoryview)
-# The others of io.BufferedIOBase decompress: they find their end by reading up to it.
+# Other subclasses of io.BufferedIOBase decompress, and find their end by reading up to it.
 _SIZED = (io.BytesIO, io.BufferedReader, io.BufferedRandom)
 
 
@@ -328,7 +327,7 @@ class AsyncIterBody(StreamBody):
 
 
 class FactoryBody(StreamBody):
-    """The body that a callable returns, called again each time that it is sent.
+    """The body that a callable returns; the callable is called again for each send.
 
     The first call is immediate, because the kind and length of the body decide how the request is
     sent.
@@ -504,7 +503,7 @@ class MultipartBody(StreamBody):
         boundary: str | None = None,
     ) -> None:
         boundary = boundary or os.urandom(16).hex()
-        self._segments = _segments(boundary, fields, files)
+        self._segments = _make_segments(boundary, fields, files)
         self._index = 0
         super().__init__(self._known_length() if length is None else length)
         self.content_type = f"multipart/form-data; boundary={boundary}"
@@ -544,7 +543,7 @@ class MultipartBody(StreamBody):
             segment.close()
 
 
-def _segments(
+def _make_segments(
     boundary: str, fields: Iterable[tuple[object, object]], files: Iterable[tuple[object, object]]
 ) -> list[Body]:
     """Return the form as bodies: text in memory and files, alternately."""
@@ -591,8 +590,8 @@ def _file_name(file: object) -> str | None:
     if not isinstance(name, (str, bytes)):
         return None
     name = os.fsdecode(name)
-    is_made_up = name.startswith("<") and name.endswith(">")  # <stdin>
-    return None if is_made_up else os.path.basename(name)
+    is_placeholder = name.startswith("<") and name.endswith(">")  # <stdin>
+    return None if is_placeholder else os.path.basename(name)
 
 
 def _part_head(

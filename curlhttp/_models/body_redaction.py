@@ -1,8 +1,8 @@
 """Redact whole requests and responses: mask credentials, which are found by their names.
 
-Content that cannot be parsed completely may hold credentials, and is masked as a whole. A request
-that is to be played back is redacted in the same way before it is compared, so that any value of a
-masked parameter matches.
+Content that cannot be parsed completely may hold credentials, and is masked as a whole. Before
+playback compares a request with a recording, it redacts the request in the same way, so that any
+value of a masked parameter matches.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Redactor:
         names: further headers, parameters, form fields and members of JSON to mask.
 
     Raises:
-        TypeError: the names are one string, whose letters would be taken for names.
+        TypeError: the names are one string, each letter of which would count as a name.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -124,9 +124,9 @@ class Redactor:
         lower = name.lower()
         if lower == "set-cookie":
             cookie, semicolon, attributes = value.partition(";")
-            return f"{_cookie(cookie)}{semicolon}{attributes}"
+            return f"{_mask_cookie(cookie)}{semicolon}{attributes}"
         if lower == "cookie":
-            return "; ".join(map(_cookie, value.split(";")))
+            return "; ".join(map(_mask_cookie, value.split(";")))
         if is_secret or is_secret_header(name):
             scheme, blank, _ = value.partition(" ")
             return f"{scheme} {_MASK}" if blank and lower.endswith("authorization") else _MASK
@@ -203,9 +203,9 @@ class Redactor:
         """Mask a form, whose values may contain ";" and "#", unlike those of a URL."""
         if "=" not in text:
             return text
-        return "&".join(map(self._field_of_form, text.split("&")))
+        return "&".join(map(self._form_field, text.split("&")))
 
-    def _field_of_form(self, pair: str) -> str:
+    def _form_field(self, pair: str) -> str:
         name, equals, _ = pair.partition("=")
         if equals and self._is_secret(name):
             return f"{name}={_MASK}"
@@ -219,18 +219,19 @@ class Redactor:
 
     def _pair(self, found: re.Match[str]) -> str:
         lead, name, value = found.groups()
-        if unquote_plus(name).replace("\0", "").lower() in self._names or self._hides(value, 3):
+        is_named = unquote_plus(name).replace("\0", "").lower() in self._names
+        if is_named or self._contains_secret_json(value, 3):
             return f"{lead}{name}={_MASK}"
         return found[0]
 
-    def _hides(self, value: str, depth: int) -> bool:
+    def _contains_secret_json(self, value: str, depth: int) -> bool:
         """Return whether the value of a parameter contains JSON with a secret."""
         if '"' in value and self._quoted(value, _DEEPEST) != value:
             return True
         if "%" not in value:
             return False
         plain = unquote_plus(value)
-        return plain != value and (not depth or self._hides(plain, depth - 1))
+        return plain != value and (not depth or self._contains_secret_json(plain, depth - 1))
 
     # --- JSON, GraphQL and similar text ---
 
@@ -238,7 +239,7 @@ class Redactor:
         return self._mask_misaligned(_JSONWalker(text).masked(self, depth))
 
     def _mask_misaligned(self, text: str) -> str:
-        """Mask members in text with a quotation mark too many before them."""
+        """Mask members that follow a surplus quotation mark."""
         parts: list[str] = []
         at = start = 0
         while found := _MEMBER(text, start):
@@ -350,7 +351,7 @@ class Redactor:
         fields = {
             name.lower(): _FOLD.sub(" ", text).strip() for name, text in _FIELDS.findall(head)
         }
-        plain = _transferred(value, fields.get("content-transfer-encoding", "").lower())
+        plain = _decode_transfer(value, fields.get("content-transfer-encoding", "").lower())
         if plain is not None:
             plain = decode_readable(plain, [fields.get("content-encoding", "")])
         if plain is None:
@@ -451,8 +452,8 @@ def parse_boundary(media_type: str) -> str | None:
     return None if found is None else found[1] or found[2]
 
 
-def _cookie(crumb: str) -> str:
-    name, equals, _ = crumb.strip().partition("=")
+def _mask_cookie(pair: str) -> str:
+    name, equals, _ = pair.strip().partition("=")
     return f"{name}={_MASK}" if equals else _MASK  # without a name, all of it is the value
 
 
@@ -485,7 +486,7 @@ def _encoded(text: str, charset: str) -> bytes:
 def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
     """Yield charsets with which to read a body, and whether each is a guess.
 
-    Bodies with ASCII in them are read as UTF-8 after these.
+    After these, the caller tries UTF-8.
     """
     is_wide = b"\0" in body
     if is_wide:
@@ -498,9 +499,9 @@ def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
     if named is not None and named not in _ASCII and named not in ("utf_16", "utf_32"):
         yield named, False
     if is_wide:
-        is_said = named in ("utf_16", "utf_32")
+        is_declared = named in ("utf_16", "utf_32")
         for name in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
-            yield name, not is_said
+            yield name, not is_declared
 
 
 def _reads_ascii(charset: str) -> bool:
@@ -518,7 +519,7 @@ def _is_unreadable(body: bytes, *, is_known: bool) -> bool:
     return False
 
 
-def _transferred(value: bytes, encoding: str) -> bytes | None:
+def _decode_transfer(value: bytes, encoding: str) -> bytes | None:
     """Return a part without its transfer encoding, or None if that cannot be decoded."""
     if encoding in ("", "7bit", "8bit", "binary"):
         return value

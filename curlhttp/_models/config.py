@@ -1,6 +1,6 @@
 """Settings as frozen values: limits, TLS, proxies, and the transport made from them.
 
-They are validated when they are made, so that no code below has to. See also timeout.py.
+They are validated when they are made, so other code need not do that. See also timeout.py.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TLS:
 
     Raises:
         ValueError: `verify` is empty, or `cert` has another number of parts.
-        TypeError: a path is not a path.
+        TypeError: a path is neither str nor os.PathLike.
         FileNotFoundError: a file does not exist.
     """
 
@@ -137,7 +137,7 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """Set a proxy; `Proxy.parse` makes one of a URL with credentials.
+    """Set a proxy; `Proxy.parse` makes one from a URL with credentials.
 
     Args:
         url: a URL with "http://", "https://", "socks4://", "socks4a://", "socks5://" or
@@ -162,7 +162,7 @@ class Proxy:
                 "https" 443, and SOCKS 1080.
 
         Raises:
-            InvalidProxyURL: the URL is not valid, or of another kind of proxy.
+            InvalidProxyURL: the URL is not valid, or its scheme is not supported.
         """
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")

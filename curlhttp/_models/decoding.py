@@ -1,7 +1,7 @@
 """Decode bodies: their content codings, then their charset, as a whole or piece by piece.
 
 Pure computation: no I/O, no policy, no clock. Nothing here may ever decode without an output limit.
-Codecs are imported at their first use, so that `import curlhttp` does not pay for them.
+Codecs are imported at their first use, so that `import curlhttp` stays fast.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Codec:
 class _Gzip(Codec):
     """Decode each member (RFC 1952, section 2.2), and ignore padding and garbage after them.
 
-    Trailing bytes that start like a member are one: an error if it is truncated or corrupt.
+    Trailing bytes that start like a member count as one, and must be complete and valid.
     """
 
     name = "gzip"
@@ -538,8 +538,8 @@ _NAMES = """
     utf_8 utf_8_sig
 """
 _CHARSETS = frozenset(_NAMES.split())
-# Names of the Encoding standard that Python does not know, or mapped to a narrower charset before
-# 3.15.
+# Names of the Encoding standard that Python does not know, or before 3.15 mapped to a narrower
+# charset.
 _MORE_NAMES = {
     "cn_big5": "big5",
     "dos_874": "cp874",
@@ -566,7 +566,7 @@ _MORE_NAMES = {
     "x_sjis": "shift_jis",
     "x_x_big5": "big5",
 }
-# Text codecs that are not for bodies: they fail with any way to handle errors.
+# Text codecs that are not for bodies: they fail whatever the error handler.
 _UNFIT = ("idna", "punycode", "undefined")
 _MARKS = {
     "utf_16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
@@ -662,16 +662,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Chunker(Protocol[T_co]):
-    """Turn the pieces of a body into other pieces; keep the rest of one until the next."""
+    """Turn the pieces of a body into other pieces; an incomplete one waits for the next call."""
 
     def add(self, piece: bytes) -> Iterator[T_co]:
         """Yield the pieces that are complete with the next piece of the body."""
 
     def end(self) -> Iterator[T_co]:
-        """Yield the rest."""
+        """Yield the incomplete piece at the end of the body."""
 
     def fail(self) -> Iterator[T_co]:
-        """Yield the part of the rest that is usable although the body broke off."""
+        """Yield the usable part of the incomplete piece, after the body ended early."""
 
 
 def rechunk(pieces: Iterable[bytes], chunker: Chunker[T]) -> Iterator[T]:
@@ -708,7 +708,7 @@ class ByteChunks:
         del held[:whole]
 
     def end(self) -> Generator[bytes, None, None]:
-        """Yield the rest."""
+        """Yield the incomplete piece at the end of the body."""
         if self._held:
             yield bytes(self._held)
 

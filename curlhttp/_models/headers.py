@@ -21,7 +21,7 @@ _Default = TypeVar("_Default")
 SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
-# RFC 9110, section 5.5: visible at both ends; obs-text is what UTF-8 in bytes looks like here.
+# RFC 9110, section 5.5: visible characters at both ends; UTF-8 bytes appear here as obs-text.
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
 _NONE: frozenset[str] = frozenset()
 _SOURCE_FIELDS = frozenset({"referer", "origin"})

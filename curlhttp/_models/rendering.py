@@ -77,7 +77,7 @@ _MASK = "***"
 _LONGEST_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB; printf is a builtin without a limit
 _FRAMED_BY_CURL = ("content-length", "transfer-encoding")
 _CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE).search
-# curl adds these unless it is told not to.
+# curl adds these, unless an option such as --header 'Accept:' removes them.
 _ADDED = ("User-Agent", "Accept")
 _ADDED_WITH_BODY = ("Content-Type", "Expect")
 
@@ -287,8 +287,8 @@ def _add_route(line: _Command, transport: Transport, url: URL) -> None:
         line.add("--interface", transport.interface)
     if transport.ip_version is not None:
         line.add(f"--ipv{transport.ip_version}")
-    for place in transport.connect_to:
-        line.add("--connect-to", place)
+    for entry in transport.connect_to:
+        line.add("--connect-to", entry)
     for host, its_port, addresses in transport.addresses:
         listed = ",".join(map(bracketed, addresses))
         line.add("--resolve", f"{host}:{its_port or url.port}:{listed}")

@@ -402,7 +402,7 @@ class Response(SuggestingAttributes):
         strip = getattr(self.request, "without_credentials", None)
         return {**self.__dict__, "request": self.request if strip is None else strip()}
 
-    # the same methods as a streamed response, so that callers need not distinguish
+    # the methods of a streamed response, so that callers need not check which one they have
 
     def read(self) -> bytes:
         """Return the body."""
