@@ -76,7 +76,7 @@ def make_core_request(
         follow_redirects=False,  # httpx follows them, and reads their bodies
         decode=False,
     )
-    # HTTP/2 has no Upgrade (RFC 9113, section 8.6); with prior knowledge nothing else is spoken.
+    # HTTP/2 has no Upgrade (RFC 9113, section 8.6); with prior knowledge, there is only HTTP/2.
     upgrades = (upgrades or method == "CONNECT") and body is None
     kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else Request
     return kind.__new__(kind).fill(method, url, fields)

@@ -123,9 +123,9 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
     if cert is None:
         return None
     parts = cert if isinstance(cert, tuple) else (cert,)
-    if not 1 <= len(parts) <= 3:
-        raise ValueError("cert must be a path, PEM bytes, or (cert, key[, password])")
     allowed = "a path, PEM bytes, or (cert, key[, password])"
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"cert must be {allowed}")
     found = [
         part if isinstance(part, bytes) else _to_path("cert", part, allowed) for part in parts[:2]
     ]

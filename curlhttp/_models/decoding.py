@@ -364,8 +364,9 @@ class _CodecLayer:
 class ContentDecoder:
     """Decode one body while it is received.
 
-    feed() wire bytes, take() until it returns b"", and repeat; finish() after the last. The work of
-    take() is bounded, so a body that decodes to gigabytes costs no more than the bytes taken.
+    Call feed() with received bytes, then take() until it returns b"", and repeat; at the end, call
+    finish(). The work of take() is bounded, so that a body that decodes to gigabytes costs no more
+    than the bytes that you take.
 
     Bytes after the end of gzip or deflate data are ignored, as in requests.
 
@@ -425,7 +426,7 @@ def undo_codings(data: bytes, codings: Sequence[str], max_size: int | None = Non
 
     Raises:
         ContentDecodingError: a coding is corrupt or truncated.
-        ResponseTooLarge: more than max_size bytes; memory never holds more than one step more.
+        ResponseTooLarge: more than max_size bytes; at most one step more is in memory.
     """
     body = _small_gzip(data) if tuple(codings) == ("gzip",) else None
     if body is None:
@@ -521,8 +522,8 @@ def _too_large(max_size: int) -> ResponseTooLarge:
 _OTHER_THAN_LETTERS = re.compile("[^a-z0-9]+")
 _LONGEST_NAME = 40  # characters
 
-# A server may name any of Python's codecs. Some are no charsets, some take quadratic time, and each
-# unknown name would stay in a cache of Python's. So a received name means one of these or none; a
+# A server may name any of Python's codecs. Some are not charsets, some take quadratic time, and
+# Python would cache each unknown name. So a received name means one of these or none; a
 # name that the caller chose may be any other text codec. These are Python's names for the charsets
 # of the WHATWG's Encoding standard, close relatives, and charsets of old systems; without UTF-7,
 # which hides markup.
@@ -598,7 +599,7 @@ def chosen_charset(name: str) -> str | None:
     if known is not None:
         return known
     try:
-        b"a".decode(name, errors="replace")  # fails for codecs that are no charsets, such as base64
+        b"a".decode(name, errors="replace")  # fails if it is not a charset, such as base64
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
         return None

@@ -1,7 +1,7 @@
 """Call objects that hold connections or locks after a fork, in the child and in the parent.
 
 The connections belong to the parent, and a lock may be held by a thread that the child does not
-have. Each object decides what it does about that.
+have. Each object handles this on its own.
 """
 
 from __future__ import annotations

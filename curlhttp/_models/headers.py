@@ -1,7 +1,7 @@
 """Header fields: validated before they are sent, kept as they are when received.
 
-libcurl sends any text, so `lines` returns only what was checked. This module must not know what any
-field means, except which ones hold secrets.
+libcurl sends any text, so `lines` returns only what was checked. This module knows nothing about
+the meaning of fields, except which ones hold secrets.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Headers(MutableMapping[str, str]):
     _checked: bool  # False for received headers: they are checked before they are sent
     sensitive: frozenset[str]
     _lines: list[bytes] | None  # of lines(), until a change: the engine compares by identity
-    # The result of with_type(), after what it was made from.
+    # The arguments of with_type(), and its result.
     _typed: tuple[list[tuple[str, str]], frozenset[str], str, Headers] | None
 
     def __init__(

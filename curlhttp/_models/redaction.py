@@ -88,7 +88,7 @@ def redact_text(text: str) -> str:
     """Return a URL, or a part of one, with the values of secret parameters masked.
 
     Args:
-        text: in any form; userinfo is only masked in parameters, see display_url.
+        text: in any form; userinfo is only masked in parameters; see display_url.
     """
     may_have_some = "=" in text or "%" in text or "://" in text
     return _redact_parts(text, depth=2) if may_have_some else text

@@ -29,7 +29,7 @@ def sent_headers(request: Request) -> Headers:
     """Return the header fields as they are sent, including those that libcurl adds.
 
     Host comes first, as on the wire. Content-Length and Transfer-Encoding are those of the body,
-    and Proxy-Authorization is left out, because it belongs to `proxies=`.
+    and Proxy-Authorization is left out, because `proxies=` sets it.
     """
     own = request.headers
     host = own.get("host")

@@ -1,6 +1,6 @@
 """URLs: parsed and made canonical once, so that origin, cookies, policy and wire agree.
 
-libcurl reads odd URLs differently from other software, so it is only ever given `URL.wire`.
+libcurl reads odd URLs differently from other software, so it only gets `URL.wire`.
 Nothing here resolves a name, opens anything, or shows the userinfo of a URL.
 """
 

@@ -1,7 +1,7 @@
 """Print requests and responses: bodies, and the output of -v, -i, --print, --json, -w and --timing.
 
-A pipe gets bodies unchanged. A terminal gets readable text, without control characters that a
-server sent.
+Bodies are written unchanged to a pipe, and as readable text without a server's control characters
+to a terminal.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class _SessionCookies(Cookies):
 
     def extract_cookies(self, response: HTTPResponse, request: UrllibRequest) -> None:
         """Store the cookies that a response sets, here or in `others`, by its origin."""
-        url: URL = request.url  # type: ignore[attr-defined]  # the flow gives a CookieRequest
+        url: URL = request.url  # type: ignore[attr-defined]  # the flow passes a CookieRequest
         if may_keep_credentials(self.url, url):
             super().extract_cookies(response, request)
         else:

@@ -206,16 +206,12 @@ class ClientTracing:
         tracing: traces attempts.
 
     Attributes:
-        engines: the engines of the client.
+        engines: the engines of the client, whose connections are counted.
     """
 
     def __init__(self, tracing: Tracing) -> None:
         self.engines: WeakSet[Engine] = WeakSet()
         self._tracing = tracing
-
-    def get_engines(self) -> list[Engine]:
-        """Return the engines whose connections are counted."""
-        return list(self.engines)
 
     def wrap(self, engine: Engine) -> Engine:
         """Return an engine whose attempts are traced."""

@@ -62,7 +62,7 @@ class Address(NamedTuple):
 
         settings = {name: value for name, value in self.settings.items() if name not in _OVERRIDDEN}
         settings |= {"socket_timeout": timeout, "socket_connect_timeout": connect_timeout}
-        # A retried command may be carried out twice, and a request waits meanwhile.
+        # A retried command may be executed twice, and a request would wait for the retry.
         settings["retry"] = Retry(NoBackoff(), 0)
         pool = redis.ConnectionPool(connection_class=self.kind, **settings)
         client = redis.Redis(connection_pool=pool)
@@ -75,7 +75,7 @@ class Address(NamedTuple):
         return client
 
     def to_store_error(self, prefix: str, error: Exception) -> StoreError | None:
-        """Return a StoreError for a lasting error, None for one that may be gone the next time.
+        """Return a StoreError for a lasting error, None for one that may not occur again.
 
         Args:
             prefix: start of the names of all keys.
@@ -338,7 +338,7 @@ class RedisConnection:
         self._inbox.put(None)
 
     def close_at_exit(self) -> None:
-        """Send the commands in the queue, such as released leases, within a limit of time."""
+        """Send the commands in the queue, such as released leases, within a time limit."""
         self.drop()
         if self._thread is not None:
             self._thread.join(_EXIT_TIMEOUT)
@@ -382,7 +382,7 @@ class RedisConnection:
             self.note_failure(error)
             _wake_all(wanted)
             return
-        # A PING alone proves nothing, because Redis may reply in time to nothing else.
+        # A PING proves nothing, because Redis may reply in time to PING alone.
         ran_script = any(pending.command is not None for pending in wanted)
         if seconds > self._timeout:
             self._late += 1

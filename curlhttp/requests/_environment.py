@@ -1,4 +1,4 @@
-"""Check whether environment variables may affect a request. Every request does, so it is fast.
+"""Check quickly whether environment variables may affect a request: every request does this.
 
 `utils` reads the variables, which is slow, only if there are some.
 """

@@ -142,7 +142,7 @@ class OriginalResponse(Head, Body):
             if left is not None:
                 left -= len(piece)
         if self._failed is not None and (left is None or not data.tell()):
-            self._fail()  # else return what came before; the next read fails
+            self._fail()  # else return the data before the error; the next read raises it
         if not self._rest and left == 0 and self._is_streamed and self._is_complete():
             self._fill()  # the last byte closes the body, as in http.client
         return data.getvalue()
@@ -215,7 +215,7 @@ class Connection:
         self.is_verified: bool = received.request.transport.tls.verify is not False
 
     def close(self) -> None:
-        """Do nothing: libcurl has the connection."""
+        """Do nothing: libcurl owns the connection."""
 
 
 def get_socket(received: Response) -> socket.socket | Socket:
@@ -224,7 +224,7 @@ def get_socket(received: Response) -> socket.socket | Socket:
 
 
 class Socket:
-    """A stand-in for the socket, which libcurl has: addresses, the certificate, the time limit."""
+    """A stand-in for libcurl's socket: addresses, the certificate, the time limit."""
 
     def __init__(self, received: Response) -> None:
         self._received = received

@@ -262,7 +262,7 @@ def _make_connect_error(error: e.RequestException, pool: Any) -> Exception:
     text = "Failed to establish a new connection"
     if not error.errno:
         return urllib3_errors.NewConnectionError(pool.connection, f"{text}: {error}")
-    cause = OSError(error.errno, os.strerror(error.errno))  # a ConnectionRefusedError, for one
+    cause = OSError(error.errno, os.strerror(error.errno))  # for example, a ConnectionRefusedError
     made = urllib3_errors.NewConnectionError(pool.connection, f"{text}: {cause}: {error}")
     return _set_cause(cause, made)
 

@@ -333,7 +333,7 @@ class CurlConnection:
         return response
 
     def close(self) -> None:
-        """Do nothing: libcurl has the connection."""
+        """Do nothing: libcurl owns the connection."""
 
 
 def _prepare(method: str, body: Any, headers: Any) -> PreparedRequest:
@@ -623,7 +623,7 @@ def _make_transport(
 # --- from a pool to urllib3 ---
 
 
-def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
+def send_with_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
     """Send a request through a urllib3 pool, such as one for Unix sockets; return its response.
 
     Raises:

@@ -277,7 +277,7 @@ class HTTPAdapter(BaseAdapter):
         return response
 
     def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if _is_finalizing():  # the modules are gone, and the connections go with the process
+        if _is_finalizing():  # modules are gone, and the system closes the connections
             return
         if self._engine is not None:  # no response is open, because a response keeps its adapter
             self._engine.close_from_finalizer()
@@ -492,13 +492,13 @@ class HTTPAdapter(BaseAdapter):
             or not _POOL_NAMES.isdisjoint(self.__dict__)
             or kind.get_connection_with_tls_context is not _GET_CONNECTION
         ):
-            pool = self._pool_for(request, verify, cert, proxies)
+            pool = self._get_pool(request, verify, cert, proxies)
         if kind._adds_headers:
             self.add_headers(
                 request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
             )
         if pool is not None:
-            return self._send_by_pool(pool, request, stream, timeout, proxies)
+            return self._send_through_pool(pool, request, stream, timeout, proxies)
         url = self._make_url(request, proxies) if kind._writes_targets else get_url(request)
         transport = self._transport(request, url, verify, cert, proxies)
         if transport.proxy is None and (key := (url.origin, id(transport))) not in self._tls_seen:
@@ -592,9 +592,9 @@ class HTTPAdapter(BaseAdapter):
             if sent.body is not None:
                 sent.body.rewind()
 
-    # --- by pools ---
+    # --- through pools ---
 
-    def _pool_for(
+    def _get_pool(
         self,
         request: PreparedRequest,
         verify: t.VerifyInput,
@@ -613,7 +613,7 @@ class HTTPAdapter(BaseAdapter):
         self.cert_verify(pool, str(request.url), verify, cert)
         return pool
 
-    def _send_by_pool(
+    def _send_through_pool(
         self,
         pool: Any,
         request: PreparedRequest,
@@ -626,7 +626,7 @@ class HTTPAdapter(BaseAdapter):
             check_class,
             get_route,
             may_need_context,
-            send_by_urllib3,
+            send_with_urllib3,
             using_urllib3,
         )
 
@@ -645,12 +645,14 @@ class HTTPAdapter(BaseAdapter):
                 raise
             pool.num_requests -= 1  # urllib3 counts it again
             with using_urllib3(pool):
-                raw = send_by_urllib3(self, pool, request, timeout, proxies)
+                raw = send_with_urllib3(self, pool, request, timeout, proxies)
             return self.build_response(request, raw)
         else:
             pool.num_connections += not raw.received.timings.reused
             return self.build_response(request, raw)
-        return self.build_response(request, send_by_urllib3(self, pool, request, timeout, proxies))
+        return self.build_response(
+            request, send_with_urllib3(self, pool, request, timeout, proxies)
+        )
 
     def _check_unguarded(self) -> None:
         """Check that another library may connect, because a guard cannot check its addresses.

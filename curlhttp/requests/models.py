@@ -559,7 +559,7 @@ def _get_length(body: object) -> int:
 
 
 def _get_text_length(file: TextIOBase) -> int:
-    """Return the length of the rest of a text file in UTF-8, as which it is sent."""
+    """Return the size in bytes of the rest of a text file, which is sent as UTF-8."""
     start = file.tell()
     length = sum(len(piece.encode()) for piece in iter(lambda: file.read(1 << 16), ""))
     file.seek(start)

@@ -249,7 +249,7 @@ class SessionRedirectMixin:
             for name in _BODY_HEADERS:
                 headers.pop(name, None)
             prepared.body = None
-        headers.pop("Cookie", None)  # the jar decides what the next host gets
+        headers.pop("Cookie", None)  # the jar decides which cookies the next host gets
         jar = prepared._cookies
         if urlparse(str(req.url)).hostname != urlparse(url).hostname:
             # The jar would use the old host's name, and disclose its cookies.

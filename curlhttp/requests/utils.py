@@ -387,7 +387,7 @@ def extract_zipped_paths(path: str) -> str:
 
 @contextlib.contextmanager
 def atomic_open(filename: str) -> Iterator[BinaryIO]:
-    """Write a file atomically: it gets its name when all is written, and is removed on errors."""
+    """Write a file atomically: a temporary file is renamed at the end, or removed on errors."""
     import tempfile
 
     descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(filename))

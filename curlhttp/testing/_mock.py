@@ -323,14 +323,13 @@ class Route:
             TypeError: `answer` is none of these, or it is no status code and there are other
                 arguments.
         """
-        rest = (headers, content, json, delay, pace, error)
         self.choose, self._steps = None, None
         if isinstance(answer, int):
             self._step = Answer(
                 answer, headers, content, delay=delay, pace=pace, error=error, json=json
             )
             return self
-        if any(rest):
+        if any((headers, content, json, delay, pace, error)):
             raise TypeError(
                 "pass headers and the like to Answer(...), or pass a status code to respond()"
             )

@@ -120,7 +120,7 @@ class CookieStore(CookieJar):
     _sites: _SiteCounts | None = None  # created when a response sets the first cookie
 
     def __iter__(self) -> Iterator[Cookie]:
-        # The stdlib's (3.10) sorts by name, and fails if the jar changes meanwhile.
+        # In Python 3.10, the stdlib's sorts by name, and fails if another thread changes the jar.
         with self._cookies_lock:
             return iter(
                 [
