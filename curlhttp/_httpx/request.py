@@ -155,7 +155,7 @@ def get_trace(request: RequestLike) -> Trace | None:
     return cast("Trace | None", request.extensions.get("trace"))
 
 
-def _step(name: str, result: object = None, **info: object) -> list[Event]:
+def _make_step(name: str, result: object = None, **info: object) -> list[Event]:
     return [(f"{name}.started", info), (f"{name}.complete", {"return_value": result})]
 
 
@@ -187,7 +187,7 @@ def _get_connect_info(sent: Request) -> dict[str, object]:
     return {"host": url.host, "port": url.port, "timeout": sent.timeout.connect}
 
 
-def head_events(
+def make_head_events(
     sent: Request,
     request: RequestLike,
     extensions: Mapping[str, object],
@@ -205,17 +205,17 @@ def head_events(
     version = cast(bytes, extensions["http_version"])
     events: list[Event] = []
     if not stream.timings.reused:
-        events += _step("connection.connect_tcp", stream, **_get_connect_info(sent))
+        events += _make_step("connection.connect_tcp", stream, **_get_connect_info(sent))
     http, traced = "http2" if version == b"HTTP/2" else "http11", _to_traced_request(request)
-    events += _step(f"{http}.send_request_headers", request=traced)
-    events += _step(f"{http}.send_request_body", request=traced)
+    events += _make_step(f"{http}.send_request_headers", request=traced)
+    events += _make_step(f"{http}.send_request_body", request=traced)
     status, fields = head
     reason = extensions.get("reason_phrase", b"")
     result = (version, status, reason, fields) if http == "http11" else (status, fields)
-    return events + _step(f"{http}.receive_response_headers", result, request=traced)
+    return events + _make_step(f"{http}.receive_response_headers", result, request=traced)
 
 
-def failure_events(sent: Request, request: RequestLike, error: RequestException) -> list[Event]:
+def make_error_events(sent: Request, request: RequestLike, error: RequestException) -> list[Event]:
     """Return the events of a request that has no response.
 
     Args:
@@ -229,7 +229,9 @@ def failure_events(sent: Request, request: RequestLike, error: RequestException)
     return [(f"{name}.started", info), (f"{name}.failed", {"exception": error})]
 
 
-def body_events(version: object, request: RequestLike, error: BaseException | None) -> list[Event]:
+def make_body_events(
+    version: object, request: RequestLike, error: BaseException | None
+) -> list[Event]:
     """Return the events at the end of a body.
 
     Args:
@@ -239,7 +241,7 @@ def body_events(version: object, request: RequestLike, error: BaseException | No
     """
     http = "http2" if version == b"HTTP/2" else "http11"
     name = f"{http}.receive_response_body"
-    events = _step(name, request=_to_traced_request(request))
+    events = _make_step(name, request=_to_traced_request(request))
     if error is not None:
         events[1] = (f"{name}.failed", {"exception": error})
-    return [*events, *_step(f"{http}.response_closed")]
+    return [*events, *_make_step(f"{http}.response_closed")]

@@ -107,7 +107,7 @@ class Redactor:
 
     def url(self, url: URL | str) -> str:
         """Return a URL with the values of its secret parameters masked."""
-        return self._pairs(redact_url(url))
+        return self._mask_pairs(redact_url(url))
 
     def headers(self, headers: Headers) -> list[tuple[str, str]]:
         """Return the fields with secret values masked.
@@ -116,11 +116,11 @@ class Redactor:
         """
         secret = self._names | headers.sensitive
         return [
-            (name, self._field(name, value, is_secret=name.lower() in secret))
+            (name, self._mask_field(name, value, is_secret=name.lower() in secret))
             for name, value in headers.multi_items()
         ]
 
-    def _field(self, name: str, value: str, *, is_secret: bool) -> str:
+    def _mask_field(self, name: str, value: str, *, is_secret: bool) -> str:
         lower = name.lower()
         if lower == "set-cookie":
             cookie, semicolon, attributes = value.partition(";")
@@ -132,13 +132,13 @@ class Redactor:
             return f"{scheme} {_MASK}" if blank and lower.endswith("authorization") else _MASK
         value = redact_field(name, value)
         if "?" in value or lower in {"location", "referer"}:
-            value = self._pairs(redact_text(value))
-        return self._quoted(value, _DEEPEST) if '"' in value else value
+            value = self._mask_pairs(redact_text(value))
+        return self._mask_quoted(value, _DEEPEST) if '"' in value else value
 
     def words(self, text: str) -> str:
         """Return a text about an exchange with the secrets of its URLs and JSON masked."""
-        text = _WORDS.sub(lambda found: self._pairs(redact_text(found[0])), text)
-        return self._quoted(text, _DEEPEST) if '"' in text else text
+        text = _WORDS.sub(lambda found: self._mask_pairs(redact_text(found[0])), text)
+        return self._mask_quoted(text, _DEEPEST) if '"' in text else text
 
     def body(self, body: bytes | None, media_type: str) -> bytes:
         """Return a body with its secrets masked; one that is not text is returned unchanged.
@@ -151,46 +151,46 @@ class Redactor:
         if body is None:
             return _MASKED
         for _ in range(_ROUNDS):
-            masked = self._body(body, media_type, _DEEPEST)
+            masked = self._mask_body(body, media_type, _DEEPEST)
             if masked == body:
                 return masked
             body = masked
         return _MASKED
 
-    def _body(self, body: bytes, media_type: str, depth: int) -> bytes:
+    def _mask_body(self, body: bytes, media_type: str, depth: int) -> bytes:
         if not body:
             return body
         kind = media_type.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
-            return self._multipart(body, media_type, depth)
+            return self._mask_multipart(body, media_type, depth)
         found = _CHARSET(media_type)
         named = None if found is None else chosen_charset(found[1])
         is_read = False
-        for charset, is_guess in _charsets(body, named):
+        for charset, is_guess in _guess_charsets(body, named):
             try:  # not final, because it may be truncated
                 text = codecs.getincrementaldecoder(charset)("strict").decode(body)
             except UnicodeError:
                 continue
             is_read = is_read or not is_guess
-            masked = self._text(text, kind, depth)
+            masked = self._mask_text(text, kind, depth)
             if masked != text:
-                return _encoded(masked, charset)
+                return _encode(masked, charset)
         is_known = found is None or (named is not None and (is_read or _reads_ascii(named)))
         if _IS_TEXT(kind) and not is_read and _is_unreadable(body, is_known=is_known):
             return _MASKED
         text = body.decode("utf-8", "surrogateescape")
-        return _encoded(self._text(text, kind, depth), "utf-8")
+        return _encode(self._mask_text(text, kind, depth), "utf-8")
 
-    def _text(self, text: str, kind: str, depth: int) -> str:
+    def _mask_text(self, text: str, kind: str, depth: int) -> str:
         begin = text[:100].lstrip("\ufeff \t\r\n")
         if kind in ("application/http", "message/http"):
-            text = self._message(text)
+            text = self._mask_message(text)
         if "xml" in kind or begin.startswith("<"):
-            text = self._elements(text)
+            text = self._mask_elements(text)
         if '"' in text:
-            text = self._quoted(text, depth)
+            text = self._mask_quoted(text, depth)
         is_form = kind == FORM or (not kind and not begin.startswith(("{", "[", "<", '"')))
-        return self._form(text) if is_form or _WHOLE_FORM(text) else text
+        return self._mask_form(text) if is_form or _WHOLE_FORM(text) else text
 
     # --- parameters ---
 
@@ -199,25 +199,25 @@ class Redactor:
         name = unquote_plus(name).replace("\0", "")
         return name.lower() in self._names or bool(is_secret_parameter(name))
 
-    def _form(self, text: str) -> str:
+    def _mask_form(self, text: str) -> str:
         """Mask a form, whose values may contain ";" and "#", unlike those of a URL."""
         if "=" not in text:
             return text
-        return "&".join(map(self._form_field, text.split("&")))
+        return "&".join(map(self._mask_form_field, text.split("&")))
 
-    def _form_field(self, pair: str) -> str:
+    def _mask_form_field(self, pair: str) -> str:
         name, equals, _ = pair.partition("=")
         if equals and self._is_secret(name):
             return f"{name}={_MASK}"
-        return self._pairs(redact_text(pair))
+        return self._mask_pairs(redact_text(pair))
 
-    def _pairs(self, text: str) -> str:
+    def _mask_pairs(self, text: str) -> str:
         """Mask the caller's names, and values that contain JSON."""
         if not (self._names or '"' in text or "%" in text):
             return text
-        return _PAIRS.sub(self._pair, text)
+        return _PAIRS.sub(self._mask_pair, text)
 
-    def _pair(self, found: re.Match[str]) -> str:
+    def _mask_pair(self, found: re.Match[str]) -> str:
         lead, name, value = found.groups()
         is_named = unquote_plus(name).replace("\0", "").lower() in self._names
         if is_named or self._contains_secret_json(value, 3):
@@ -226,7 +226,7 @@ class Redactor:
 
     def _contains_secret_json(self, value: str, depth: int) -> bool:
         """Return whether the value of a parameter contains JSON with a secret."""
-        if '"' in value and self._quoted(value, _DEEPEST) != value:
+        if '"' in value and self._mask_quoted(value, _DEEPEST) != value:
             return True
         if "%" not in value:
             return False
@@ -235,8 +235,8 @@ class Redactor:
 
     # --- JSON, GraphQL and similar text ---
 
-    def _quoted(self, text: str, depth: int) -> str:
-        return self._mask_misaligned(_JSONWalker(text).masked(self, depth))
+    def _mask_quoted(self, text: str, depth: int) -> str:
+        return self._mask_misaligned(_JSONWalker(text).mask(self, depth))
 
     def _mask_misaligned(self, text: str) -> str:
         """Mask members that follow a surplus quotation mark."""
@@ -264,30 +264,30 @@ class Redactor:
         """Return the text between two quotation marks with its secrets masked."""
         if not ("\\" in raw or "=" in raw or "://" in raw):
             return raw
-        plain = _unescaped(raw)
+        plain = _unescape(raw)
         if not depth and '"' in plain:
             return _MASK  # too deep to parse
         masked = plain
         if "://" in plain:
-            masked = self._pairs(redact_text(_USERINFO.sub("://***@", plain)))
-        masked = self._string_text(masked, depth - 1)
-        return raw if masked == plain else _escaped(masked)
+            masked = self._mask_pairs(redact_text(_USERINFO.sub("://***@", plain)))
+        masked = self._mask_string(masked, depth - 1)
+        return raw if masked == plain else _escape(masked)
 
-    def _string_text(self, text: str, depth: int) -> str:
+    def _mask_string(self, text: str, depth: int) -> str:
         if text.lstrip().startswith("<"):
-            text = self._elements(text)
+            text = self._mask_elements(text)
         if '"' in text:
-            text = self._quoted(text, depth)
-        return self._form(text) if _WHOLE_FORM(text) else text
+            text = self._mask_quoted(text, depth)
+        return self._mask_form(text) if _WHOLE_FORM(text) else text
 
     # --- XML ---
 
-    def _elements(self, text: str) -> str:
+    def _mask_elements(self, text: str) -> str:
         """Mask the text of elements with secret names, and attributes in single quotation marks.
 
         Attributes in double quotation marks are masked like GraphQL.
         """
-        text = _SINGLE_QUOTED.sub(self._attribute, text)
+        text = _SINGLE_QUOTED.sub(self._mask_attribute, text)
         parts: list[str] = []
         at = 0
         for found in _START_TAG.finditer(text):
@@ -300,35 +300,37 @@ class Redactor:
             at = end
         return "".join([*parts, text[at:]])
 
-    def _attribute(self, found: re.Match[str]) -> str:
+    def _mask_attribute(self, found: re.Match[str]) -> str:
         name, equals, _, end = found.groups()
         return f"{name}{equals}'{_MASK}{end}" if self.is_secret_string(name) else found[0]
 
     # --- parts ---
 
-    def _message(self, text: str) -> str:
+    def _mask_message(self, text: str) -> str:
         """Mask the fields of a head anywhere in a text."""
-        text = _REQUEST_LINE.sub(lambda found: found[1] + self._pairs(redact_text(found[2])), text)
-        return _FIELDS.sub(self._line, text)
+        text = _REQUEST_LINE.sub(
+            lambda found: found[1] + self._mask_pairs(redact_text(found[2])), text
+        )
+        return _FIELDS.sub(self._mask_line, text)
 
-    def _line(self, found: re.Match[str]) -> str:
+    def _mask_line(self, found: re.Match[str]) -> str:
         name, value = found.groups()
-        masked = self._field(name, value, is_secret=name.lower() in self._names)
+        masked = self._mask_field(name, value, is_secret=name.lower() in self._names)
         return found[0] if masked == value else f"{name}: {masked}"
 
-    def _multipart(self, body: bytes, media_type: str, depth: int) -> bytes:
+    def _mask_multipart(self, body: bytes, media_type: str, depth: int) -> bytes:
         boundary = parse_boundary(media_type)
         mark = b"--" + (boundary or "").encode("latin-1", "replace")
         if boundary is None or mark not in body or not depth:
             return _MASKED  # its fields cannot be found
         preamble, *parts = body.split(mark)
-        masked = [self._part(part, depth - 1) for part in parts]
-        return mark.join([self._body(preamble, "text/plain", depth - 1), *masked])
+        masked = [self._mask_part(part, depth - 1) for part in parts]
+        return mark.join([self._mask_body(preamble, "text/plain", depth - 1), *masked])
 
-    def _part(self, part: bytes, depth: int) -> bytes:
+    def _mask_part(self, part: bytes, depth: int) -> bytes:
         """Return a part of a form, from one boundary to the next, with its secrets masked."""
         if part.startswith(b"--"):  # after the last part
-            return part[:2] + self._body(part[2:], "text/plain", depth)
+            return part[:2] + self._mask_body(part[2:], "text/plain", depth)
         blank = _BLANK_LINE(part)
         if blank is None:  # a truncated head
             return b"\r\n***\r\n" if part.strip() else part
@@ -336,8 +338,8 @@ class Redactor:
         value = part[blank.end() :]
         ends = b"\r\n" if value.endswith(b"\r\n") else b"\n" if value.endswith(b"\n") else b""
         value = value[: len(value) - len(ends)]
-        masked = _MASKED if self._has_secret_name(head) else self._value(value, head, depth)
-        masked_head = self._message(head).encode("utf-8", "surrogateescape")
+        masked = _MASKED if self._has_secret_name(head) else self._mask_value(value, head, depth)
+        masked_head = self._mask_message(head).encode("utf-8", "surrogateescape")
         return masked_head + blank[0] + (masked if value else value) + ends
 
     def _has_secret_name(self, head: str) -> bool:
@@ -347,7 +349,7 @@ class Redactor:
         # RFC 2231 allows names in pieces, RFC 2047 in base64.
         return any(map(self._is_secret, [*found, "".join(found)])) or any("=?" in n for n in found)
 
-    def _value(self, value: bytes, head: str, depth: int) -> bytes:
+    def _mask_value(self, value: bytes, head: str, depth: int) -> bytes:
         fields = {
             name.lower(): _FOLD.sub(" ", text).strip() for name, text in _FIELDS.findall(head)
         }
@@ -356,7 +358,7 @@ class Redactor:
             plain = decode_readable(plain, [fields.get("content-encoding", "")])
         if plain is None:
             return _MASKED
-        masked = self._body(plain, fields.get("content-type", ""), depth)
+        masked = self._mask_body(plain, fields.get("content-type", ""), depth)
         if masked == plain:
             return value
         return masked if plain == value else _MASKED
@@ -372,7 +374,7 @@ class _JSONWalker:
         self._inside = 0  # open brackets within a member with a secret name
         self._has_secret_numbers = False
 
-    def masked(self, redactor: Redactor, depth: int) -> str:
+    def mask(self, redactor: Redactor, depth: int) -> str:
         """Return the text with its secrets masked; whitespace and order are kept."""
         for start in self._quotation_marks():
             before = self._text[max(self._at, start - _LONGEST_BARE_NAME) : start]
@@ -382,7 +384,7 @@ class _JSONWalker:
             colon = _COLON(self._text, found.end())
             if colon is not None and not self._text.startswith('"""', start):
                 self._take(colon.end())
-                self._begin_value(_unescaped(found[1]), redactor)
+                self._begin_value(_unescape(found[1]), redactor)
                 continue
             bare = _BARE_NAME(before)
             is_cut = not self._text.startswith('"', found.end(1)) and bool(_CUT_URL(found[1]))
@@ -457,7 +459,7 @@ def _mask_cookie(pair: str) -> str:
     return f"{name}={_MASK}" if equals else _MASK  # without a name, all of it is the value
 
 
-def _unescaped(raw: str) -> str:
+def _unescape(raw: str) -> str:
     """Return the text of a JSON string, which may be truncated."""
     if "\\" not in raw:
         return raw
@@ -468,7 +470,7 @@ def _unescaped(raw: str) -> str:
     return _ESCAPED.sub(r"\1", raw)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:  # a lone surrogate
@@ -476,14 +478,14 @@ def _escaped(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _encoded(text: str, charset: str) -> bytes:
+def _encode(text: str, charset: str) -> bytes:
     try:
         return text.encode(charset, "surrogateescape" if charset == "utf-8" else "strict")
     except UnicodeError:
         return _MASKED
 
 
-def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
+def _guess_charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
     """Yield charsets with which to read a body, and whether each is a guess.
 
     After these, the caller tries UTF-8.

@@ -432,7 +432,7 @@ def undo_codings(data: bytes, codings: Sequence[str], max_size: int | None = Non
     if body is None:
         return _decode_in_steps(data, codings, max_size)
     if max_size is not None and len(body) > max_size:
-        raise _too_large(max_size)
+        raise _make_size_error(max_size)
     return body
 
 
@@ -508,12 +508,12 @@ def _decode_in_steps(data: bytes, codings: Sequence[str], max_size: int | None) 
     body = BytesIO()  # getvalue() does not copy: a join would hold the body twice
     while piece := decoder.take():
         if body.write(piece) and max_size is not None and body.tell() > max_size:
-            raise _too_large(max_size)
+            raise _make_size_error(max_size)
     decoder.finish()
     return body.getvalue()
 
 
-def _too_large(max_size: int) -> ResponseTooLarge:
+def _make_size_error(max_size: int) -> ResponseTooLarge:
     return ResponseTooLarge(f"the decoded body is larger than {max_size} bytes")
 
 

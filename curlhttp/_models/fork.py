@@ -44,15 +44,15 @@ def registered() -> list[object]:
     return []
 
 
-def _in_child() -> None:
+def _notify_in_child() -> None:
     for obj in list(_in_children):
         obj.after_fork_in_child()
 
 
-def _in_parent() -> None:
+def _notify_in_parent() -> None:
     for obj in list(_in_parents):
         obj.after_fork_in_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child, after_in_parent=_in_parent)
+    os.register_at_fork(after_in_child=_notify_in_child, after_in_parent=_notify_in_parent)

@@ -128,14 +128,14 @@ class _Command:
         self._words: list[str] = []
 
     def add(self, *words: str | bytes) -> None:
-        self._words += map(_quoted, words)
+        self._words += map(_quote, words)
 
     def __str__(self) -> str:
         note = f"  # {'; '.join(self.notes)}" if self.notes else ""
         return self.input + " ".join(self._words) + note
 
 
-def _quoted(word: str | bytes) -> str:
+def _quote(word: str | bytes) -> str:
     if isinstance(word, bytes):
         return f'"$({_printf(word)})"'
     return shlex.quote(word)
@@ -306,7 +306,7 @@ def _add_route(line: _Command, transport: Transport, url: URL) -> None:
 
 
 def _add_body(line: _Command, request: Request, body: Body) -> None:
-    data = _in_memory(body)
+    data = _get_content(body)
     if data is None:
         size = "" if body.length is None else f" of {body.length} bytes"
         line.notes.append(f"the body{size} was streamed: pass it to curl on standard input")
@@ -323,7 +323,7 @@ def _add_body(line: _Command, request: Request, body: Body) -> None:
     return line.add("--data-binary", "@-")
 
 
-def _in_memory(body: Body) -> bytes | None:
+def _get_content(body: Body) -> bytes | None:
     """Return the whole body if it is in memory, or if all parts of a form are; else None."""
     parts: Iterable[Body] = getattr(body, "_segments", (body,))
     found = [part.data for part in parts]

@@ -334,9 +334,9 @@ class SavedSession:
         except OSError as error:
             raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
         except UnicodeDecodeError:
-            raise self._not_a_session(path) from None
+            raise self._make_invalid_error(path) from None
 
-    def _not_a_session(self, path: Path) -> CommandFailed:
+    def _make_invalid_error(self, path: Path) -> CommandFailed:
         return CommandFailed(f"{path}: not a session", READ_ERROR)
 
     def _load(self, text: str) -> None:
@@ -351,7 +351,7 @@ class SavedSession:
             if user is not None:
                 str.encode(user)
         except (ValueError, TypeError, LookupError, RecursionError):
-            raise self._not_a_session(self._path) from None
+            raise self._make_invalid_error(self._path) from None
         if origin != self._origin:
             shown = redact_url(origin[:_MAX_SHOWN])
             what = f"this session belongs to {shown}, so it cannot be used for {self._origin}"

@@ -120,39 +120,39 @@ class ParquetWriter:
 
     def _flush(self) -> None:
         rows, self._rows, self._bytes = self._rows, [], 0
-        columns = [self._column(field, rows) for field in self._schema]
+        columns = [self._make_column(field, rows) for field in self._schema]
         self._writer.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
 
-    def _column(self, field: Any, rows: list[FetchRow]) -> Any:  # Any: pyarrow has no types
+    def _make_column(self, field: Any, rows: list[FetchRow]) -> Any:  # Any: pyarrow has no types
         name = field.name
         if name == "timings":
-            return self._timings([row.timings for row in rows], field.type)
+            return self._make_timings([row.timings for row in rows], field.type)
         if name == "headers":
-            return self._headers([row.grouped_fields() for row in rows])
+            return self._make_headers([row.grouped_fields() for row in rows])
         values = [getattr(row, name) for row in rows]
         if field.type == self._arrow.string():
-            return self._strings(values)
+            return self._make_strings(values)
         return self._arrow.array(values, field.type)
 
-    def _strings(self, values: list[Any]) -> Any:
+    def _make_strings(self, values: list[Any]) -> Any:
         try:
             return self._arrow.array(values, self._arrow.string())
         except UnicodeEncodeError:  # lone surrogates
             return self._arrow.array(map(_replace_surrogates, values), self._arrow.string())
 
-    def _timings(self, rows: list[tuple[float, ...] | None], kind: Any) -> Any:
+    def _make_timings(self, rows: list[tuple[float, ...] | None], kind: Any) -> Any:
         filled = [row or _NO_TIMINGS for row in rows]
         columns = [self._arrow.array(values, kind[0].type) for values in zip(*filled, strict=True)]
         missing = self._arrow.array([row is None for row in rows])
         return self._arrow.StructArray.from_arrays(columns, fields=list(kind), mask=missing)
 
-    def _headers(self, rows: list[list[tuple[str, list[str]]]]) -> Any:
+    def _make_headers(self, rows: list[list[tuple[str, list[str]]]]) -> Any:
         arrow, whole = self._arrow, self._arrow.int32()
         fields = [field for row in rows for field in row]
-        values = self._strings([value for _, values in fields for value in values])
+        values = self._make_strings([value for _, values in fields for value in values])
         ends = arrow.array(accumulate([len(values) for _, values in fields], initial=0), whole)
         items = arrow.ListArray.from_arrays(ends, values)
-        keys = self._strings([name for name, _ in fields])
+        keys = self._make_strings([name for name, _ in fields])
         return arrow.MapArray.from_arrays(
             arrow.array(accumulate(map(len, rows), initial=0), whole), keys, items
         )

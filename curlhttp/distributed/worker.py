@@ -156,7 +156,7 @@ class _Part:
             # Close the writer before the stream even after an error, because it writes a footer.
             writer = _open_writer(config.format, stream)
             with open_client(config) as client, closing(writer):
-                for outcomes in self._batches(client):
+                for outcomes in self._fetch_batches(client):
                     self._check_wanted()  # also if all URLs are invalid
                     self._write(writer, outcomes)
         if config.pause and self._counters.rows:
@@ -168,11 +168,11 @@ class _Part:
         if not self._is_wanted():
             raise PartitionCancelled(f"partition {self._partition.number} was cancelled")
 
-    def _batches(self, client: Client) -> Iterator[list[_Outcome]]:
+    def _fetch_batches(self, client: Client) -> Iterator[list[_Outcome]]:
         """Yield outcomes in batches, because writing rows in a tight loop takes half the time."""
         batch: list[_Outcome] = []
         size = 0
-        requests = self._requests(client)
+        requests = self._build_requests(client)
         with client.map(requests, concurrency=self._config.concurrency) as outcomes:
             for outcome in outcomes:
                 self._check_wanted()
@@ -193,7 +193,7 @@ class _Part:
             self._counters.add(row)
         writer.add(rows)
 
-    def _requests(self, client: Client) -> Iterator[Request]:
+    def _build_requests(self, client: Client) -> Iterator[Request]:
         for row, url in self._partition.source.read():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             try:

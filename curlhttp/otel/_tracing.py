@@ -175,7 +175,7 @@ class TracedAttempt:
 
     def end_with_head(self, head: Head, times: Timings) -> None:
         """End the attempt with the head of its response."""
-        attributes = self._head_attributes(head)
+        attributes = self._get_head_attributes(head)
         if head.status_code >= 400:
             attributes[error_attributes.ERROR_TYPE] = str(head.status_code)
         span = self._span
@@ -195,7 +195,7 @@ class TracedAttempt:
         if isinstance(error, RequestException):
             text, times = str(error), error.timings
             if isinstance(error.response, Response):
-                attributes = self._head_attributes(error.response._head)
+                attributes = self._get_head_attributes(error.response._head)
         attributes[error_attributes.ERROR_TYPE] = type(error).__qualname__
         span = self._span
         if span.is_recording():
@@ -205,7 +205,7 @@ class TracedAttempt:
                 self._add_timings(times)
         self._finish(attributes, times)
 
-    def _head_attributes(self, head: Head) -> _Attributes:
+    def _get_head_attributes(self, head: Head) -> _Attributes:
         return {
             http_attributes.HTTP_RESPONSE_STATUS_CODE: head.status_code,
             network_attributes.NETWORK_PROTOCOL_VERSION: head.http_version[5:],

@@ -348,14 +348,14 @@ class RedisConnection:
     def _run(self, inbox: SimpleQueue[PendingCommand | None]) -> None:
         while True:
             batch, is_last = _next_batch(inbox, _TICK if self._has_renewals else None)
-            self._serve(batch + self._due())
+            self._serve(batch + self._get_due_renewals())
             if is_last:
                 break
         client, self._client = self._client, None
         if client is not None:
             client.connection_pool.disconnect()
 
-    def _due(self) -> list[PendingCommand]:
+    def _get_due_renewals(self) -> list[PendingCommand]:
         """Return the renewals that are due."""
         # is_up() also sends a PING if Redis was gone: without requests, nothing else calls it.
         if not self._renewals or not self.is_up():
@@ -418,15 +418,15 @@ class RedisConnection:
             return
         unknown = [
             each
-            for each, reply in self._replies(sent, by_sha=True)
+            for each, reply in self._fetch_replies(sent, by_sha=True)
             if not self._deliver(each, reply)
         ]
         # Redis was restarted and has lost the scripts.
-        for each, reply in self._replies(unknown, by_sha=False):
+        for each, reply in self._fetch_replies(unknown, by_sha=False):
             self._deliver(each, reply)
         _wake_all(batch)
 
-    def _replies(
+    def _fetch_replies(
         self, sent: list[PendingCommand], *, by_sha: bool
     ) -> Iterator[tuple[PendingCommand, object]]:
         if not sent:
@@ -512,8 +512,8 @@ def _wake_all(batch: list[PendingCommand]) -> None:
 
 
 def make_unawaited(command: StoreCommand | None) -> PendingCommand:
-    return PendingCommand(command, _nothing)
+    return PendingCommand(command, _do_nothing)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Wake nobody."""

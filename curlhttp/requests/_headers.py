@@ -126,7 +126,7 @@ def parse_list_header(value: str) -> list[str]:
     """Split a list at its commas, except those within quotes; items come unquoted."""
     from urllib.request import parse_http_list
 
-    return [_unquoted(item) for item in parse_http_list(value)]
+    return [_unquote(item) for item in parse_http_list(value)]
 
 
 def parse_dict_header(value: str) -> dict[str, str | None]:
@@ -136,11 +136,11 @@ def parse_dict_header(value: str) -> dict[str, str | None]:
 
     for item in parse_http_list(value):
         name, equals, text = item.partition("=")
-        found[name] = _unquoted(text) if equals else None
+        found[name] = _unquote(text) if equals else None
     return found
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     # Splitting has removed the backslashes; the text inside the quotes may be quoted again.
     return unquote_header_value(text[1:-1]) if text[:1] == text[-1:] == '"' else text
 

@@ -365,7 +365,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
         return any(cookie.name == name for cookie in self)
 
     def __getitem__(self, name: str) -> _Value:
-        return self._only(name)
+        return self._get_only(name)
 
     def __delitem__(self, name: str) -> None:
         remove_cookie_by_name(self, name)
@@ -395,13 +395,13 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             CookieConflictError: several cookies match.
         """
         try:
-            return self._only(name, domain, path)
+            return self._get_only(name, domain, path)
         except KeyError:
             return default
 
     def get_dict(self, domain: str | None = None, path: str | None = None) -> dict[str, _Value]:
         """Return names and values, optionally of one domain and path only."""
-        found = _matching(self, None, domain, path)
+        found = _find_cookies(self, None, domain, path)
         return {cookie.name: self._get_value(cookie) for cookie in found}
 
     def update(  # type: ignore[override]
@@ -421,8 +421,8 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             )
         super().update(other, **names)
 
-    def _only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:
-        found = _matching(self, name, domain, path)
+    def _get_only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:
+        found = _find_cookies(self, name, domain, path)
         if not found:
             raise KeyError(f"name={name!r}, domain={domain!r}, path={path!r}")
         if len(found) > 1:
@@ -445,11 +445,11 @@ def remove_cookie_by_name(
     cookiejar: CookieJar, name: str, domain: str | None = None, path: str | None = None
 ) -> None:
     """Remove every cookie of a name, optionally of one domain and path only."""
-    for cookie in _matching(cookiejar, name, domain, path):
+    for cookie in _find_cookies(cookiejar, name, domain, path):
         cookiejar.clear(cookie.domain, cookie.path, cookie.name)
 
 
-def _matching(
+def _find_cookies(
     jar: CookieJar, name: str | None, domain: str | None, path: str | None
 ) -> list[Cookie]:
     return [

@@ -96,7 +96,7 @@ class FetchRun:
         try:
             with (
                 progress,
-                self._client.map(self._requests(), concurrency=concurrency) as outcomes,
+                self._client.map(self._build_requests(), concurrency=concurrency) as outcomes,
             ):
                 for outcome in outcomes:
                     self._record(_make_record(outcome))
@@ -113,7 +113,7 @@ class FetchRun:
             self._output.add(record)
         self._progress.tick()
 
-    def _requests(self) -> Iterator[Request]:
+    def _build_requests(self) -> Iterator[Request]:
         recorded = self._output.recorded
         for line in self._lines:
             state = recorded.state(line.number, line.fingerprint)
