@@ -99,7 +99,7 @@ class Multiplexing:
         self.has_http2 = self.has_http2 or shares
 
     def take_news(self, transfers: Iterable[Transfer]) -> list[Transfer]:
-        """Report origins whose protocol was learned; return transfers that wait in vain to share.
+        """Report origins whose protocol was learned; return transfers that wait but cannot share.
 
         Not in libcurl's callback, because `on_shared` may start further transfers.
 
@@ -122,9 +122,9 @@ _REMOVE = pycurl.POLL_REMOVE
 _IN = int(pycurl.CSELECT_IN)
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BRIEF = 0.1  # seconds of silence that do not mean a dead connection
-_ON_ITS_WAY = 0.25  # share of a request's wait; what came by then was sent before the request
+_ON_ITS_WAY = 0.25  # share of a request's wait; data that came by then was sent before it
 _LONG = 1.0  # seconds of silence after which a cancelled request means a dead connection
-_MAX_STARTS = 100  # of one attempt; after a restart of the server that many may be dead
+_MAX_STARTS = 100  # of one attempt; a restarted server may leave so many dead connections
 _SLICE = 0.02  # seconds of a turn for paused transfers, whose servers may send without end
 _QUIET = 0.1  # seconds from an event to the check of its outcome
 
@@ -377,7 +377,7 @@ class Driver:
         return None if check == math.inf else check
 
     def run_once(self, wait: float | None = 0) -> None:
-        """Handle what is ready and what is due.
+        """Handle sockets that are ready and timers that are due.
 
         Args:
             wait: how many seconds to wait for a socket; None for no limit.
@@ -408,7 +408,7 @@ class Driver:
             self.rearm(self._check_at)
 
     def run_due(self) -> None:
-        """Start what was added and do what is due, without polling the sockets."""
+        """Start added transfers and handle due timers, without polling the sockets."""
         if self._libcurl_due is not None and self._libcurl_due <= monotonic():
             self._libcurl_due = None
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
@@ -480,7 +480,7 @@ class Driver:
         since, now = transfer.last_activity, monotonic()
         if now - since < _BRIEF:
             return
-        # What was already on its way when the request went out proves nothing.
+        # Data that was already on its way when the request went out proves nothing.
         if self._last_read.get(connection.descriptor, 0.0) <= since + (now - since) * _ON_ITS_WAY:
             connection.retire()
             self._drain(connection, transfer)
@@ -544,8 +544,8 @@ class Driver:
             if lines and has_unasked_upgrade(lines, request):
                 self._fail(transfer, head_error(lines, request))
         if self.multiplexing.has_http2:
-            # libcurl reports a peer's HTTP/2 error to the peer, but lets the request wait until
-            # there is more to read.
+            # libcurl reports a peer's HTTP/2 error to the peer, but the request waits until more
+            # arrives.
             for descriptor, event in self._last_event.items():
                 if event >= seen and descriptor not in self._idle:
                     self._socket_action(descriptor, pycurl.CSELECT_IN)

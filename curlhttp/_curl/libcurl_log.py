@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import pycurl
 
-from curlhttp._engine.log import log as watch_log
+from curlhttp._engine.log import log as request_logger
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
 
 _MAX_BYTES = 64 * 1024  # of one attempt, because a server may send heads without end
@@ -56,7 +56,7 @@ class DebugLog:
             self._add(kind, text)
 
     def note(self, text: str) -> None:
-        """Add a line about something that we did."""
+        """Add a line about something that curlhttp did."""
         self(_TEXT_LINE, text.encode())
 
     def _add(self, kind: int, text: bytes) -> None:
@@ -76,7 +76,7 @@ class DebugLog:
         return self._format(found, left)
 
     def _format(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
-        masks = watch_log.masks
+        masks = request_logger.masks
         heads = {kind: HeadRedactor(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
         for since, kind, raw in found:
             if not masks:

@@ -47,7 +47,7 @@ class ReadTimeouts:
         self._serial = 0  # breaks ties, because transfers cannot be compared
 
     def start(self, transfer: Transfer, seconds: float) -> float:
-        """Begin to check a transfer that starts now.
+        """Begin to check a transfer, which starts now.
 
         Args:
             transfer: prepared.

@@ -2,7 +2,7 @@
 
 libcurl sends a request again on its own when a kept-alive connection turns out to be dead, or when
 an HTTP/2 server refused the request. Once is fine for an idempotent request; a second POST must
-never happen. Of the response, this module only knows whether any header lines came.
+never happen. This module parses no responses: it only knows whether any header lines came.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from curlhttp._models.request import Request
 from curlhttp.exceptions import BlockedAddress
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
-_SHARED_MOVES = 3
+_SHARED_MOVES = 3  # see restart
 _MAX_SENDS = 6  # of one attempt, for a server that always refuses
 # libcurl gives up a refused request with these: after our abort, without a way to rewind, or after
 # five tries; or after a GOAWAY with an error, which libcurl (8.23) reports for each stream.
@@ -70,22 +70,22 @@ class RequestSender:
 
     Attributes:
         handle: carries the request.
-        request: is sent; None between two attempts.
+        request: that it sends; None between two attempts.
         lines: the header lines of all heads and trailers so far.
         failed: the exception that a callback stored.
         code: libcurl's result code, once it has ended; 0 for success.
         message: libcurl's text for a code other than 0.
         last_activity: the monotonic time of the last sign of life, for the read timeout.
-        wake: what to call when a waiting caller has something to look at, or None.
+        wake: called when there is something new for a waiting caller; None if nobody waits.
         blocked: the first address of this attempt that its guard refused; None if there is none, or
             another one was connected to.
-        sends: how often the request was sent, or was about to be.
+        sends: how often libcurl sent the request, or was about to.
         sends_once: it must not be sent again automatically.
         is_second: it may already have been processed once, and goes out again.
         restarts: it has to go out on another connection, because the one that it got is dead or
             not clean, or because the server processed nothing of it.
-        connections: the known ones that it may get; set before it runs.
-        connection: the known one that it last went out on; None before that.
+        connections: the open ones that it may get; set before it runs.
+        connection: the one of these that it last went out on; None before that, or if unknown.
         starts: how often it was started again on another connection.
         sockets: of a new connection, or of its happy eyeballs.
         route: the addresses of the connection; None before there is one.
@@ -155,7 +155,7 @@ class RequestSender:
         self.code = self.sends = 0
 
     def _reset_dirty(self) -> None:
-        """Reset the rest, which only attempts change that make the handle dirty."""
+        """Reset the state that an attempt changes only if it makes the handle dirty."""
         self.is_second = self.starving = False
         self._reset_feed()
         self.feed: Callable[[int], bytes | None] | None = None
@@ -245,7 +245,7 @@ class RequestSender:
             # After a restart of the server all kept-alive connections are dead, and libcurl
             # would try one after the other. On HTTP/2 only its log says why, so the request
             # starts again with the log.
-            self.restarts = self._news != "refused"  # else see rewind_if_unprocessed
+            self.restarts = self._news != "refused"  # otherwise see rewind_if_unprocessed
             return False
         return True
 
@@ -304,7 +304,7 @@ class RequestSender:
     # libcurl's callbacks where the transport has a guard of addresses
 
     def _on_open(self, purpose: int, target: _SocketAddress) -> socket.socket | int:
-        """Give libcurl a socket for an address, or refuse the address; then it tries the next."""
+        """Return a socket for an address, or refuse the address; then libcurl tries the next."""
         try:
             return self._make_socket(target)
         except BaseException as error:  # an exception of a guard ends the request
@@ -371,13 +371,13 @@ class RequestSender:
         self.last_activity = monotonic()
         if handle.is_discarding:
             handle.end_discarding()
-            handle.note("another connection: the kept one had ended, and was closed")
+            handle.note("another connection: the reused one had ended, and was closed")
         elif not self.sends or self._was_unprocessed():
-            why = "the server left the request out" if self.sends else "the kept one is not clean"
+            why = "the server did not process it" if self.sends else "the reused one is not clean"
             handle.note(f"another connection: {why}")
             self._moves += 1
         else:
-            handle.note("another connection: this one broke, or answered out of turn")
+            handle.note("another connection: this one broke, or responded before the request")
             self.is_second = True
         # Requests that a GOAWAY excluded first share a new connection; later each gets its own.
         handle.avoid_reuse(not shares or self._moves > _SHARED_MOVES)

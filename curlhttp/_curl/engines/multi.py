@@ -39,7 +39,7 @@ from curlhttp.exceptions import ClientClosed
 
 
 class MultiEngine(ABC):
-    """Move bytes for many coroutines at once; they start in the order in which they ask.
+    """Move bytes for many coroutines at once; requests start in the order in which they arrive.
 
     Args:
         limits: the client's limits.
@@ -167,7 +167,7 @@ class MultiEngine(ABC):
         """Return the next piece of the body as it came, b"" at the end.
 
         Raises:
-            RequestException: the body broke off, or the server is silent for too long.
+            RequestException: the body is incomplete, or the server was silent for too long.
         """
         try:
             if not incoming.pieces:
