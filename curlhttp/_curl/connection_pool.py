@@ -111,7 +111,7 @@ class ConnectionPool:
             thread_waiter = ThreadWaiter()
             waiter = SlotWaiter(origin, thread_waiter.wake)
             self.slots.wait(waiter)
-        self._unready()  # other threads may have kept some before they could see this waiter
+        self._release_ready()  # other threads may have kept some before they could see this waiter
         if self._dropped:  # while this thread held the lock
             self._close_dropped()
         self._wait(waiter, thread_waiter, request)
@@ -169,7 +169,7 @@ class ConnectionPool:
     def _make_room(self) -> None:
         """Release the slots of ready transfers if one of them may be needed."""
         if self.slots.used >= self.slots.total or self.slots.per_origin is not None:
-            self._unready()
+            self._release_ready()
 
     # release
 
@@ -177,7 +177,7 @@ class ConnectionPool:
         """Return a clean transfer to the pool.
 
         Args:
-            held: the transfer; removed as soon as the pool has it, whatever is raised after that.
+            held: the transfer; removed as soon as the pool has it, even if an exception follows.
         """
         if not self._keep_ready(held):
             with self._lock:
@@ -185,7 +185,7 @@ class ConnectionPool:
                 del held[0]
                 self._idle.push(transfer)
                 self.slots.release(transfer.key[0])
-            self._keep_no_more()
+            self._trim_ready()
         if self._dropped:
             self._close_dropped()
 
@@ -201,18 +201,18 @@ class ConnectionPool:
             return False
         # A waiter, or the thread that closes the client, may have looked before it was ready.
         if slots.waiters or self.is_closed:
-            self._unready()
+            self._release_ready()
         elif idle.idle_count + len(ready) > idle.keep:
-            self._keep_no_more()
+            self._trim_ready()
         return True
 
-    def _keep_no_more(self) -> None:
+    def _trim_ready(self) -> None:
         """Keep no more transfers, ready and idle together, than the limit."""
         # In a loop, because another thread may keep one ready meanwhile.
         while self._ready and self._idle.idle_count + len(self._ready) > self._idle.keep:
-            self._unready()
+            self._release_ready()
 
-    def _unready(self) -> None:
+    def _release_ready(self) -> None:
         """Release the slots of all ready transfers, the oldest first."""
         for key in list(self._ready):
             transfer = self._ready.pop(key, None)
@@ -260,7 +260,7 @@ class ConnectionPool:
             self.is_closed = True
             self.slots.lift_limits()
             self._idle.close()
-        self._unready()
+        self._release_ready()
         self._close_dropped()
 
     def close_from_finalizer(self) -> bool:

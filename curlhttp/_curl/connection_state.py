@@ -200,7 +200,7 @@ class Connection:
             self.ends_in_alert = size in _ALERT_SIZES
 
     def may_be_response(self, use: int, size: int, *, ends: bool) -> bool:
-        """Return whether a response can belong to its request, or had arrived before it.
+        """Return False if a response arrived before its request, so that it belongs to another.
 
         OpenSSL reads ahead: data that came together with the last response is in its buffer, where
         a check of the socket does not find it, and libcurl takes it for the next response. But then

@@ -1,4 +1,4 @@
-"""Run transfers on one curl_multi, and give an event loop one descriptor to wait on.
+"""Run transfers on one curl_multi, with one descriptor for an event loop to wait on.
 
 A driver belongs to one thread or event loop at a time. It knows requests only through their
 transfers, and its owner decides how to wait. It also remembers which origins speak HTTP/2, so that
@@ -46,16 +46,16 @@ class Multiplexing:
     """What one driver knows about the protocols of origins.
 
     Attributes:
-        news: origins whose protocol was just learned, for `take_news`.
+        learned: whether the connections of an origin multiplex, until `report_learned`.
         has_http2: there may be HTTP/2 connections.
         on_shared: called with an origin as soon as its connections are known to carry many
             requests at once; or None.
     """
 
-    __slots__ = ("_by_origin", "_generations", "has_http2", "news", "on_shared")
+    __slots__ = ("_by_origin", "_generations", "has_http2", "learned", "on_shared")
 
     def __init__(self) -> None:
-        self.news: dict[str, bool] = {}
+        self.learned: dict[str, bool] = {}
         self.has_http2 = False
         self.on_shared: Callable[[str], object] | None = None
         self._by_origin: dict[str, bool] = {}  # on TLS: whether its connections multiplex
@@ -95,10 +95,10 @@ class Multiplexing:
     def _on_alpn(self, origin: str, shares: bool) -> None:
         if len(self._by_origin) >= _ORIGINS:  # each one costs the log of one more request then
             self._by_origin.clear()
-        self._by_origin[origin] = self.news[origin] = shares
+        self._by_origin[origin] = self.learned[origin] = shares
         self.has_http2 = self.has_http2 or shares
 
-    def take_news(self, transfers: Iterable[Transfer]) -> list[Transfer]:
+    def report_learned(self, transfers: Iterable[Transfer]) -> list[Transfer]:
         """Report origins whose protocol was learned; return transfers that wait but cannot share.
 
         Not in libcurl's callback, because `on_shared` may start further transfers.
@@ -106,12 +106,12 @@ class Multiplexing:
         Args:
             transfers: all running ones.
         """
-        news, self.news = self.news, {}
-        for origin, shares in news.items():
+        learned, self.learned = self.learned, {}
+        for origin, shares in learned.items():
             if shares and self.on_shared is not None:
                 self.on_shared(origin)
         found = []
-        for transfer in transfers if False in news.values() else ():
+        for transfer in transfers if False in learned.values() else ():
             assert transfer.request is not None
             if transfer.is_waiting and self._by_origin.get(transfer.request.url.origin) is False:
                 found.append(transfer)
@@ -412,8 +412,8 @@ class Driver:
         if self._libcurl_due is not None and self._libcurl_due <= monotonic():
             self._libcurl_due = None
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        if self.multiplexing.news:
-            for transfer in self.multiplexing.take_news(self.running.values()):
+        if self.multiplexing.learned:
+            for transfer in self.multiplexing.report_learned(self.running.values()):
                 self.use_own_connection(transfer)
         self._collect()
         self._read_timer()
@@ -471,7 +471,7 @@ class Driver:
         """Retire the connection of a request that gave up, if it was silent for all requests.
 
         A NAT or a load balancer may have forgotten it. HTTP/1.1 closes the connection of a request
-        that gives up; a multiplexed one would take further requests. A slow server that responds
+        that gives up; a multiplexed one would carry further requests. A slow server that responds
         to others on it is not dead.
         """
         connection = transfer.connection

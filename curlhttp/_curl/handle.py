@@ -258,7 +258,7 @@ class Handle:
             self._clears_headers = self.is_dirty = True
             # A proxy's credentials would go to the origin; they belong in proxies=. libcurl
             # frames the body, because two different lengths could mean two messages. It keeps a
-            # correct line where it stands.
+            # correct line in its place.
             framing = _framing(request)
             lines = [line for line in lines if not _NOT_OURS(line) or line.lower() == framing]
         if request.get_header("accept") is None:

@@ -94,7 +94,7 @@ class DebugLog:
 
 # --- Parse what libcurl reports only in log text: refused streams, GOAWAY, ALPN ---
 
-LogNews: TypeAlias = Literal["refused", "goaway", "downgrades", "alpn"]
+LogEvent: TypeAlias = Literal["refused", "goaway", "downgrades", "alpn"]
 
 _TEXT = int(pycurl.INFOTYPE_TEXT)
 _REFUSED = re.compile(rb"HTTP/[23] stream \d+ refused by server").match
@@ -104,7 +104,7 @@ _RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl(?: \(error 0x([0-9
 _OWN_REASONS = frozenset({0x1, 0x2, 0x3, 0x5, 0x6, 0x7, 0x8, 0x9})
 
 
-def parse_news(kind: int, text: bytes) -> tuple[LogNews, int] | None:
+def parse_log_event(kind: int, text: bytes) -> tuple[LogEvent, int] | None:
     """Parse a line of the log; return None if it is not relevant here.
 
     refused      the server processed nothing of the request: REFUSED_STREAM, or a GOAWAY that

@@ -25,7 +25,12 @@ from curlhttp._curl.errors import (
     unwrap_callback_error,
 )
 from curlhttp._curl.handle import Handle
-from curlhttp._curl.libcurl_log import LogNews, get_stream_reset, is_excluded_by_goaway, parse_news
+from curlhttp._curl.libcurl_log import (
+    LogEvent,
+    get_stream_reset,
+    is_excluded_by_goaway,
+    parse_log_event,
+)
 from curlhttp._models.body import rewind
 from curlhttp._models.config import SocketOption
 from curlhttp._models.request import Request
@@ -75,7 +80,7 @@ class RequestSender:
         failed: the exception that a callback stored.
         code: libcurl's result code, once it has ended; 0 for success.
         message: libcurl's text for a code other than 0.
-        last_activity: the monotonic time of the last sign of life, for the read timeout.
+        last_activity: the monotonic time of the last activity, for the read timeout.
         wake: called when there is something new for a waiting caller; None if nobody waits.
         blocked: the first address of this attempt that its guard refused; None if there is none, or
             another one was connected to.
@@ -101,8 +106,8 @@ class RequestSender:
     __slots__ = (
         "_connecting",
         "_connects",
+        "_log_event",  # from libcurl's log: "refused", "downgrades" or None
         "_moves",  # to other connections; at first all requests share a new one, see restart
-        "_news",  # from libcurl's log: "refused", "downgrades" or None
         "_on_alpn",
         "_sent",  # on earlier connections
         "_use",  # number of the request among those of its connection
@@ -160,7 +165,7 @@ class RequestSender:
         self._reset_feed()
         self.feed: Callable[[int], bytes | None] | None = None
         self._on_alpn: Callable[[str, bool], None] | None = None
-        self._news: LogNews | None = None
+        self._log_event: LogEvent | None = None
         self._moves = self._sent = self.starts = 0
         self.blocked: BlockedAddress | None = None
         self._connects = False
@@ -237,7 +242,7 @@ class RequestSender:
 
     def _may_resend(self) -> bool:
         """Return whether libcurl may send the request again, as it is about to."""
-        if self._news == "downgrades":
+        if self._log_event == "downgrades":
             return self.sends == 1
         if self.sends_once or self.is_second or self.sends > 1:
             return False
@@ -245,7 +250,7 @@ class RequestSender:
             # After a restart of the server all kept-alive connections are dead, and libcurl
             # would try one after the other. On HTTP/2 only its log says why, so the request
             # starts again with the log.
-            self.restarts = self._news != "refused"  # otherwise see rewind_if_unprocessed
+            self.restarts = self._log_event != "refused"  # otherwise see rewind_if_unprocessed
             return False
         return True
 
@@ -274,19 +279,19 @@ class RequestSender:
         return piece
 
     def _on_log(self, kind: int, text: bytes) -> None:
-        found = parse_news(kind, text)
+        found = parse_log_event(kind, text)
         if found is None:
             return
-        news, number = found
-        if news == "alpn":  # once for each new connection, in the log of any request
+        event, number = found
+        if event == "alpn":  # once for each new connection, in the log of any request
             if self._on_alpn is not None:
                 assert self.request is not None
                 self._on_alpn(self.request.url.origin, bool(number))
-        elif news == "goaway":  # for all requests on the connection
+        elif event == "goaway":  # for all requests on the connection
             if self.sends and self.connection is not None:
                 self.connection.last_stream = number
-        elif news == "downgrades" or not self.lines:  # a request with a response was not refused
-            self._news = news
+        elif event == "downgrades" or not self.lines:  # a request with a response was not refused
+            self._log_event = event
 
     def read_log(self, on_alpn: Callable[[str, bool], None] | None = None) -> None:
         """Read libcurl's log for what it reports nowhere else; costs 10 us for each request.
@@ -337,7 +342,7 @@ class RequestSender:
         return self._on_socket(descriptor, purpose)
 
     def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces
-        """Check the connection that libcurl picked, whoever opened it, before it sends."""
+        """Check the chosen connection before libcurl sends, even if another request opened it."""
         try:
             from curlhttp._curl.address_guard import blocked
 
@@ -385,7 +390,7 @@ class RequestSender:
             self.read_log(self._on_alpn)
         # libcurl counts from 0 again; is_second says what was sent on the other connection.
         self._sent += self.sends > 0
-        self.sends, self.code, self._news = 0, 0, None
+        self.sends, self.code, self._log_event = 0, 0, None
         self.lines.clear()
         self._reset_feed()
         if request.deadline is not None:
@@ -431,7 +436,7 @@ class RequestSender:
         if stream and connection is not None and stream > connection.last_stream:
             return True
         # Another request may have read the GOAWAY; this one only gets the reason.
-        return self._news == "refused" or (stream > 0 and is_excluded_by_goaway(self.message))
+        return self._log_event == "refused" or (stream > 0 and is_excluded_by_goaway(self.message))
 
     def _may_be_unprocessed(self) -> bool:
         """Return whether the server may have processed nothing, if it may see it twice."""
@@ -484,7 +489,7 @@ class RequestSender:
     # responses that came too early
 
     def may_be_response(self, size: int, *, ends: bool) -> bool:
-        """Return whether what came can be the response, and did not arrive before the request.
+        """Return False if the response arrived before the request, so that it belongs to another.
 
         Args:
             size: bytes of the body so far.

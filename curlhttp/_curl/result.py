@@ -152,7 +152,7 @@ def check_opened(transfer: Transfer) -> None:
     Raises:
         RequestException: the attempt failed before the head was in.
     """
-    # Without a complete head it failed, whatever libcurl says.
+    # Without a complete head it failed, even if libcurl reports success.
     if transfer.head is None:
         raise_failure(transfer)
         get_head(transfer)
@@ -164,7 +164,7 @@ def read_piece(transfer: Transfer) -> bytes:
     Raises:
         RequestException: the attempt failed, so there is no more.
     """
-    # The caller may want what came before a failure.
+    # First, because the caller may use data that arrived before a failure.
     piece = transfer.read_pieces()
     if not piece:
         raise_failure(transfer)

@@ -1,4 +1,4 @@
-"""Run one attempt on a handle: libcurl's callbacks, and the response as it comes in.
+"""Run one attempt on a handle: libcurl's callbacks, and the response as it arrives.
 
 The callbacks do not raise, because an exception breaks all other transfers of a curl_multi. They
 store the error in `failed`, and the code that runs the transfer raises it. When the attempt has
@@ -75,7 +75,7 @@ class Transfer(RequestSender):
         upload_mark: bytes of the body that had gone out at the last such check, or None.
         upload_at: the latest monotonic time, as far as that check shows, when any of them did.
         queue_seconds: how long the request waited for a slot.
-        idle: seconds from the last sign of life of the previous attempt to this one.
+        idle: seconds from the last activity of the previous attempt to this one.
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and transport that it is connected to, in the blocking engine.
         released: when it was released to its pool, as a serial number.

@@ -150,9 +150,9 @@ async def send_upgrade(engine: Connector, request: Request, now: Callable[[], fl
         raise
     try:
         reply = Reply(stream, request, now)
-        asked = _build_head(request)
-        record_head(request, ">", asked)
-        stream.write(asked if request.body is None else asked + (request.body.data or b""))
+        head = _build_head(request)
+        record_head(request, ">", head)
+        stream.write(head if request.body is None else head + (request.body.data or b""))
         await reply.receive_head()
         record_head(request, "<", reply.head.block)
     except BaseException as error:

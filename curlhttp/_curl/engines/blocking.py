@@ -151,7 +151,7 @@ class BlockingEngine:
         return transfer
 
     async def read(self, incoming: Transfer) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
+        """Return the next piece of the body as received, b"" at the end.
 
         Raises:
             RequestException: the body is incomplete, or the server was silent for too long.

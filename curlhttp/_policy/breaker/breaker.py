@@ -436,7 +436,7 @@ class CircuitBreaker:
 
         Args:
             origin: any of its URLs, or "proxy scheme://host:port"; None for all origins, which
-                overrides what is forced for single ones.
+                overrides the forced states of single origins.
         """
         self._force(origin, "forced_open")
 
