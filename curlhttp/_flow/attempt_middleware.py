@@ -25,7 +25,7 @@ def attempt_middleware(functions: Sequence[Middleware]) -> Layer:
     Args:
         functions: the user's middleware, outermost first.
     """
-    return lambda send: _checked(around_each(functions, cast(Exchange, send)))
+    return lambda send: _checked(wrap_exchange(functions, cast(Exchange, send)))
 
 
 def _checked(exchange: Exchange) -> Exchange:
@@ -35,7 +35,7 @@ def _checked(exchange: Exchange) -> Exchange:
     return send
 
 
-def around_each(functions: Sequence[Middleware], exchange: Exchange) -> Exchange:
+def wrap_exchange(functions: Sequence[Middleware], exchange: Exchange) -> Exchange:
     """Return a last step of the flow whose attempts go through middleware.
 
     Args:

@@ -1,8 +1,8 @@
 """Put the layers in order, and build one `send` function from them.
 
 A layer wraps the `send` below it. A layer that has nothing to do for a request returns
-send(request), which costs a call but no coroutine. For the same reason, the steps that every
-chain has are one layer. Retry and the layers below it are imported only if a client uses them.
+send(request), which costs a call but no coroutine. For the same reason, the steps that every chain
+has are one layer. Retry and the layers below it are imported only if a client uses them.
 """
 
 from __future__ import annotations

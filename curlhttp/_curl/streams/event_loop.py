@@ -1,7 +1,7 @@
 """The byte streams of `AsyncClient`: on asyncio (uvloop included), and on trio through anyio.
 
-On asyncio the loop calls a reader and a writer, without a task. On trio, and on
-any other loop that anyio supports, the tasks wait for the socket themselves.
+On asyncio the loop calls a reader and a writer, without a task. On trio, and on any other loop that
+anyio supports, the tasks wait for the socket themselves.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ class SharedCircuits:
         )
 
     def after_fork_in_child(self) -> None:
-        """Release no probes of the parent, which releases them."""
+        """Leave the parent's probes to the parent."""
         self.process = object()
 
     def fresh(self, origin: str, now: float) -> StoredCircuit | None:
