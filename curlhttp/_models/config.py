@@ -219,7 +219,7 @@ class Transport:
         unix_socket: the path of a Unix socket to connect to instead, or None.
         guard: decides to which addresses the client may connect, or None; compared by identity.
         negotiate: authenticate with GSSAPI (CURLAUTH_NEGOTIATE), on separate connections.
-        judged: the address that the guard allows the proxy to connect to, or None.
+        checked_address: the address that the guard allows the proxy to connect to, or None.
     """
 
     tls: TLS
@@ -238,7 +238,7 @@ class Transport:
     unix_socket: str | None = None
     certificates: bool = False
     guard: AddressGuard | None = None
-    judged: CheckedAddress | None = None
+    checked_address: CheckedAddress | None = None
     negotiate: bool = False
 
     @property

@@ -26,7 +26,7 @@ from curlhttp._engine.engine import (
     connector,
 )
 from curlhttp._engine.network import NetworkOverride, Waits
-from curlhttp._flow.attempt_middleware import around_each
+from curlhttp._flow.attempt_middleware import wrap_exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings, ensure_numbered
@@ -124,7 +124,7 @@ class TracedEngine:
         if plan is None:
             # A copy, because the context belongs to this attempt alone.
             return await self._tracing.trace(request.copy(), self._perform)
-        return await around_each([self._tracing.trace], self._perform)(request, plan)
+        return await wrap_exchange([self._tracing.trace], self._perform)(request, plan)
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
         """Send a request and return once the head of the response is received."""
@@ -135,7 +135,7 @@ class TracedEngine:
             return await self._tracing.trace(request.copy(), self._open)
         # A hedge of streams returns no Response yet; the middleware accepts both.
         last = cast("Exchange", self._open)
-        hedged = around_each([self._tracing.trace], last)(request, plan)
+        hedged = wrap_exchange([self._tracing.trace], last)(request, plan)
         return cast("Incoming", await hedged)
 
     async def connect(self, request: Request) -> ByteStream:
