@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.guard import PublicOnly
 
 __all__ = [
+    "ARGUMENTS",
     "ConnectionOptions",
     "add_options",
     "add_scheme",
@@ -36,6 +37,7 @@ __all__ = [
     "parse_size",
 ]
 
+ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _T = TypeVar("_T")
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)
