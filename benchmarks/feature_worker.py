@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
-_WARM = 100  # messages before anything is timed
+_WARM = 100  # messages, or rows, before anything is timed
 _CONCURRENCY = 50
 _MEBIBYTES = 100  # of a file
 
@@ -139,6 +139,13 @@ def _run_loop(main: Any) -> dict[str, Any]:
 def partition(
     url: str, count: int, folder: str, format: Literal["parquet", "jsonl"]
 ) -> dict[str, Any]:
+    _fetch_partition(url, _WARM, folder, format)
+    return _fetch_partition(url, count, folder, format)
+
+
+def _fetch_partition(
+    url: str, count: int, folder: str, format: Literal["parquet", "jsonl"]
+) -> dict[str, Any]:
     from curlhttp.distributed.partition import Partition, TextLines
     from curlhttp.distributed.worker import WorkerConfig, run_partition
 
@@ -160,15 +167,20 @@ def partition(
 
 
 def map_urls(url: str, count: int, folder: str) -> dict[str, Any]:
+    _map_urls(url, _WARM)
+    return _map_urls(url, count)
+
+
+def _map_urls(url: str, count: int) -> dict[str, Any]:
     import curlhttp
 
     urls = [f"{url}?{number}" for number in range(count)]
+    errors = 0
+    clock = Clock()
     with curlhttp.Client(max_connections=_CONCURRENCY) as client:
-        errors = 0
-        clock = Clock()
         for response in client.map(urls, concurrency=_CONCURRENCY):
             errors += isinstance(response, Exception) or response.status_code != 200
-        return clock.figures(count, errors)
+    return clock.figures(count, errors)
 
 
 # --- servers ---
