@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
-from operator import attrgetter
+from itertools import accumulate, repeat
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from curlhttp.distributed.rows import TIMINGS, FetchRow
+from curlhttp.distributed.rows import TIMINGS, FetchRow, has_duplicates
 from curlhttp.distributed.storage import open_input_file
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ __all__ = ["ParquetWriter", "find_column", "import_pyarrow", "read_column"]
 _MAX_ROWS = 1000  # in a row group
 _MAX_BYTES = 8 << 20  # in a row group, approximately
 _NO_TIMINGS = (0.0,) * len(TIMINGS)
+_get_name, _get_value = itemgetter(0), itemgetter(1)
 
 
 def import_pyarrow() -> tuple[ModuleType, ModuleType]:
@@ -196,19 +197,19 @@ class _HeaderColumns:
 
     def add(self, row: FetchRow) -> None:
         """Add the fields of a row."""
-        names = [name for name, _, _ in row.fields]
-        if len({*names}) == len(names):
-            values = [value for _, value, _ in row.fields]
-            lengths = [1] * len(names)
-        else:
-            grouped = row.grouped_fields()
-            names = [name for name, _ in grouped]
-            values = [value for _, values in grouped for value in values]
-            lengths = [len(values) for _, values in grouped]
-        self.names_per_row.append(len(names))
-        self.names += names
-        self.values_per_name += lengths
-        self.values += values
+        fields = row.fields
+        if not has_duplicates(fields):
+            self.names_per_row.append(len(fields))
+            self.names += map(_get_name, fields)
+            self.values += map(_get_value, fields)
+            self.values_per_name += repeat(1, len(fields))
+            return
+        grouped = row.grouped_fields()
+        self.names_per_row.append(len(grouped))
+        for name, values in grouped:
+            self.names.append(name)
+            self.values += values
+            self.values_per_name.append(len(values))
 
 
 def _replace_surrogates(value: object) -> object:
