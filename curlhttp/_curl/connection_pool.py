@@ -292,8 +292,8 @@ class IdleTransfers:
         self._make = make
         self.keep = keep
         self._idle: dict[Key, list[Transfer]] = {}
+        self._by_release: dict[Transfer, None] = {}  # the longest idle one first
         self.idle_count = 0
-        self._serial = 0
 
     def pop(self, key: Key, limit: int) -> Transfer:
         """Return an idle transfer for the key, or a new one; the caller holds a slot.
@@ -307,6 +307,7 @@ class IdleTransfers:
             self.idle_count -= 1
             transfer = idle[-1]
             del idle[-1]  # no call, because Ctrl-C right after it would lose the result
+            del self._by_release[transfer]
             if not idle:
                 del self._idle[key]
             return transfer
@@ -325,12 +326,14 @@ class IdleTransfers:
         return transfer
 
     def _evict(self) -> None:
-        key = min(self._idle, key=lambda key: self._idle[key][0].released)
-        idle = self._idle[key]
-        self.idle_count -= 1
-        self.drop(idle.pop(0))
+        oldest = next(iter(self._by_release))
+        del self._by_release[oldest]
+        idle = self._idle[oldest.key]  # released in this order, too
+        del idle[0]
         if not idle:
-            del self._idle[key]
+            del self._idle[oldest.key]
+        self.idle_count -= 1
+        self.drop(oldest)
 
     def push(self, transfer: Transfer) -> None:
         """Store a transfer that is ready for the next request."""
@@ -339,9 +342,8 @@ class IdleTransfers:
                 self.drop(transfer)
                 return
             self._evict()  # the one just used is more likely to be used again
-        self._serial += 1
-        transfer.released = self._serial
         self.idle_count += 1
+        self._by_release[transfer] = None
         idle = self._idle.get(transfer.key)
         if idle is None:
             self._idle[transfer.key] = [transfer]
@@ -350,7 +352,7 @@ class IdleTransfers:
 
     def idle(self) -> list[Transfer]:
         """Return the idle transfers."""
-        return [transfer for transfers in self._idle.values() for transfer in transfers]
+        return list(self._by_release)
 
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
@@ -360,10 +362,9 @@ class IdleTransfers:
     def close(self) -> None:
         """Close all idle transfers, and from now on those that are released."""
         self.keep = 0
-        idle, self._idle, self.idle_count = self._idle, {}, 0
-        for transfers in idle.values():
-            for transfer in transfers:
-                self.drop(transfer)
+        idle, self._by_release, self._idle, self.idle_count = self._by_release, {}, {}, 0
+        for transfer in idle:
+            self.drop(transfer)
 
 
 # --- The other engines: transfers share their connections, so any transfer will do ---

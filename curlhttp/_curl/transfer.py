@@ -78,7 +78,6 @@ class Transfer(RequestSender):
         idle: seconds from the last activity of the previous attempt to this one.
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and transport that it is connected to, in the blocking engine.
-        released: when it was released to its pool, as a serial number.
         driver: the one that the blocking engine acquired for it, or None.
     """
 
@@ -102,7 +101,6 @@ class Transfer(RequestSender):
         "progress_mark",
         "queue_seconds",
         "recheck_at",
-        "released",
         "shares",
         "size",
         "timeout_queue",
@@ -122,7 +120,6 @@ class Transfer(RequestSender):
         self.progress_mark: tuple[int, int] | None = None
         self.upload_mark: int | None = None
         self.upload_at = 0.0
-        self.released = 0
         super().__init__()
         self._reset()
         self.handle = Handle(limits, self._callbacks(), shares)

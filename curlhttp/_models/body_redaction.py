@@ -197,7 +197,7 @@ class Redactor:
     def _is_secret(self, name: str) -> bool:
         """Return whether a parameter is secret; UTF-16 has NUL between letters."""
         name = unquote_plus(name).replace("\0", "")
-        return name.lower() in self._names or bool(is_secret_parameter(name))
+        return name.lower() in self._names or is_secret_parameter(name)
 
     def _mask_form(self, text: str) -> str:
         """Mask a form, whose values may contain ";" and "#", unlike those of a URL."""
@@ -258,7 +258,7 @@ class Redactor:
 
     def is_secret_string(self, name: str) -> bool:
         """Return whether a string with this name is secret."""
-        return name.lower() in self._names or is_secret_member(name) is not None
+        return name.lower() in self._names or is_secret_member(name)
 
     def string(self, raw: str, depth: int) -> str:
         """Return the text between two quotation marks with its secrets masked."""

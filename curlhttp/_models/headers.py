@@ -25,8 +25,9 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, sect
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
 _NONE: frozenset[str] = frozenset()
 _SOURCE_FIELDS = frozenset({"referer", "origin"})
-_USERINFO = re.compile(r"\A((?:[a-z][a-z0-9+.\-]*:)?[/\\]{2})[^/?#\\]*@", re.IGNORECASE)
-_FOLD = re.compile(r"\r?\n[ \t]+")
+# Compiled when they are first used.
+_USERINFO = r"(?i)\A((?:[a-z][a-z0-9+.\-]*:)?[/\\]{2})[^/?#\\]*@"
+_FOLD = r"\r?\n[ \t]+"
 _METHODS = {
     spelling: method
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY")
@@ -81,7 +82,7 @@ def without_userinfo(name: str, value: str) -> str:
     """
     if name.lower() not in _SOURCE_FIELDS:
         return value
-    return _USERINFO.sub(r"\1", value)
+    return re.sub(_USERINFO, r"\1", value)
 
 
 def _latin1(text: object, what: str) -> str:
@@ -345,7 +346,7 @@ def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
 
 def _parse_block(block: str) -> list[tuple[str, str]]:
     if "\n " in block or "\n\t" in block:
-        block = " ".join([part.strip(" \t") for part in _FOLD.split(block)])
+        block = " ".join([part.strip(" \t") for part in re.split(_FOLD, block)])
     fields = []
     # Not splitlines(): that ends a line at \x85 and other bytes that a value may hold.
     for line in block.split("\n"):

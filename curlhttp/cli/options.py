@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout
     from curlhttp._policy.guard import PublicOnly
 
+ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _T = TypeVar("_T")
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)

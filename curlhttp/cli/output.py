@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._models.timings import NO_TIME, Timings
-from curlhttp._policy.redirects import decode_location
-from curlhttp._policy.resume import content_length
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console, has_color, printable
 from curlhttp.exceptions import RequestException
@@ -106,6 +103,7 @@ class MeasuredBody:
         if not shows_progress:
             yield from self.chunks()
             return
+        from curlhttp._policy.resume import content_length
         from curlhttp.progress import bar
 
         headers = self.response.headers
@@ -264,6 +262,8 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         if data is None:
             data = b"(a streamed body)"
         elif not shows_secrets:
+            from curlhttp._models.body_redaction import Redactor
+
             codings = request.read_headers().get_list("content-encoding")
             decoded = decode_readable(data, codings)
             masked = Redactor().body(decoded, request.get_header("content-type") or "")
@@ -458,6 +458,8 @@ def _get_redirect_url(response: Response) -> str:
     location = response.headers.get("location", "").strip()
     if not location:
         return ""
+    from curlhttp._policy.redirects import decode_location
+
     try:
         return redact_url(response.request.url.join(decode_location(location)))
     except RequestException:

@@ -100,25 +100,27 @@ class PartCounters:
     def __init__(self) -> None:
         self.rows: int = 0
         self._bytes = 0
-        self._statuses: Counter[str] = Counter()
+        self._statuses: Counter[int | None] = Counter()
         self._errors: Counter[str] = Counter()
         self._hosts: defaultdict[str, HostTimes] = defaultdict(HostTimes)
 
-    def add(self, row: FetchRow) -> None:
-        """Count a row."""
-        self.rows += 1
-        self._bytes += row.size
-        if row.error is not None:
-            self._errors[row.error] += 1
-        else:
-            self._statuses[str(row.status)] += 1
-        if row.timings is not None:
-            seconds = row.timings[-1]
-            times = self._hosts[row.host]
-            times.requests += 1
-            times.seconds += seconds
-            if seconds > times.slowest:
-                times.slowest = seconds
+    def add(self, rows: list[FetchRow]) -> None:
+        """Count rows."""
+        self.rows += len(rows)
+        hosts, statuses = self._hosts, self._statuses
+        for row in rows:
+            self._bytes += row.size
+            if row.error is not None:
+                self._errors[row.error] += 1
+            else:
+                statuses[row.status] += 1
+            if row.timings is not None:
+                seconds = row.timings[-1]
+                times = hosts[row.host]
+                times.requests += 1
+                times.seconds += seconds
+                if seconds > times.slowest:
+                    times.slowest = seconds
 
     def result(self, number: int, digest: str, seconds: float) -> PartResult:
         """Return the result of the partition.
@@ -134,7 +136,7 @@ class PartCounters:
             rows=self.rows,
             size=self._bytes,
             seconds=round(seconds, 3),
-            statuses=dict(self._statuses),
+            statuses={str(status): number for status, number in self._statuses.items()},
             errors=dict(self._errors),
             hosts=_get_slowest(self._hosts, _HOSTS),
         )

@@ -190,7 +190,7 @@ class _Part:
         self._invalid.clear()
         for row in rows:
             self._store_body(row)
-            self._counters.add(row)
+        self._counters.add(rows)
         writer.add(rows)
 
     def _build_requests(self, client: Client) -> Iterator[Request]:
