@@ -22,47 +22,47 @@ from curlhttp._curl.options import (
     limit_options,
     transport_options,
 )
-from curlhttp._models.config import Lane, Limits, Transport
+from curlhttp._models.config import Limits, ShareKey, Transport
 from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
     from curlhttp._curl.libcurl_log import DebugLog
 
-# --- Keep connections and names of different lanes apart (CURLSH) ---
+# --- Share connections and names only between requests with the same share key (CURLSH) ---
 #
 # libcurl reuses a connection for another request to the same host even if that one uses another
 # name server, and a curl_multi has a single cache of names.
 
-_MAX_LANES = 256  # because each request may have another one
+_MAX_SHARES = 256  # because each request may have another one
 
 
 class Shares:
-    """One pycurl.CurlShare for each lane, for handles that one thread uses at a time.
+    """One pycurl.CurlShare for each share key, for handles that one thread uses at a time.
 
     Args:
-        common: for requests without a lane; None for the connections of their curl_multi.
+        common: for requests without a share key; None for the connections of their curl_multi.
     """
 
-    __slots__ = ("_by_lane",)
+    __slots__ = ("_by_key",)
 
     def __init__(self, common: pycurl.CurlShare | None = None) -> None:
-        self._by_lane: dict[Lane | None, pycurl.CurlShare | None] = {None: common}
+        self._by_key: dict[ShareKey | None, pycurl.CurlShare | None] = {None: common}
 
-    def for_lane(self, lane: Lane | None) -> pycurl.CurlShare | None:
-        """Return the share of a lane's connections and names; None for the curl_multi."""
-        if lane in self._by_lane:
-            return self._by_lane[lane]
-        if len(self._by_lane) > _MAX_LANES:  # its handles keep the share until they leave the lane
-            del self._by_lane[next(each for each in self._by_lane if each is not None)]
-        share = self._by_lane[lane] = pycurl.CurlShare()
+    def get(self, key: ShareKey | None) -> pycurl.CurlShare | None:
+        """Return the share for a key; None for the connections and names of the curl_multi."""
+        if key in self._by_key:
+            return self._by_key[key]
+        if len(self._by_key) > _MAX_SHARES:  # its handles keep the share until they get another one
+            del self._by_key[next(each for each in self._by_key if each is not None)]
+        share = self._by_key[key] = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_DNS)
         return share
 
     def clear(self) -> None:
         """Release all of them, after their handles were closed."""
-        self._by_lane.clear()
+        self._by_key.clear()
 
 
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
@@ -99,7 +99,7 @@ class Handle:
     Args:
         limits: the client's limits.
         callbacks: are called for each request.
-        shares: hold the connections of each lane.
+        shares: hold the connections of each share key.
 
     Attributes:
         easy: the pycurl.Curl.
@@ -120,12 +120,12 @@ class Handle:
         "_generation",
         "_has_body",
         "_header_lines",
-        "_lane",
         "_limits",
         "_log",
         "_method",
         "_needs_reset",
         "_reads_log",
+        "_share_key",
         "_shares",
         "_streams",
         "_timeout",
@@ -146,7 +146,7 @@ class Handle:
         self._callbacks = callbacks
         self.multiplexes = False
         self._shares = shares
-        self._set_lane(None)
+        self._set_share(None)
         self._set_base()
 
     def _set_base(self) -> None:
@@ -227,9 +227,9 @@ class Handle:
         for option, value in transport_options(transport):
             self._set(option, value)
         self._transport = transport
-        if (lane := transport.lane) != self._lane:
+        if (key := transport.share_key) != self._share_key:
             self.easy.unsetopt(pycurl.SHARE)
-            self._set_lane(lane)
+            self._set_share(key)
         if transport.guard is not None:
             self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._callbacks.on_open)
             self.easy.setopt(pycurl.SOCKOPTFUNCTION, self._callbacks.on_guarded_socket)
@@ -242,9 +242,9 @@ class Handle:
         ):
             self._needs_reset = self.is_dirty = True
 
-    def _set_lane(self, lane: Lane | None) -> None:
-        self._lane = lane
-        share = self._shares.for_lane(lane)
+    def _set_share(self, key: ShareKey | None) -> None:
+        self._share_key = key
+        share = self._shares.get(key)
         if share is not None:
             self.easy.setopt(pycurl.SHARE, share)  # survives reset()
 

@@ -55,7 +55,7 @@ class Transfer(RequestSender):
 
     Args:
         limits: the client's limits.
-        shares: hold the connections of each lane.
+        shares: hold the connections of each share key.
 
     Attributes:
         easy: the pycurl.Curl of the handle.

@@ -135,7 +135,7 @@ async def _drive(
                 await response.load()
             outgoing = await _advance(flow, response)
         except BaseException as error:  # such as a body that cannot be replayed
-            response.let_go()
+            response.abort()
             if isinstance(error, RequestException) and error.request is None:
                 error.request, error.response = response.request, response
                 error.request_sent, error.timings = True, response.timings

@@ -223,7 +223,7 @@ class BaseStreamedResponse(Response):
         """Read the body into memory."""
         await self._read_all()
 
-    def let_go(self) -> None:
+    def abort(self) -> None:
         """Close the connection, unless the body has ended."""
         self._abort()
 

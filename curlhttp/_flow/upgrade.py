@@ -77,7 +77,7 @@ class Upgraded(Response):
         """Close the connection."""
         self.end()
 
-    def let_go(self) -> None:
+    def abort(self) -> None:
         """Close the connection."""
         self.end()
 

@@ -23,7 +23,7 @@ SocketOption: TypeAlias = "tuple[int, int, int | bytes] | tuple[int, int, None, 
 Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 HTTP3: TypeAlias = "bool | Literal['auto']"
-Lane: TypeAlias = "tuple[object, ...]"
+ShareKey: TypeAlias = "tuple[object, ...]"
 
 _PROXY_PORTS = {"http": 80, "https": 443}  # as in requests; libcurl's default for http is 1080
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
@@ -242,10 +242,10 @@ class Transport:
     negotiate: bool = False
 
     @property
-    def lane(self) -> Lane | None:
+    def share_key(self) -> ShareKey | None:
         """Return the settings by which libcurl does not separate connections, None without any."""
-        lane = (self.doh, self.negotiate, self.http3 == "auto", self.addresses)
-        return lane if any(lane) else None
+        key = (self.doh, self.negotiate, self.http3 == "auto", self.addresses)
+        return key if any(key) else None
 
 
 @lru_cache(maxsize=256)

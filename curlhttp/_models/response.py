@@ -430,7 +430,7 @@ class Response(SuggestingAttributes):
     async def load(self) -> None:
         """Do nothing: the body is in memory."""
 
-    def let_go(self) -> None:
+    def abort(self) -> None:
         """Do nothing: there is no body left to read."""
 
     async def discard(self) -> None:

@@ -81,11 +81,11 @@ class Pattern:
         method: str | None,
         url: URLPattern,
         *,
-        params: Mapping[str, object] | None,
-        headers: Mapping[str, object] | None,
-        json: object,
-        content: bytes | str | None,
-        data: Mapping[str, object] | None,
+        params: Mapping[str, object] | None = None,
+        headers: Mapping[str, object] | None = None,
+        json: object = ...,
+        content: bytes | str | None = None,
+        data: Mapping[str, object] | None = None,
     ) -> None:
         self._method = method
         self._url = url
@@ -441,17 +441,14 @@ class Mock:
 
         Raises:
             InvalidMethod, InvalidURL, MissingSchema: no request can have this method or URL.
+            TypeError: there is no such condition.
         """
         if isinstance(url, str) and url.startswith("/"):
             url = self.base_url.rstrip("/") + url
         pattern = Pattern(
             None if method is None else check_method(method),
             url,
-            params=conditions.get("params"),
-            headers=conditions.get("headers"),
-            json=conditions.get("json", ...),
-            content=conditions.get("content"),
-            data=conditions.get("data"),
+            **conditions,
         )
         made = Route(pattern)
         self.routes.append(made)
