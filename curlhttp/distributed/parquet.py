@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -117,7 +117,7 @@ class ParquetWriter:
 
     def _start_group(self) -> None:
         self._bytes = 0
-        self._columns: dict[str, list[Any]] = {
+        self._columns: dict[str, list[object]] = {
             name: [] for name in self._schema.names if name not in ("timings", "headers")
         }
         self._timings: list[list[float]] = [[] for _ in TIMINGS]
@@ -153,7 +153,7 @@ class ParquetWriter:
             return self._make_strings(values)
         return self._arrow.array(values, field.type)
 
-    def _make_strings(self, values: list[Any]) -> Any:
+    def _make_strings(self, values: Sequence[object]) -> Any:
         try:
             return self._arrow.array(values, self._arrow.string())
         except UnicodeEncodeError:  # lone surrogates
