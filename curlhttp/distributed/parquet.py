@@ -130,8 +130,8 @@ class ParquetWriter:
             column += map(attrgetter(name), rows)
         self._has_no_timings += [row.timings is None for row in rows]
         timings = zip(*[row.timings or _NO_TIMINGS for row in rows], strict=True)
-        for column, seconds in zip(self._timings, timings, strict=False):  # rows may be empty
-            column += seconds
+        for phase, seconds in zip(self._timings, timings, strict=False):  # rows may be empty
+            phase += seconds
         for row in rows:
             self._headers.add(row)
         self._bytes += sum([1000 + len(row.body or b"") for row in rows])
