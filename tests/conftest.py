@@ -24,8 +24,8 @@ from curlhttp.testing import ScriptedEngine
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 from tests.support import pace
 from tests.support.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
+from tests.support.every_api import Ask, make_ask
 from tests.support.scripted import Scripted
-from tests.support.ways import Ask, make_ask
 
 _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 

@@ -14,7 +14,7 @@ import pytest
 
 import curlhttp
 from curlhttp._curl import check_libcurl
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 ROOT = Path(curlhttp.__file__).parent
 LOOPS = {"anyio", "asyncio", "sniffio", "trio", "uvloop"}

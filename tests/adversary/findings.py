@@ -11,8 +11,6 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-__all__ = ["Findings", "place_of", "tell"]
-
 _ROOT = Path(__file__).parents[2]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from zlib import crc32
 
-__all__ = ["owners_in", "stamp"]
-
 _STAMP = re.compile(rb"\[\[([\w.-]{1,60})~([0-9a-f]{8})\]\]")
 
 

@@ -19,8 +19,6 @@ from typing import Any
 
 from curlhttp._curl.transfer import Transfer
 
-__all__ = ["HUNG", "Watchdog"]
-
 HUNG = 3  # the exit status
 _STATE = ("done", "code", "failed", "sends", "wake", "paused", "starving", "lines", "restarts")
 

@@ -201,7 +201,7 @@ def test_output_saves_the_body(app: AppServer, tmp_path: Path) -> None:
 def test_output_has_the_name_that_the_user_gave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continues: bool
 ) -> None:
-    """S92: what the server calls the file is only text."""
+    """What the server calls the file is only text."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     for value in named_by_a_server(tmp_path):

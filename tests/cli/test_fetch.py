@@ -26,7 +26,7 @@ from tests.servers import (
 )
 from tests.support.cli import finish, listed, on_terminal, recorded, run, start
 from tests.support.downloads import named_by_a_server
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 from tests.support.pace import assert_in_time
 
 KINDS = ["out.jsonl", "out", "out.db"]
@@ -72,7 +72,7 @@ def test_what_came_of_each_line_is_recorded(app: AppServer, tmp_path: Path, out:
 def test_files_of_a_folder_are_named_by_their_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S92: neither the server's name for a file nor its URL names one here."""
+    """Neither the server's name for a file nor its URL names one here."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     values = named_by_a_server(tmp_path)

@@ -24,7 +24,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import AnyClient, AnyStream
-from tests.support.inner import descriptors, engine_of, slots_of, until_waiting
+from tests.support.internals import descriptors, engine_of, slots_of, until_waiting
 
 pytestmark = [
     pytest.mark.anyio,

@@ -26,7 +26,7 @@ from curlhttp.exceptions import (
 )
 from tests.servers import AppServer, H2Server, Record, payload
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -171,7 +171,7 @@ async def test_the_host_header_may_be_set(client: AnyClient, app: AppServer) -> 
 async def test_a_header_that_would_break_the_message_is_refused_before_connecting(
     client: AnyClient, app: AppServer, headers: dict[str, str]
 ) -> None:
-    """S1, S2, S4: no line end, no NUL, nothing beyond Latin-1; and a name is a token."""
+    """No line end, no NUL, nothing beyond Latin-1; and a name is a token."""
     with pytest.raises(InvalidHeader):
         await client.get(app.url, headers=headers)
     assert app.connections == 0
@@ -181,7 +181,7 @@ async def test_a_header_that_would_break_the_message_is_refused_before_connectin
 async def test_a_header_that_would_break_the_message_is_refused_in_every_way(
     ask: Ask, app: AppServer
 ) -> None:
-    """S1, S2, S4: line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
+    """Line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
     values: list[Any] = ["a\r\nX: b", "a\nb", "a\rb", "a\0b", b"a\r\nX: b", b"a\0", "\u20ac"]
     names: list[Any] = ["", "X\r\nY", "X\0", "X:", ":", b"X\n"]
     for headers in (*({"X": value} for value in values), *({name: "a"} for name in names)):
@@ -192,7 +192,7 @@ async def test_a_header_that_would_break_the_message_is_refused_in_every_way(
 
 @EVERY_WAY
 async def test_no_blanks_around_a_value_are_sent(ask: Ask, app: AppServer) -> None:
-    """S3: they are refused; those behind the value are left out by the drop-in, as in requests."""
+    """They are refused; those behind the value are left out by the drop-in, as in requests."""
     for value in (" a", "a ", "\ta", "a\t", b"a "):
         with suppress(InvalidHeader):
             await ask(app.url, headers={"X": value})
@@ -203,7 +203,7 @@ async def test_no_blanks_around_a_value_are_sent(ask: Ask, app: AppServer) -> No
 async def test_where_a_request_comes_from_is_told_without_userinfo(
     ask: Ask, app: AppServer
 ) -> None:
-    """S25: user and password of the URL in Referer or Origin do not go to another server."""
+    """User and password of the URL in Referer or Origin do not go to another server."""
     url = "https://me:hush@shop.test/cart?mail=a@b.test"
     await ask(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})
     assert app.requests[-1].values("referer") == ["https://shop.test/cart?mail=a@b.test"]
@@ -215,7 +215,7 @@ async def test_where_a_request_comes_from_is_told_without_userinfo(
 async def test_a_method_that_is_no_token_is_refused_before_connecting(
     client: AnyClient, app: AppServer, method: str
 ) -> None:
-    """S5: a method is a token."""
+    """A method is a token."""
     with pytest.raises(InvalidMethod):
         await client.request(method, app.url)
     assert app.connections == 0
@@ -337,7 +337,7 @@ def test_timeout_is_a_setting_and_an_exception() -> None:
 
 
 def test_no_setting_shows_a_secret() -> None:
-    """S82: of a client."""
+    """Of a client."""
     proxy = Proxy.parse("http://user:secret@proxy:3128")
     assert proxy.password == "secret"
     tls = TLS(verify=b"secret", cert=(b"secret", b"secret", "secret"))
@@ -360,7 +360,7 @@ def test_a_client_shows_its_base() -> None:
 def test_what_holds_connections_can_be_neither_pickled_nor_copied(
     kind: Any, tmp_path: Path
 ) -> None:
-    """S82: it says so, be it in an object that somebody hands to another process."""
+    """It says so, be it in an object that somebody hands to another process."""
     client = kind(auth=("user", "secret"))
     web_socket = curlhttp.WebSocket if kind is Client else curlhttp.AsyncWebSocket
     for thing in (
@@ -443,7 +443,7 @@ async def test_the_with_statement_closes(colour: str, app: AppServer) -> None:
 
 
 async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> None:
-    """S74: what is one client's is no other's."""
+    """What is one client's is no other's."""
     one, two = make_client(headers={"X-A": "1"}), make_client()
     await one.get(app.url + "/cookies/set?a=1")
     await two.get(app.url + "/cookies")
@@ -455,7 +455,7 @@ async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> N
 
 
 def test_eight_threads_on_one_client_get_their_own_answers(app: AppServer) -> None:
-    """S85: threads get their own answers."""
+    """Threads get their own answers."""
     wrong: list[Any] = []
 
     def work(number: int, client: Client) -> None:
@@ -478,3 +478,33 @@ def test_eight_threads_on_one_client_get_their_own_answers(app: AppServer) -> No
     assert wrong == []
     assert app.connections <= 8
     assert len(app.requests) == 8 * 60 * 2
+
+
+async def test_no_file_is_written(
+    make_client: Make,
+    tls_app: AppServer,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Alt-Svc and HSTS are off; a file name in the answer is only text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def answer(record: Any, conn: Any) -> None:
+        conn.reply(
+            200,
+            b"ok",
+            [
+                ("Alt-Svc", 'h2="other:1"; ma=86400'),
+                ("Strict-Transport-Security", "max-age=86400"),
+                ("Content-Disposition", "attachment; filename=../../x"),
+            ],
+        )
+
+    tls_app.route("/state", answer)
+    client = make_client()
+    assert (await client.get(tls_app.url + "/state")).content == b"ok"
+    assert (await client.get(tls_app.url + "/state")).content == b"ok"
+    assert len(tls_app.requests) == 2
+    await client.aclose()
+    assert list(tmp_path.iterdir()) == []

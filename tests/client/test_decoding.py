@@ -28,8 +28,8 @@ from tests.servers import (
 )
 from tests.servers.routes import CODERS
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.every_api import EVERY_WAY, Ask
 from tests.support.pace import assert_cheap
-from tests.support.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -98,7 +98,7 @@ async def test_what_is_unknown_passes_as_it_came(
 
 
 async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: bool) -> None:
-    """S48: more than five codings are refused."""
+    """More than five codings are refused."""
     with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw:
         with pytest.raises(ContentDecodingError, match="6 content codings, 5 at most") as caught:
             await body_of(client, raw.url, streams)
@@ -109,7 +109,7 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
 
 @EVERY_WAY
 async def test_no_way_takes_a_broken_coding_for_a_body(ask: Ask) -> None:
-    """S48, S49, S50: too many, cut, corrupt, and no coding at all."""
+    """Too many, cut, corrupt, and no coding at all."""
     whole = gzip.compress(b"some text that is long enough " * 20)
     broken = (whole[:-9], whole[:20], whole[:-8] + bytes(8), b"no gzip at all")
     for body in broken:
@@ -129,7 +129,7 @@ async def test_a_coding_is_seen_whole_and_streamed_alike(client: AnyClient, stre
 
 
 async def test_a_hundred_fields_are_an_error(client: AnyClient, streams: bool) -> None:
-    """S48: more than five codings are refused."""
+    """More than five codings are refused."""
     headers = [("Content-Encoding", "gzip")] * 100
     with RawServer(respond(response(b"x", headers=headers))) as raw:
         with pytest.raises(ContentDecodingError, match="100 content codings"):
@@ -140,7 +140,7 @@ async def test_a_hundred_fields_are_an_error(client: AnyClient, streams: bool) -
 async def test_a_cut_body_is_an_error_and_the_connection_lives(
     client: AnyClient, streams: bool, coding: str
 ) -> None:
-    """S49: a coded body that is cut is an error."""
+    """A coded body that is cut is an error."""
     name = {"multi-gzip": "gzip", "raw-deflate": "deflate"}.get(coding, coding)
     with coded(CODERS[coding](payload(5000))[:-3], coding=name) as raw:
         with pytest.raises(ContentDecodingError, match="cut short") as caught:
@@ -160,7 +160,7 @@ async def test_a_coding_error_is_that_of_one_response(client: AnyClient, streams
 
 @pytest.mark.parametrize("at", [3, -8, -4])
 async def test_a_corrupt_body_is_an_error(client: AnyClient, streams: bool, at: int) -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     body = bytearray(gzip.compress(payload(2000)))
     body[at] ^= 0xFF
     with coded(bytes(body)) as raw:
@@ -175,7 +175,7 @@ async def test_head_and_204_have_nothing_to_decode(client: AnyClient) -> None:
 
 
 async def test_an_error_bodys_coding_is_undone(client: AnyClient, streams: bool) -> None:
-    """S47: bounded like any other."""
+    """Bounded like any other."""
     headers = [("Content-Encoding", "gzip")]
     answer = response(gzip.compress(b"sorry"), status="503 No", headers=headers)
     with RawServer(respond(answer)) as raw:
@@ -202,7 +202,7 @@ async def test_the_headers_tell_what_was_on_the_wire(client: AnyClient, app: App
 async def test_a_megabyte_of_empty_members_costs_less_than_a_second(
     client: AnyClient, streams: bool
 ) -> None:
-    """S93: bodies of empty members are read at once."""
+    """Bodies of empty members are read at once."""
     with coded(gzip.compress(b"", mtime=0) * 52_000) as raw:
         began = time.process_time()
         with contextlib.suppress(ContentDecodingError):
@@ -220,7 +220,7 @@ async def test_a_megabyte_of_tiny_frames_is_refused(client: AnyClient, streams: 
 
 
 async def test_a_redirects_coded_body_is_never_decoded(client: AnyClient) -> None:
-    """S30, S47: nobody wants it."""
+    """Nobody wants it."""
     headers = [("Content-Encoding", "gzip"), ("Location", "/")]
     answer = response(b"not gzip at all", status="302 Found", headers=headers)
     with RawServer(respond(answer, response(b"there"))) as raw:
@@ -278,7 +278,7 @@ def bombs() -> dict[str, bytes]:
 def test_a_bomb_costs_little_more_than_the_limit(
     colour: str, app: AppServer, streams: bool, bombs: dict[str, bytes]
 ) -> None:
-    """S45, S46: as the process sees it."""
+    """As the process sees it."""
 
     def bomb(record: Record, conn: AppConnection) -> None:
         coding = record.args[0]

@@ -505,7 +505,7 @@ def everything_shown(error: Any) -> Iterator[str]:
 async def test_no_failure_shows_a_credential(
     make_client: MakeClient, app: AppServer, tls_app: AppServer
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
 
     def with_user(url: str) -> str:
         return url.replace("://", "://user:hunter2@")
@@ -536,7 +536,7 @@ async def test_no_failure_shows_a_credential(
 
 
 async def test_no_failure_shows_what_was_refused_as_a_header(client: AnyClient) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     for headers in ({"Authorization": "Bearer sesame\n"}, {"Cookie": "a=crumbs\r\n"}):
         with pytest.raises(e.InvalidHeader) as info:
             await client.get("http://127.0.0.1:1/", headers={**headers, "X-A": "b"})
@@ -547,7 +547,7 @@ async def test_no_failure_shows_what_was_refused_as_a_header(client: AnyClient) 
 async def test_no_failure_shows_a_proxys_password(
     make_client: MakeClient, app: AppServer, tls_app: AppServer
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     with HTTPProxy(("user", "other")) as proxy, refused_port() as port:
         for address in (proxy.port, port):
             client = make_client(proxies=f"http://user:hunter2@127.0.0.1:{address}")
@@ -563,7 +563,7 @@ async def test_no_failure_shows_a_proxys_password(
 
 
 async def test_a_failure_status_shows_no_credential(client: AnyClient, app: AppServer) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     url = app.url.replace("://", "://user:hunter2@") + "/status/401"
     response_ = await client.get(url, **{k: v for k, v in CREDENTIALS.items() if k == "cookies"})
     with pytest.raises(e.HTTPError) as info:

@@ -16,8 +16,8 @@ import curlhttp
 from curlhttp import BlockedAddress, PublicOnly
 from tests.servers import AppServer, Certs, H2Server, RawServer, refused_port
 from tests.support.colours import AnyClient
-from tests.support.names import Names
-from tests.support.ways import EVERY_WAY, make_ask
+from tests.support.dns import Names
+from tests.support.every_api import EVERY_WAY, make_ask
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from curlhttp import BlockedAddress, PublicOnly, Timeout
 from curlhttp._curl import address_guard as lookups
 from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_WAY, make_ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 

@@ -244,7 +244,7 @@ async def test_an_early_answer_to_an_upload_is_the_answer(
     assert (await h2_client.get(h2_app.url)).content == b"hello"
 
 
-# --- refusals and losses; what is sent again, is in test_resends ---
+# --- refusals and losses; test_http2_unprocessed has what is sent again ---
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 8, 11])
@@ -427,7 +427,7 @@ def setting(stream: int) -> Frame:
 async def test_a_field_that_is_none_is_dropped_or_an_error(
     field: tuple[str, str], make_client: MakeClient
 ) -> None:
-    """S87: a field of HTTP/2 that is none goes nowhere."""
+    """A field of HTTP/2 that is none goes nowhere."""
     client = make_client(http2="prior-knowledge")
     with RawServer(says(head(("x-fine", "yes"), field))) as server:
         try:
@@ -461,7 +461,7 @@ FLOODS: dict[str, Callable[[RawConnection], None]] = {
 async def test_a_flood_ends_with_an_error_or_by_the_timeout(
     flood: str, make_client: MakeClient, plain_h2: H2Server
 ) -> None:
-    """S88: a flood ends."""
+    """A flood ends."""
     client = make_client(http2="prior-knowledge")
     with RawServer(FLOODS[flood]) as server:
         with anyio.fail_after(30), pytest.raises((e.RemoteProtocolError, e.Timeout)):
@@ -471,7 +471,7 @@ async def test_a_flood_ends_with_an_error_or_by_the_timeout(
 
 @pytest.mark.parametrize("way", ["get", "stream", "map"])
 async def test_a_broken_header_table_is_not_used_again(way: str, make_client: MakeClient) -> None:
-    """S37, S88: libcurl keeps the connection after endless 103, its HPACK state being wrong."""
+    """Libcurl keeps the connection after endless 103, its HPACK state being wrong."""
     client = make_client(http2="prior-knowledge")
     many = [head(("x-a", "b"), ("x-c", "d"), ends=False, status="103")] * 6000
 

@@ -13,7 +13,7 @@ from curlhttp import requests
 from curlhttp._curl import has_http3
 from tests.servers import Certs
 from tests.support.colours import AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
+from tests.support.every_api import EVERY_WAY_OF_CLIENTS, make_ask
 
 pytest.importorskip("aioquic", reason="aioquic, which the extra `test` has, is not installed")
 if not has_http3():

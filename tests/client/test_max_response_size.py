@@ -13,7 +13,7 @@ from curlhttp.exceptions import ResponseTooLarge
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
 from tests.servers.routes import CODERS
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -55,7 +55,7 @@ def get(request: pytest.FixtureRequest, make_client: Make, way: str) -> Any:
 
 @EVERY_WAY_OF_CLIENTS
 async def test_the_limit_holds_in_every_way(ask: Ask, app: AppServer, tmp_path: Path) -> None:
-    """S45: on the wire, and decoded; a download leaves nothing behind."""
+    """On the wire, and decoded; a download leaves nothing behind."""
     for path in ("/bytes/300000", "/chunked/300000", "/gzip?zeros=1&size=9000000"):
         with pytest.raises(ResponseTooLarge):
             await ask(app.url + path, max_response_size=200_000)
@@ -82,7 +82,7 @@ async def test_a_chunked_body_is_bounded_to_the_byte(get: Any, app: AppServer) -
 
 @pytest.mark.parametrize("coding", sorted(CODERS))
 async def test_a_decoded_body_is_bounded_to_the_byte(get: Any, app: AppServer, coding: str) -> None:
-    """S45: a bomb costs no more than the limit."""
+    """A bomb costs no more than the limit."""
     url = f"{app.url}/{coding}?zeros=1&size=100000"
     assert await get(url, 100_000) == bytes(100_000)
     with pytest.raises(ResponseTooLarge, match="99999 bytes") as caught:
@@ -118,7 +118,7 @@ async def test_a_request_may_lift_the_clients_limit(make_client: Make, app: AppS
 
 
 async def test_an_error_status_is_bounded_too(get: Any) -> None:
-    """S47: every body is bounded."""
+    """Every body is bounded."""
     with RawServer(respond(response(payload(1000), status="500 Sorry"))) as raw:
         with pytest.raises(ResponseTooLarge):
             await get(raw.url, 999)
@@ -149,7 +149,7 @@ async def test_what_fits_comes_before_the_error(make_client: Make, app: AppServe
 
 
 async def test_an_endless_body_ends_at_the_limit_and_closes_the_connection(get: Any) -> None:
-    """S45, S46: an abort closes the socket."""
+    """An abort closes the socket."""
     closed: list[bool] = []
 
     def endless(conn: RawConnection) -> None:

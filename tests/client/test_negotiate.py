@@ -18,7 +18,7 @@ from curlhttp._curl import has_negotiate
 from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
 
 SBIN = "/usr/sbin:/usr/local/sbin:/usr/lib/heimdal-servers"
 TOOLS = {name: shutil.which(name) or shutil.which(name, path=SBIN) for name in

@@ -19,7 +19,7 @@ from tests.servers import (
     respond_and_close,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -68,7 +68,7 @@ async def test_http_goes_through_a_proxy_in_absolute_form(
 async def test_https_goes_through_a_tunnel(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy
 ) -> None:
-    """S62, S63: nothing of the request is in CONNECT, nothing of its answer in the response."""
+    """Nothing of the request is in CONNECT, nothing of its answer in the response."""
     proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
     proxy.connect_headers = [("X-Proxy", "1"), ("Set-Cookie", "proxy=1")]
     headers = {"X-Mine": "1", "Authorization": "Bearer mine", "Cookie": "a=1"}
@@ -97,7 +97,7 @@ async def test_a_proxy_may_be_spoken_to_over_tls(
 async def test_a_proxy_with_a_bad_certificate_gets_nothing(
     client: AnyClient, certs: Certs, app: AppServer, kind: str
 ) -> None:
-    """S60: a proxy that cannot be trusted gets nothing."""
+    """A proxy that cannot be trusted gets nothing."""
     with HTTPProxy(None, getattr(certs, kind)()) as proxy:
         with pytest.raises((curlhttp.ProxyError, curlhttp.SSLError)):
             await client.get(app.url, proxies=with_credentials(proxy.url))
@@ -146,7 +146,7 @@ async def test_socks_credentials(client: AnyClient, app: AppServer) -> None:
 async def test_credentials_go_to_the_proxy_alone(
     client: AnyClient, app: AppServer, tls_made_up: AppServer
 ) -> None:
-    """S61: credentials of a proxy go to no origin."""
+    """Credentials of a proxy go to no origin."""
     with HTTPProxy(("us@er", "s3cret")) as proxy:
         proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
         url = with_credentials(proxy.url)
@@ -161,7 +161,7 @@ async def test_credentials_go_to_the_proxy_alone(
 async def test_a_direct_request_after_a_proxied_one_has_no_credentials(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S65: credentials of a proxy go to no other one."""
+    """Credentials of a proxy go to no other one."""
     with HTTPProxy() as proxy, HTTPProxy() as second:
         await client.get(app.url, proxies=with_credentials(proxy.url))
         await client.get(app.url, proxies=second.url)
@@ -174,7 +174,7 @@ async def test_a_direct_request_after_a_proxied_one_has_no_credentials(
 async def test_other_credentials_never_use_the_same_tunnel(
     client: AnyClient, tls_made_up: AppServer
 ) -> None:
-    """S66: a tunnel belongs to its credentials."""
+    """A tunnel belongs to its credentials."""
     with HTTPProxy(("u", "p"), hosts={"made.up": (tls_made_up.host, tls_made_up.port)}) as proxy:
         good = with_credentials(proxy.url, "u", "p")
         assert (await client.get("https://made.up/", proxies=good)).ok
@@ -188,7 +188,7 @@ async def test_other_credentials_never_use_the_same_tunnel(
 
 
 async def test_two_users_have_two_tunnels(client: AnyClient, tls_made_up: AppServer) -> None:
-    """S66: a tunnel belongs to its credentials."""
+    """A tunnel belongs to its credentials."""
     with HTTPProxy(hosts={"made.up": (tls_made_up.host, tls_made_up.port)}) as proxy:
         for user in ("a", "b", "a"):
             await client.get("https://made.up/", proxies=with_credentials(proxy.url, user, "p"))
@@ -200,7 +200,7 @@ async def test_two_users_have_two_tunnels(client: AnyClient, tls_made_up: AppSer
 async def test_credentials_are_in_no_message_and_no_repr(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     with refused_port() as port:
         client = make_client(proxies=f"http://user:s3cret@127.0.0.1:{port}")
         with pytest.raises(curlhttp.ProxyError) as caught:
@@ -240,7 +240,7 @@ async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: Ap
 async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
     ask: Ask, app: AppServer, tls_made_up: AppServer
 ) -> None:
-    """S61, S62, S63: in either direction."""
+    """In either direction."""
     with HTTPProxy(("us@er", "s3cret")) as proxy:
         proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
         proxy.connect_headers = [("X-Proxy", "1"), ("Set-Cookie", "proxy=1")]
@@ -266,7 +266,7 @@ async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
 async def test_no_way_shows_a_proxy_the_credentials_for_another(
     ask: Ask, app: AppServer, tls_made_up: AppServer
 ) -> None:
-    """S65, S66: another proxy, none, or the same one as another user."""
+    """Another proxy, none, or the same one as another user."""
     hosts = {"made.up": (tls_made_up.host, tls_made_up.port)}
     with HTTPProxy(hosts=hosts) as proxy, HTTPProxy(hosts=hosts) as second:
         for target in (app.url, "https://made.up/"):
@@ -289,7 +289,7 @@ async def test_no_way_shows_a_proxy_the_credentials_for_another(
 async def test_no_way_takes_a_refusal_of_a_proxy_for_an_answer(
     ask: Ask, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
 ) -> None:
-    """S60, S64: a tunnel that is refused, and a proxy on TLS that cannot be trusted."""
+    """A tunnel that is refused, and a proxy on TLS that cannot be trusted."""
     for status in (407, 403, 502):
         proxy.connect_status = status
         with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
@@ -312,7 +312,7 @@ async def test_no_way_takes_a_refusal_of_a_proxy_for_an_answer(
 async def test_a_refused_tunnel_is_a_proxy_error_with_its_status(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy, status: int
 ) -> None:
-    """S64: what a proxy says instead of a tunnel is no answer."""
+    """What a proxy says instead of a tunnel is no answer."""
     proxy.connect_status = status
     with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
         await client.get("https://made.up/", proxies=proxy.url)
@@ -534,7 +534,7 @@ async def test_the_environment_is_read_when_the_client_is_made(
 async def test_without_trust_nobody_reads_the_environment(
     make_client: MakeClient, app: AppServer, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S67: without trust_env the environment says nothing."""
+    """Without trust_env the environment says nothing."""
     with refused_port() as port:
         for name in ("http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://user:s3cret@127.0.0.1:{port}")
@@ -573,7 +573,7 @@ async def test_no_proxy(
     no_proxy: str,
     is_proxied: bool,
 ) -> None:
-    """S69: NO_PROXY is read as in requests."""
+    """NO_PROXY is read as in requests."""
     monkeypatch.setenv("http_proxy", proxy.url)
     monkeypatch.setenv("NO_PROXY", no_proxy.format(port=app.port))
     await make_client().get(app.url)
@@ -583,7 +583,7 @@ async def test_no_proxy(
 async def test_http_proxy_of_a_cgi_process_is_ignored(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S68: a header of a CGI request names no proxy."""
+    """A header of a CGI request names no proxy."""
     monkeypatch.setenv("HTTP_PROXY", proxy.url)
     monkeypatch.setenv("REQUEST_METHOD", "GET")
     await make_client().get(app.url)

@@ -27,7 +27,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.inner import slots_of
+from tests.support.internals import slots_of
 from tests.support.pace import assert_in_time, paced
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]

@@ -24,7 +24,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
+from tests.support.every_api import EVERY_WAY_OF_CLIENTS, make_ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 

@@ -23,7 +23,7 @@ from curlhttp._curl import driver
 from tests.servers import Certs, DatagramRelay, H2Server, Relay
 from tests.servers.caddy import Caddy, has_caddy
 from tests.support.colours import COLOURS, AnyClient
-from tests.support.ways import EVERY_WAY, Ask, make_ask
+from tests.support.every_api import EVERY_WAY, Ask, make_ask
 
 pytestmark = pytest.mark.anyio
 

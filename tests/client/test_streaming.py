@@ -166,7 +166,7 @@ async def test_raw_pieces_keep_their_coding(any_client: AnyClient, server: AppSe
 async def test_a_decompression_bomb_comes_in_small_pieces(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S46: a bomb that is streamed comes in small pieces."""
+    """A bomb that is streamed comes in small pieces."""
     async with await client.stream("GET", app.url + f"/gzip?zeros=1&size={64 * MIB}") as stream:
         total = 0
         async for piece in stream.iterate("bytes"):

@@ -23,7 +23,7 @@ from curlhttp._models.config import Transport
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
 from tests.servers.certs import HTTP1, HTTP2
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -57,7 +57,7 @@ async def test_a_file_bytes_and_a_directory_of_authorities(
 async def test_custom_authorities_replace_the_default(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S53: the authorities of a request are its own."""
+    """The authorities of a request are its own."""
     for verify in (True, certs.other_ca_path, certs.other_ca_path.read_bytes()):
         with pytest.raises(curlhttp.SSLError):
             await make_client(verify=verify).get(tls_app.url)
@@ -70,7 +70,7 @@ async def test_custom_authorities_replace_the_default(
 async def test_bad_certificates_are_refused_once(
     client: AnyClient, certs: Certs, kind: str
 ) -> None:
-    """S56: a certificate that does not hold is an error, once."""
+    """A certificate that does not hold is an error, once."""
     with AppServer(getattr(certs, kind)()) as server:
         with pytest.raises(curlhttp.SSLError) as caught:
             await client.get(server.url, auth=("u", "p"))
@@ -94,7 +94,7 @@ async def test_the_name_that_was_asked_for_must_be_in_the_certificate(
 async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
     client: AnyClient, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S55: SNI and the check of the name go by the URL, whatever a header says."""
+    """SNI and the check of the name go by the URL, whatever a header says."""
     for host in ("wrong.example", "other.example"):
         assert (await client.get(tls_app.at("localhost"), headers={"Host": host})).ok
         assert tls_app.requests[-1].header("host") == host
@@ -108,7 +108,7 @@ async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
 async def test_the_dot_at_the_end_of_a_name_is_none_of_the_certificates(
     client: AnyClient, tls_app: AppServer
 ) -> None:
-    """S14: SNI goes out without it, and the name is checked without it (RFC 6066, section 3)."""
+    """SNI goes out without it, and the name is checked without it (RFC 6066, section 3)."""
     assert (await client.get(tls_app.at("localhost."))).ok
     assert tls_app.handshakes[-1].sni == "localhost"
 
@@ -116,7 +116,7 @@ async def test_the_dot_at_the_end_of_a_name_is_none_of_the_certificates(
 async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
     client: AnyClient, certs: Certs
 ) -> None:
-    """S57: libcurl takes it, and there is no setting for that; the documentation says so."""
+    """Libcurl takes it, and there is no setting for that; the documentation says so."""
     with AppServer(certs.common_name_context("127.0.0.1")) as server:
         assert (await client.get(server.url)).ok
         with pytest.raises(curlhttp.SSLError):
@@ -157,7 +157,7 @@ UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of
 
 @EVERY_WAY
 async def test_no_way_takes_a_bad_certificate(ask: Ask, certs: Certs) -> None:
-    """S56, S59: and none is tried a second time."""
+    """And none is tried a second time."""
     for kind in ("expired", "not_yet_valid", "wrong_host", "unknown_ca"):
         with AppServer(getattr(certs, f"{kind}_context")()) as server:
             with pytest.raises(curlhttp.SSLError) as caught:
@@ -174,7 +174,7 @@ async def test_no_way_takes_a_bad_certificate(ask: Ask, certs: Certs) -> None:
 async def test_no_way_trusts_because_another_request_did(
     ask: Ask, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S52, S53: neither a kept connection nor what was learned on it."""
+    """Neither a kept connection nor what was learned on it."""
     for trusting in (False, str(certs.ca_path)):
         for verify in (True, str(certs.other_ca_path)):
             tls_app.reset_counts()
@@ -188,7 +188,7 @@ async def test_no_way_trusts_because_another_request_did(
 @UNVERIFIED
 @EVERY_WAY
 async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> None:
-    """S58: after /close the next request needs a handshake, and has a session to resume."""
+    """After /close the next request needs a handshake, and has a session to resume."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         with AppServer(context) as server:
             assert (await ask(server.url + "/close", verify=False)).ok
@@ -199,7 +199,7 @@ async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> N
 
 @EVERY_WAY
 async def test_each_way_shows_each_requests_own_certificate(ask: Ask, certs: Certs) -> None:
-    """S54: the certificate of a request is its own."""
+    """The certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     with AppServer(context) as server:
@@ -223,7 +223,7 @@ def _old_context(certs: Certs) -> ssl.SSLContext:
 async def test_an_unverified_connection_is_not_used_for_a_verified_request(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
-    """S52: trust of one request is not that of the next."""
+    """Trust of one request is not that of the next."""
     client = make_client(verify=True)
     for _ in range(2):
         assert (await client.get(tls_app.url, verify=False)).ok
@@ -235,7 +235,7 @@ async def test_an_unverified_connection_is_not_used_for_a_verified_request(
 async def test_each_request_says_for_itself_whether_the_name_counts(
     client: AnyClient, certs: Certs
 ) -> None:
-    """S55: a connection whose name was not checked is not used where it has to be."""
+    """A connection whose name was not checked is not used where it has to be."""
     trusting = Transport(tls=TLS(verify=certs.ca_path, check_hostname=False))
     with AppServer(certs.wrong_host_context()) as server:
         for _ in range(2):
@@ -250,7 +250,7 @@ async def test_each_request_says_for_itself_whether_the_name_counts(
 async def test_each_request_has_its_own_authorities(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S53: the authorities of a request are its own."""
+    """The authorities of a request are its own."""
     client = make_client(verify=True)
     for verify in (certs.ca_path, certs.ca_pem):
         assert (await client.get(tls_app.url, verify=verify)).ok
@@ -262,7 +262,7 @@ async def test_each_request_has_its_own_authorities(
 async def test_an_unverified_session_is_not_resumed_by_a_verified_request(
     make_client: MakeClient, certs: Certs
 ) -> None:
-    """S58: an unverified session is not resumed."""
+    """An unverified session is not resumed."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         client = make_client(verify=True)
         with AppServer(context) as server:
@@ -297,7 +297,7 @@ async def test_a_client_certificate_of_every_form(make_client: MakeClient, certs
 
 
 async def test_each_request_has_its_own_client_certificate(client: AnyClient, certs: Certs) -> None:
-    """S54: the certificate of a request is its own."""
+    """The certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     with AppServer(context) as server:
@@ -429,7 +429,7 @@ async def test_a_key_that_does_not_fit_is_an_error(
 
 
 async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     certificate, key = certs.client_cert_pair("A")
     cert = (certificate, key.read_bytes(), "s3cret")
     request = client.real.build_request("GET", "https://h.test/", cert=cert, verify=certs.ca_pem)
@@ -448,7 +448,7 @@ async def test_tls_1_2_is_spoken(client: AnyClient, certs: Certs) -> None:
 
 
 async def test_tls_1_1_is_not(client: AnyClient, certs: Certs) -> None:
-    """S59: not even unverified."""
+    """Not even unverified."""
     with AppServer(_old_context(certs)) as server:
         for verify in (certs.ca_path, False):
             with pytest.raises(curlhttp.SSLError):
@@ -476,7 +476,7 @@ print(os.path.exists(log))
 def test_libcurl_reads_sslkeylogfile_with_the_first_request(
     tls_app: AppServer, certs: Certs, tmp_path: Path, when: str
 ) -> None:
-    """S83: the documented truth: no setting of a client can switch it off."""
+    """The documented truth: no setting of a client can switch it off."""
     done = subprocess.run(
         [sys.executable, "-c", _KEYS, tls_app.url, str(certs.ca_path), str(tmp_path / "k"), when],
         capture_output=True,

@@ -11,7 +11,7 @@ import curlhttp
 from curlhttp import requests
 from tests.servers import AppServer, Certs, refused_port
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_WAY, make_ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -69,7 +69,7 @@ async def test_what_is_given_beats_the_environment(
 async def test_without_trust_the_environment_is_not_read(
     make_client: MakeClient, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S67: authorities."""
+    """Authorities."""
     for name in VARIABLES:
         monkeypatch.setenv(name, str(certs.ca_path))
     client = make_client(verify=True, trust_env=False)
@@ -89,7 +89,7 @@ async def test_without_trust_no_way_heeds_the_environment(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """S67: neither proxies nor netrc; libcurl by itself would read all of these."""
+    """Neither proxies nor netrc; libcurl by itself would read all of these."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login u password p\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -110,7 +110,7 @@ async def test_without_trust_no_way_heeds_the_environment(
 async def test_libcurl_reads_no_netrc_of_its_own(
     make_client: MakeClient, app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S67: without trust_env the environment says nothing."""
+    """Without trust_env the environment says nothing."""
     home = tmp_path / ".netrc"
     home.write_text("machine 127.0.0.1 login u password p\n")
     home.chmod(0o600)
@@ -140,6 +140,6 @@ async def test_a_netrc_that_cannot_be_read_is_as_good_as_none(
     ],
 )
 async def test_no_url_leads_to_a_socket_or_a_file(client: AnyClient, url: str) -> None:
-    """S90: no URL leads past HTTP."""
+    """No URL leads past HTTP."""
     with pytest.raises((curlhttp.InvalidSchema, curlhttp.InvalidURL)):
         await client.get(url)

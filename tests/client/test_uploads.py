@@ -280,7 +280,7 @@ async def test_a_form_with_files_is_multipart(any_client: AnyClient, server: App
 async def test_a_part_that_would_break_the_message_is_refused_before_connecting(
     client: AnyClient, app: AppServer, spec: Any
 ) -> None:
-    """S77, S78: a name stays within its quotes; no header of a part adds a line."""
+    """A name stays within its quotes; no header of a part adds a line."""
     with pytest.raises(ValueError):
         await client.post(app.url + "/echo", files={"file": spec})
     assert app.connections == 0
@@ -343,7 +343,7 @@ async def test_two_mebibytes_go_out_without_waiting_for_a_100(
 async def test_a_wrong_content_length_is_refused_before_connecting(
     client: AnyClient, app: AppServer, content: Any, length: str
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     with pytest.raises(InvalidHeader):
         await client.post(app.url + "/echo", content=content, headers={"Content-Length": length})
     assert app.connections == 0
@@ -353,7 +353,7 @@ async def test_a_wrong_content_length_is_refused_before_connecting(
 async def test_a_transfer_coding_other_than_chunked_is_refused(
     client: AnyClient, app: AppServer, coding: str
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     with pytest.raises(InvalidHeader):
         await client.post(app.url, content=b"x", headers={"Transfer-Encoding": coding})
     assert app.connections == 0
@@ -362,7 +362,7 @@ async def test_a_transfer_coding_other_than_chunked_is_refused(
 async def test_length_and_transfer_coding_exclude_each_other(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     headers = {"Content-Length": "1", "Transfer-Encoding": "chunked"}
     with pytest.raises(InvalidHeader):
         await client.post(app.url, content=b"x", headers=headers)
@@ -387,7 +387,7 @@ async def test_framing_is_no_business_of_a_clients_headers(make_client: Make, na
 async def test_framing_that_a_middleware_adds_does_not_reach_the_wire(
     make_client: Make, app: AppServer, headers: dict[str, str], content: bytes | None
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
 
     async def adds(request: Any, send: Any) -> Any:
         request.headers.update(headers)
@@ -414,7 +414,7 @@ def wrong_pieces(asynchronous: bool, *pieces: bytes) -> Any:
 async def test_a_body_that_does_not_keep_its_length_is_an_error_and_ends_its_connection(
     client: AnyClient, app: AppServer, pieces: tuple[bytes, ...], asynchronous: bool
 ) -> None:
-    """S80: a body of another length is an error."""
+    """A body of another length is an error."""
     before = app.open_connections  # of other tests' clients
     if asynchronous and client.is_blocking:
         asynchronous = False
@@ -512,7 +512,7 @@ async def test_a_piece_that_is_not_bytes_is_a_type_error(
 async def test_a_spent_generator_is_not_sent_again_on_a_redirect(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S27: a body that was read is not sent as nothing."""
+    """A body that was read is not sent as nothing."""
     with pytest.raises(UnrewindableBodyError):
         await client.post(app.url + "/redirect-to?status=307&url=/echo", content=iter([b"once"]))
     assert [record.method for record in app.requests] == ["POST"]

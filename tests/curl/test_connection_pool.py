@@ -20,7 +20,7 @@ from curlhttp._curl.connection_pool import IdleTransfers, Slots, SlotWaiter, lim
 from curlhttp._curl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
-from tests.support.inner import (
+from tests.support.internals import (
     apart,
     descriptors,
     engine_of,
@@ -114,7 +114,7 @@ def test_who_leaves_while_waiting_is_never_granted() -> None:
 
 
 def test_unlimited_origins_that_nobody_uses_are_forgotten() -> None:
-    """S86: of origins that were found to carry many requests on a connection."""
+    """Of origins that were found to carry many requests on a connection."""
     slots = Slots(10, per_origin=1)
     assert slots.acquire("in use")
     for origin in ("in use", *map(str, range(5000))):
@@ -404,7 +404,7 @@ async def test_the_wait_for_the_pool_is_in_the_timings(
 async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
     make_client: Callable[..., AnyClient], app: AppServer, keep: int
 ) -> None:
-    """S86: of connections."""
+    """Of connections."""
     client = make_client(max_keepalive_connections=keep)
     app.wait_for(lambda: not app.open_connections)
     await client.gather(5, "GET", app.url + "/delay/0.02")

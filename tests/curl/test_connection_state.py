@@ -15,7 +15,9 @@ import pytest
 import curlhttp.requests
 from curlhttp import exceptions as e
 from curlhttp._curl.connection_state import OpenConnections, Quarantine, _borrow
-from tests.servers import AppServer, Certs, HTTPProxy
+from curlhttp._curl.handle import Handle
+from curlhttp.exceptions import ConnectionError
+from tests.servers import AppServer, Certs, H2Server, HTTPProxy
 from tests.servers.raw import RawConnection, RawServer, respond, response
 from tests.support.colours import AnyClient
 from tests.support.downloads import download
@@ -116,7 +118,7 @@ def context(request: pytest.FixtureRequest, certs: Certs) -> Any:
 async def test_what_came_out_of_turn_answers_no_request(
     way: str, together: bool, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
-    """S43: on every connection, whether it lies in the socket or in the buffer of TLS."""
+    """On every connection, whether it lies in the socket or in the buffer of TLS."""
     handler = Chatty(together=together)
     with RawServer(handler, context) as server:
         for number in range(6):
@@ -137,7 +139,7 @@ async def test_what_came_out_of_turn_answers_no_request(
 def test_what_came_out_of_turn_answers_no_request_of_a_session(
     together: bool, context: Any, certs: Certs
 ) -> None:
-    """S43: in the drop-in."""
+    """In the drop-in."""
     handler = Chatty(together=together)
     with RawServer(handler, context) as server, curlhttp.requests.Session() as session:
         session.verify = certs.ca_path
@@ -169,7 +171,7 @@ FRAMED_TWICE += b"2\r\nok\r\n0\r\n\r\n"
 async def test_a_connection_whose_answer_is_framed_twice_is_not_used_again(
     way: str, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
-    """S40: what comes after it may belong to either reading (RFC 9112, section 6.3)."""
+    """What comes after it may belong to either reading (RFC 9112, section 6.3)."""
     with RawServer(respond(FRAMED_TWICE), context) as server:
         for number in range(3):
             assert await WAYS[way](client, f"{server.url}/{number}", tmp_path) == b"ok"
@@ -177,7 +179,7 @@ async def test_a_connection_whose_answer_is_framed_twice_is_not_used_again(
 
 
 def test_a_session_does_not_use_a_connection_again_whose_answer_is_framed_twice() -> None:
-    """S40: in the drop-in."""
+    """In the drop-in."""
     with RawServer(respond(FRAMED_TWICE)) as server, curlhttp.requests.Session() as session:
         for streams in (False, True, False):
             assert session.get(server.url, stream=streams).content == b"ok"
@@ -218,7 +220,7 @@ async def test_a_post_after_a_proxy_closed_an_idle_connection_goes_out_once(
 async def test_what_a_proxy_says_out_of_turn_answers_no_request(
     way: str, make_client: MakeClient, tmp_path: Path
 ) -> None:
-    """S43: through a tunnel."""
+    """Through a tunnel."""
     handler = Chatty()
     with RawServer(handler) as proxy:
         client = make_client(proxies=proxy.url.replace("://", "://user:secret@"))
@@ -291,3 +293,24 @@ def test_no_function_in_python_runs_when_a_borrowed_socket_ends() -> None:
         assert "call" not in calls
         theirs.send(b"x")
         assert ours.recv(1) == b"x"
+
+
+# --- transfers that start over on another connection ---
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_no_reason_to_start_over_lasts_for_ever(
+    any_client: AnyClient, h2_app: H2Server, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = h2_app.url + "/"
+    await any_client.get(url)
+    seen = len(h2_app.requests)
+    with monkeypatch.context() as patch:
+        # As if each connection that is open were found wanting, and no other one were opened.
+        patch.setattr(OpenConnections, "find_clean", lambda *_: None)
+        patch.setattr(Handle, "avoid_reuse", lambda *_: None)
+        with pytest.raises(ConnectionError, match="could be sent") as caught, anyio.fail_after(30):
+            await any_client.get(url, stream=streams, timeout=30)
+    assert not caught.value.request_sent
+    assert len(h2_app.requests) == seen
+    assert (await any_client.get(url)).status_code == 200

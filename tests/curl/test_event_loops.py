@@ -23,7 +23,7 @@ import uvloop
 from curlhttp import AsyncClient, ClientClosed, Timeout
 from tests.servers import AppServer, payload
 from tests.support.colours import AnyClient
-from tests.support.inner import descriptors, engine_of, run_script
+from tests.support.internals import descriptors, engine_of, run_script
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.servers import AppServer, Certs, H2Server, RawServer, response
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ else:
 def test_parent_and_children_of_a_warm_client_get_their_own_answers(
     app: AppServer, tls_app: AppServer, h2_app: H2Server, certs: Certs, kind: str
 ) -> None:
-    """S84: a fork shares no connection."""
+    """A fork shares no connection."""
     server = {"plain": app, "tls": tls_app, "h2": h2_app}[kind]
     assert run_script(_BLOCKING, server.url, str(certs.ca_path), kind) == "ok\n"
     # the stream took the first one, the parent's posts the next, and each child has its own
@@ -205,7 +205,7 @@ print("ok")
 def test_parent_and_child_run_event_loops_of_their_own_on_one_async_client(
     app: AppServer, h2_app: H2Server, certs: Certs, kind: str, where: str
 ) -> None:
-    """S84: of the async client."""
+    """Of the async client."""
     server = {"plain": app, "h2": h2_app}[kind]
     assert run_script(_ASYNC, server.url, str(certs.ca_path), where) == "ok\n"
 

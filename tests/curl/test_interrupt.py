@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.servers import AppConnection, AppServer, BlackHole, Record
-from tests.support.inner import finish_script, run_script, start_script
+from tests.support.internals import finish_script, run_script, start_script
 from tests.support.pace import assert_in_time
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from curlhttp._curl import errors as open_files
 from curlhttp.exceptions import ConnectionError, SSLError
 from tests.servers import AppServer, Certs, RawServer, refused_port, respond_and_stall
 from tests.servers.websocket import echo, speaking
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.killing import Killing
+from tests.distributed.crash_middleware import Killing
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 PROGRAM = """
 import json, sys
 from pathlib import Path
 from curlhttp.distributed import fetch
-from tests.distributed.killing import Killing
+from tests.distributed.crash_middleware import Killing
 
 if __name__ == "__main__":
     urls, out, mark, settings = json.loads(sys.argv[1])

@@ -25,13 +25,13 @@ from curlhttp.distributed.partition import Partition, TextLines
 from curlhttp.distributed.worker import PartitionCancelled, WorkerConfig, run_partition
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 DRIVER = """
 import json, sys
 from pathlib import Path
 from curlhttp.distributed import fetch
-from tests.distributed.killing import Killing
+from tests.distributed.crash_middleware import Killing
 
 if __name__ == "__main__":
     urls, out, engine, marks, settings = json.loads(sys.argv[1])

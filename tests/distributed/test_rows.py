@@ -15,7 +15,7 @@ import pytest
 from curlhttp.distributed.rows import TIMINGS, FetchRow, make_field
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer, payload, refused_port
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 parquet = pytest.mark.skipif(
     __import__("importlib.util").util.find_spec("pyarrow") is None, reason="pyarrow is missing"
@@ -166,6 +166,6 @@ def test_urls_may_come_from_an_object_store_and_parts_go_to_it(app: AppServer, f
     for package in ("moto.server", "s3fs"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra 'ecosystem')")
     # In a process of its own: fsspec keeps its threads for good.
-    program = [sys.executable, "-m", "tests.distributed.in_object_store", app.url, format]
+    program = [sys.executable, "-m", "tests.distributed.object_store", app.url, format]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ from curlhttp._client.partial_file import PartialFile
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient
 from tests.support.downloads import OLD, Shelf, download, left_in
-from tests.support.inner import descriptors, finish_script, run_script, slots_of, start_script
+from tests.support.internals import descriptors, finish_script, run_script, slots_of, start_script
 from tests.support.scripted import notes_of
 
 FULL = """

@@ -21,8 +21,8 @@ from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, AnyClient
 from tests.support.downloads import download
+from tests.support.every_api import EVERY_WAY_OF_CLIENTS, make_ask
 from tests.support.scripted import URL, Scripted, moved, steady
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
 
 pytestmark = pytest.mark.anyio
 

@@ -194,7 +194,7 @@ async def test_netrc_is_the_one_of_when_the_client_was_made(
 async def test_each_hop_has_its_own_netrc_entry(
     netrc: Path, make_client: MakeClient, app: AppServer
 ) -> None:
-    """S22: an entry of netrc is for its own host."""
+    """An entry of netrc is for its own host."""
     netrc.write_text(netrc.read_text() + "machine localhost login l password q\n")
     client = make_client()
     target = f"/redirect-to?url={app.at('localhost')}/echo"

@@ -21,8 +21,8 @@ from curlhttp._policy.aws import AWSKeys
 from tests.servers import AppServer
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
 from tests.support.scripted import Scripted, moved
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
 
 pytest.importorskip("botocore", reason="the extra aws is not installed")
 pytestmark = pytest.mark.anyio

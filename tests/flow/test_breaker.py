@@ -32,7 +32,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.inner import apart, engine_of
+from tests.support.internals import apart, engine_of
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 

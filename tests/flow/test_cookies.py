@@ -61,7 +61,7 @@ async def test_a_jar_of_the_standard_library_is_used_itself(
 async def test_a_requests_cookies_are_sent_and_not_stored(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    """S74: a request's own go no further."""
+    """A request's own go no further."""
     client = make_client(cookies={"a": "client", "b": "client"})
     await client.get(app.url + "/redirect/1", cookies={"a": "own", "c": "own"})
     await client.get(app.url)
@@ -82,7 +82,7 @@ async def test_a_cookie_header_of_the_caller_wins(make_client: MakeClient, app: 
 async def test_a_cookie_header_of_the_caller_is_lost_on_a_redirect(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    """S18: a Cookie header does not follow."""
+    """A Cookie header does not follow."""
     client = make_client(cookies={"a": "jar"})
     await client.get(app.url + "/redirect/1", headers={"Cookie": "mine=1"})
     assert sent(app) == ["mine=1", "a=jar"]
@@ -104,7 +104,7 @@ async def test_cookies_of_a_refusal_stay(client: AnyClient, app: AppServer) -> N
 
 
 async def test_cookies_do_not_go_to_another_host(client: AnyClient, app: AppServer) -> None:
-    """S73: a cookie does not go to another host."""
+    """A cookie does not go to another host."""
     target = f"{app.at('localhost')}/echo"
     await client.get(app.url + f"/cookies/set?a=1&redirect={target}", cookies={"own": "1"})
     await client.get(app.url + "/cookies")
@@ -114,7 +114,7 @@ async def test_cookies_do_not_go_to_another_host(client: AnyClient, app: AppServ
 async def test_a_secure_cookie_needs_tls(
     client: AnyClient, app: AppServer, tls_app: AppServer
 ) -> None:
-    """S71: a Secure cookie needs TLS."""
+    """A Secure cookie needs TLS."""
     for server in (app, tls_app):
         server.route(
             "/secure", lambda record, out: out.reply(200, b"", [("Set-Cookie", "s=1; \tSecure")])
@@ -143,7 +143,7 @@ async def test_response_cookies_are_those_of_its_own_hop(client: AnyClient, app:
 
 
 async def test_two_clients_share_nothing(make_client: MakeClient, app: AppServer) -> None:
-    """S74: what is one client's is no other's."""
+    """What is one client's is no other's."""
     first, second = make_client(), make_client()
     await first.get(app.url + "/cookies/set?a=1")
     await second.get(app.url + "/cookies")
@@ -165,7 +165,7 @@ async def test_a_request_that_is_sent_again_has_the_cookies_of_then(
 async def test_hostile_cookies_are_dropped_and_never_sent(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S70, S72, S76: what a server may not set is not kept."""
+    """What a server may not set is not kept."""
     values = [
         "ctl=a\x01b",
         "del=a\x7fb",

@@ -43,7 +43,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import AnyClient
-from tests.support.inner import (
+from tests.support.internals import (
     descriptors,
     engine_of,
     finish_script,

@@ -32,7 +32,7 @@ from curlhttp._models.request import Request
 from curlhttp.testing import Answer, ScriptedEngine, reset
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
-from tests.support.inner import apart, run_script
+from tests.support.internals import apart, run_script
 
 pytestmark = pytest.mark.anyio
 

@@ -90,7 +90,7 @@ async def test_middleware_may_change_headers_and_url(
 
 
 async def test_what_middleware_derives_is_checked(make_client: MakeClient, app: AppServer) -> None:
-    """S1, S5, S6: in what a middleware changes."""
+    """In what a middleware changes."""
     wanted: dict[str, Any] = {}
 
     async def change(request: Request, send: Send) -> Response:
@@ -144,7 +144,7 @@ async def test_an_answer_of_a_middleware_serves_a_streamed_request(
 
 
 def test_a_made_up_response_cannot_smuggle_a_header() -> None:
-    """S33: a middleware's answer is checked like a request."""
+    """A middleware's answer is checked like a request."""
     request = Request("GET", "http://h.test/")
     for headers in ({"X": "1\r\nY: 2"}, {"X\r\nY": "2"}, {"": "2"}):
         with pytest.raises(curlhttp.InvalidHeader):

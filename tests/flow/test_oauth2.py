@@ -23,8 +23,8 @@ from curlhttp.testing import Answer, reset
 from tests.servers import AppServer, HTTPProxy
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
+from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
 from tests.support.scripted import URL, Scripted, moved
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
 
 pytestmark = pytest.mark.anyio
 

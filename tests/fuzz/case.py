@@ -13,8 +13,6 @@ from tests.fuzz.frames import answer_frames
 from tests.fuzz.heads import Answer, answer
 from tests.fuzz.socks import replies
 
-__all__ = ["SECRET", "Case"]
-
 SECRET = "s3cret-word"  # of all requests that have a password
 _READS = 15.0  # seconds: the server ends what stands still long before
 _STALLED = 0.05

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-__all__ = ["Draft", "Site", "junk"]
-
 
 @dataclass(frozen=True)
 class Site:

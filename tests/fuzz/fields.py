@@ -10,8 +10,6 @@ from random import Random
 
 from tests.fuzz.draft import Draft, Site, junk
 
-__all__ = ["FIELDS", "add_field", "add_value", "challenge", "charset", "cookie", "location"]
-
 CHARSETS = (
     b"utf-8 utf8 UTF-8-SIG utf-16 utf-16-le utf-16be utf-32 utf-7 latin-1 iso-8859-1 iso-8859-16 "
     b"ascii us-ascii 646 windows-1252 cp1252 cp037 cp437 cp65001 koi8-r shift_jis euc-jp "

@@ -16,8 +16,6 @@ from tests.fuzz.draft import Draft, Site, junk
 from tests.fuzz.fields import add_field, add_value, location
 from tests.fuzz.heads import Answer, expected_of
 
-__all__ = ["Frame", "answer_frames"]
-
 (
     DATA,
     HEADERS,

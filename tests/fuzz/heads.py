@@ -13,8 +13,6 @@ from tests.fuzz.bodies import break_body, choose_body
 from tests.fuzz.draft import Draft, Site, junk
 from tests.fuzz.fields import FIELDS, add_field, add_value, challenge, location, retry_after
 
-__all__ = ["Answer", "Expected", "answer", "expected_of"]
-
 _PLAIN = (b"200", b"200", b"200", b"200", b"404", b"206", b"204", b"304", b"500", b"301", b"503")
 _VERSIONS = (
     b"HTTP/1.0", b"HTTP/1.2", b"HTTP/1.10", b"HTTP/2", b"HTTP/2.0", b"HTTP/3", b"HTTP/0.9",

@@ -18,7 +18,7 @@ from typing import Any
 from hpack import Decoder
 from hpack.exceptions import HPACKError
 
-from tests.adversary.child import answer_questions
+from tests.adversary.server_process import answer_questions
 from tests.adversary.stamps import stamp
 from tests.fuzz.case import Case
 from tests.fuzz.frames import (

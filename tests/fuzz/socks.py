@@ -7,8 +7,6 @@ from random import Random
 from tests.fuzz.draft import junk
 from tests.servers.raw import RawConnection
 
-__all__ = ["read_name", "read_target", "replies"]
-
 _AUTHENTICATED = b"\x01\x00"
 _CONNECTED = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50"
 _GRANTED = b"\x00\x5a\x00\x50\x7f\x00\x00\x01"

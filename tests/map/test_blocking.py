@@ -17,7 +17,7 @@ from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
 from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._models.config import Limits
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
-from tests.support.inner import finish_script, run_script, start_script
+from tests.support.internals import finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced
 
 

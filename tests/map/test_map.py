@@ -18,7 +18,7 @@ import curlhttp
 from curlhttp import ClientClosed, ClientRequest, RequestException
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
-from tests.support.inner import descriptors
+from tests.support.internals import descriptors
 
 pytestmark = pytest.mark.anyio
 MakeClient = Callable[..., AnyClient]

@@ -152,7 +152,7 @@ def test_content_next_to_empty_arguments_is_content() -> None:
 
 
 def test_a_wrong_length_for_bytes_is_a_value_error() -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     assert made(content=b"abc", length=3).length == 3
     with pytest.raises(ValueError, match="has 3 bytes, its length is 4"):
         made(content=b"abc", length=4)
@@ -361,7 +361,7 @@ def test_a_file_closed_meanwhile_cannot_be_rewound() -> None:
     "make", [lambda: io.BytesIO(b"0123456789"), lambda: iter([b"01234", b"56789"])]
 )
 def test_a_body_shorter_than_its_length_is_reported(make: Callable[[], Any]) -> None:
-    """S80: a body of another length is an error."""
+    """A body of another length is an error."""
     for content in (make(), make):
         body = made(content=content, length=12)
         assert body.length == 12
@@ -376,7 +376,7 @@ def test_a_body_shorter_than_its_length_is_reported(make: Callable[[], Any]) -> 
 def test_a_body_longer_than_its_length_is_reported_and_the_excess_kept(
     make: Callable[[], Any],
 ) -> None:
-    """S80: a body of another length is an error."""
+    """A body of another length is an error."""
     for content in (make(), make):
         body = made(content=content, length=8)
         assert body.read(5) == b"01234"
@@ -746,7 +746,7 @@ def test_a_stream_cannot_go_with_files() -> None:
 
 
 def test_names_cannot_break_out_of_their_quotes() -> None:
-    """S77: a name stays within its quotes."""
+    """A name stays within its quotes."""
     evil = 'a"; x="\r\nX-Evil: 1\r\n\r\n'
     body = made(data={evil: "v"}, files={evil: (evil, b"x")})
     wire = read_all(body)
@@ -764,14 +764,14 @@ def test_names_cannot_break_out_of_their_quotes() -> None:
     ],
 )
 def test_a_name_with_nul_is_refused(arguments: dict[str, Any]) -> None:
-    """S77: a name stays within its quotes."""
+    """A name stays within its quotes."""
     with pytest.raises(ValueError, match="NUL"):
         made(**arguments)
 
 
 @pytest.mark.parametrize("bad", ["a\rb", "a\nb", "a\r\nX-Evil: 1", "a\0b"])
 def test_a_part_header_that_would_break_the_message_is_refused(bad: str) -> None:
-    """S78: no header of a part adds a line."""
+    """No header of a part adds a line."""
     with pytest.raises(InvalidHeader):
         made(files={"f": ("n", b"", bad)})
     with pytest.raises(InvalidHeader):

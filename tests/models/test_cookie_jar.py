@@ -123,7 +123,7 @@ def test_a_date_that_is_none_leaves_a_cookie_of_the_session(date: str) -> None:
 def test_a_cookie_goes_where_rfc_6265_sends_it(
     setter: str, value: str, getter: str, header: str | None
 ) -> None:
-    """S14, S70, S71: a dot at the end of a host is no other host."""
+    """A dot at the end of a host is no other host."""
     assert sent(answer(setter, value), getter) == header
 
 
@@ -162,12 +162,12 @@ def test_a_cookie_goes_where_rfc_6265_sends_it(
     ],
 )
 def test_what_a_server_may_not_set_is_dropped(url: str, value: str) -> None:
-    """S70, S72, S76: of other sites, with control characters, with a prefix that lies."""
+    """Of other sites, with control characters, with a prefix that lies."""
     assert list(answer(url, value)) == []
 
 
 def test_prefixed_cookies_that_keep_their_promise_are_stored() -> None:
-    """S76: prefixed names keep their promise."""
+    """Prefixed names keep their promise."""
     jar = answer("https://h.test/x/y", "__Secure-a=1; Secure", "__Host-b=2; Secure; Path=/")
     assert sorted(jar.keys()) == ["__Host-b", "__Secure-a"]
     assert sent(jar, "https://h.test/") == "__Host-b=2"
@@ -175,7 +175,7 @@ def test_prefixed_cookies_that_keep_their_promise_are_stored() -> None:
 
 @pytest.mark.parametrize("attack", ["a=evil", f"a=; {PAST}", "a=evil; Domain=example.com"])
 def test_a_response_without_tls_leaves_a_secure_cookie_alone(attack: str) -> None:
-    """S71: a Secure cookie needs TLS."""
+    """A Secure cookie needs TLS."""
     jar = answer("https://example.com/", "a=good; Secure; Path=/")
     answer("http://example.com/", attack, jar=jar)
     assert sent(jar, "https://example.com/") == "a=good"
@@ -254,13 +254,13 @@ def test_longer_paths_come_first() -> None:
 
 
 def test_one_response_sets_at_most_fifty_cookies() -> None:
-    """S72: cookies have bounds."""
+    """Cookies have bounds."""
     jar = answer("http://h.test/", *[f"n{i}=1" for i in range(1000)])
     assert jar.keys() == [f"n{i}" for i in range(50)]
 
 
 def test_a_domain_keeps_its_newest_180_cookies() -> None:
-    """S72: cookies have bounds."""
+    """Cookies have bounds."""
     jar = Cookies()
     for start in range(0, 250, 50):
         answer("http://h.test/", *[f"n{i}=1" for i in range(start, start + 50)], jar=jar)
@@ -291,7 +291,7 @@ def test_an_expired_cookie_is_not_sent_and_leaves_the_jar() -> None:
 
 
 def test_control_characters_never_leave_the_jar() -> None:
-    """S33, S72: nor come in by a program."""
+    """Nor come in by a program."""
     jar = Cookies({"good": "1"})
     for name, value in (("a\r\nb", "1"), ("c", "1\x00"), ("d", "\t")):
         with pytest.raises(InvalidHeader) as caught:
@@ -382,7 +382,7 @@ def test_cookies_from_a_stdlib_jar_are_sent_to_localhost() -> None:
 
 
 def test_saving_and_loading_keeps_scope_expiry_and_secure(tmp_path: Path) -> None:
-    """S75: a jar that was saved has all that it had."""
+    """A jar that was saved has all that it had."""
     file = MozillaCookieJar(tmp_path / "cookies.txt")
     jar = answer("https://h.test/", f"a=1; Secure; {FUTURE}", f"b=2; Domain=h.test; {FUTURE}")
     for cookie in jar:
@@ -487,7 +487,7 @@ def test_cookies_without_a_domain_go_everywhere_until_bound() -> None:
 
 
 def test_copies_share_nothing() -> None:
-    """S74: what is one client's is no other's."""
+    """What is one client's is no other's."""
     jar = Cookies({"a": "1"})
     twins = [jar.copy(), Cookies(jar), copy.copy(jar), copy.deepcopy(jar)]
     twins.append(pickle.loads(pickle.dumps(jar)))

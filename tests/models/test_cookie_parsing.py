@@ -108,7 +108,7 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     ],
 )
 def test_a_public_suffix_is_nobodys(source: str, domain: str) -> None:
-    """S70: a cookie is for its own site."""
+    """A cookie is for its own site."""
     assert is_public_suffix(domain)
 
 

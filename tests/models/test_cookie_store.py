@@ -107,7 +107,7 @@ def _suffixes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_a_domain_that_is_not_the_servers_own_is_refused(side: Side, url: str, domain: str) -> None:
-    """S70: a cookie is for its own site."""
+    """A cookie is for its own site."""
     assert side.answer(url, f"a=1; Domain={domain}").names() == []
 
 
@@ -150,7 +150,7 @@ def test_only_a_matching_host_can_expire_a_cookie(side: Side) -> None:
 def test_a_secure_cookie_is_not_touched_without_tls(
     side: Side, attack: str, attacker: str, scope: str
 ) -> None:
-    """S71: a Secure cookie needs TLS."""
+    """A Secure cookie needs TLS."""
     side.answer("https://example.com/", f"a=good; Secure; Path=/{scope}")
     side.answer(attacker, attack)
     assert side.sent("https://example.com/") == "a=good"
@@ -186,12 +186,12 @@ def test_a_secure_cookie_that_is_gone_guards_nothing(side: Side) -> None:
     ],
 )
 def test_what_a_server_may_not_set_is_dropped(side: Side, value: str) -> None:
-    """S72, S76: cookies have bounds; prefixed names keep their promise."""
+    """Cookies have bounds; prefixed names keep their promise."""
     assert side.answer("https://h.test/x", value).names() == []
 
 
 def test_saving_and_loading_keeps_scope_expiry_and_secure(side: Side, tmp_path: Path) -> None:
-    """S75: a jar that was saved has all that it had."""
+    """A jar that was saved has all that it had."""
     file = MozillaCookieJar(tmp_path / "cookies.txt")
     side.answer("https://h.test/", f"a=1; Secure; {FUTURE}", f"b=2; Domain=h.test; {FUTURE}")
     for cookie in side.jar:
@@ -255,7 +255,7 @@ def test_a_jar_of_the_standard_library_sees_no_date_that_it_fails_at(of_core: bo
 
 
 def test_one_response_sets_at_most_fifty(side: Side) -> None:
-    """S72: cookies have bounds."""
+    """Cookies have bounds."""
     side.answer("http://h.test/", *[f"n{i}=1" for i in range(1000)])
     assert side.names() == [f"n{i}" for i in range(50)]
 
@@ -322,7 +322,7 @@ def test_what_a_program_put_in_is_not_cleared_by_a_server(side: Side) -> None:
 
 
 def test_the_header_of_one_host_is_bounded(side: Side) -> None:
-    """S72: cookies have bounds."""
+    """Cookies have bounds."""
     fill(side, "http://h.test/", 180, value="x" * 4000)
     assert len(side.jar) == 180
     header = str(side.sent("http://h.test/"))

@@ -118,7 +118,7 @@ def test_the_allowed_number_of_codings_is_allowed() -> None:
 
 @pytest.mark.parametrize("headers", [["gzip"] * 6, [",".join(["br"] * 6)], ["x"] * 100])
 def test_too_many_codings_are_refused(headers: list[str]) -> None:
-    """S48: more than five codings are refused."""
+    """More than five codings are refused."""
     with pytest.raises(ContentDecodingError, match="5 at most"):
         parse_codings(headers)
 
@@ -161,7 +161,7 @@ def test_chained_codings_are_undone_in_reverse() -> None:
 
 
 def test_every_gzip_member_counts() -> None:
-    """S51: every member of a gzip body counts."""
+    """Every member of a gzip body counts."""
     wire = b"".join(map(gzip.compress, [b"one ", b"", b"two ", b"three"]))
     assert undo_codings(wire, ("gzip",)) == b"one two three"
     assert in_chunks([wire[i : i + 1] for i in range(len(wire))], ("gzip",)) == b"one two three"
@@ -200,7 +200,7 @@ def test_every_zstd_frame_counts() -> None:
 
 @every_coding
 def test_a_body_cut_at_any_byte_is_refused(coding: str, encode: Callable[[bytes], bytes]) -> None:
-    """S49: a coded body that is cut is an error."""
+    """A coded body that is cut is an error."""
     wire = encode(b"the quick brown fox jumps over the lazy dog " * 3)
     for cut in range(1, len(wire)):
         with pytest.raises(ContentDecodingError, match=f"the {coding} body is cut short"):
@@ -234,14 +234,14 @@ def test_a_cut_inside_a_chain_is_refused() -> None:
 
 @every_coding
 def test_garbage_is_refused(coding: str, encode: Callable[[bytes], bytes]) -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     with pytest.raises(ContentDecodingError, match=f"the {coding} body is corrupt: ."):
         undo_codings(b"\xff\xfe neither this nor that", (coding,))
 
 
 @pytest.mark.parametrize("at", [-8, -1])
 def test_a_wrong_checksum_or_size_is_refused(at: int) -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     wire = bytearray(gzip.compress(b"body"))
     wire[at] ^= 1
     with pytest.raises(ContentDecodingError, match="corrupt"):
@@ -251,7 +251,7 @@ def test_a_wrong_checksum_or_size_is_refused(at: int) -> None:
 
 
 def test_a_wrong_deflate_checksum_is_refused() -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     wire = bytearray(zlib.compress(b"body"))
     wire[-1] ^= 1
     with pytest.raises(ContentDecodingError, match="corrupt"):
@@ -361,7 +361,7 @@ CODINGS = ["gzip", "deflate", "br", pytest.param("zstd", marks=needs_zstd)]
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_bomb_costs_no_more_than_max_size(coding: str) -> None:
-    """S45: a bomb costs no more than the limit."""
+    """A bomb costs no more than the limit."""
     wire = bomb(coding, 100 * MIB)
 
     def run() -> None:
@@ -373,7 +373,7 @@ def test_a_bomb_costs_no_more_than_max_size(coding: str) -> None:
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_bomb_is_taken_in_bounded_pieces(coding: str) -> None:
-    """S46: a bomb that is streamed comes in small pieces."""
+    """A bomb that is streamed comes in small pieces."""
     decoder = ContentDecoder((coding,))
     wire = bomb(coding, 50 * MIB)
     taken = []
@@ -390,7 +390,7 @@ def test_a_bomb_is_taken_in_bounded_pieces(coding: str) -> None:
 
 
 def test_a_bomb_inside_a_bomb_is_bounded() -> None:
-    """S45: a bomb costs no more than the limit."""
+    """A bomb costs no more than the limit."""
     wire = gzip.compress(bomb("gzip", 200 * MIB))
     assert len(wire) < 10_000
 
@@ -407,7 +407,7 @@ def test_a_body_near_max_size_is_not_held_twice() -> None:
 
 
 def test_a_megabyte_of_empty_members_costs_less_than_a_second() -> None:
-    """S93: bodies of empty members are read at once."""
+    """Bodies of empty members are read at once."""
     wire = gzip.compress(b"") * 52_000
     start = time.process_time()
     assert undo_codings(wire, ("gzip",)) == b""

@@ -265,7 +265,7 @@ LIMITS = curlhttp.Timeout(connect=0.1, read=0.1)
 async def test_no_error_of_a_client_shows_a_secret(
     make_client: MakeClient, place: str, log: pytest.LogCaptureFixture
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     client = make_client(timeout=LIMITS, max_response_size=1000, max_redirects=2, retry=1)
     with pytest.raises(curlhttp.RequestException) as caught:
         (await client.get(place)).raise_for_status()
@@ -282,7 +282,7 @@ async def test_no_error_of_a_client_shows_a_secret(
 async def test_no_error_of_a_map_or_a_download_shows_a_secret(
     make_client: MakeClient, place: str, tmp_path: Any, log: pytest.LogCaptureFixture
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     client = make_client(timeout=LIMITS, max_response_size=1000)
     async for result in client.map([place]):
         error = result
@@ -304,7 +304,7 @@ async def test_no_error_of_a_map_or_a_download_shows_a_secret(
 def test_no_error_of_the_drop_in_shows_a_secret(
     place: str, retries: int, stream: bool, log: pytest.LogCaptureFixture
 ) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     Retry: Any = requests.packages.urllib3.util.retry.Retry  # noqa: N806
     policy = Retry(retries, status_forcelist=[503], backoff_factor=0)
     with requests.Session() as session:

@@ -22,7 +22,7 @@ from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, Re
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import named_by_a_server
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -408,7 +408,7 @@ async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
 async def test_no_file_is_written_for_a_name_that_a_server_gives(
     ask: Ask, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S92: the only file is the one that the caller of a download names."""
+    """The only file is the one that the caller of a download names."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     for value in named_by_a_server(tmp_path):

@@ -21,8 +21,8 @@ from tests.otel.conftest import Telemetry
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, refused_port
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.every_api import EVERY_WAY, make_ask
 from tests.support.scripted import URL, Scripted, moved, steady
-from tests.support.ways import EVERY_WAY, make_ask
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel, or opentelemetry-sdk, is missing")
 

@@ -544,7 +544,7 @@ def test_what_was_forced_stays_at_any_number() -> None:
 
 
 def test_ten_thousand_origins_take_the_memory_of_a_thousand() -> None:
-    """S86: of circuits."""
+    """Of circuits."""
     breaker = CircuitBreaker(1)
     for number in range(10_000):
         run(breaker, "F", origin=f"http://h{number}.test:80", now=number * 31.0)

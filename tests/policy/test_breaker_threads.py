@@ -13,7 +13,7 @@ import pytest
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, Transition
 from curlhttp._policy.breaker.breaker import MemoryStore, Permit
 from curlhttp._policy.breaker.circuit import Circuit
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 ORIGIN = "http://a.test:80"
 

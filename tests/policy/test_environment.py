@@ -52,7 +52,7 @@ P, Q = "http://p:1", "http://q:2"
 def test_the_environment_names_the_proxy(
     url: str, environ: dict[str, str], proxy: str | None
 ) -> None:
-    """S68: and what does not, in a CGI process."""
+    """And what does not, in a CGI process."""
     assert find_proxy(parse_url(url), environ) == proxy
 
 
@@ -134,7 +134,7 @@ def test_a_change_of_the_process_environment_takes_effect_at_once(
 def test_no_proxy_covers_what_requests_says_it_does(
     url: str, no_proxy: str, bypassed: bool
 ) -> None:
-    """S69: NO_PROXY is read as in requests."""
+    """NO_PROXY is read as in requests."""
     assert bypasses_proxy(parse_url(url), no_proxy) is bypassed
 
 

@@ -19,7 +19,7 @@ from curlhttp._models.config import Transport
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._policy.hedge import HeadTimes, may_hedge
 from curlhttp.exceptions import ProxyError, ReadTimeout
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 ORIGIN = "https://a.example:443"
 

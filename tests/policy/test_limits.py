@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from curlhttp import ConcurrencyLimit, DeadlineExceeded, RateLimit
 from curlhttp._policy.limits import Lease, Reservation
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"
 
@@ -202,7 +202,7 @@ def test_who_is_woken_may_use_the_limit() -> None:
 
 
 def test_idle_origins_take_no_memory() -> None:
-    """S86: of places."""
+    """Of places."""
     limit = ConcurrencyLimit(1)
     for number in range(100):
         taken(limit, f"http://h{number}.test:80").release()
@@ -380,7 +380,7 @@ def test_threads_at_one_moment_get_one_burst() -> None:
 
 
 def test_origins_without_traffic_are_forgotten() -> None:
-    """S86: of rates."""
+    """Of rates."""
     limit = RateLimit(1)
     for number in range(10_000):
         assert limit.try_acquire(f"http://h{number}.test:80", number * 1.0)

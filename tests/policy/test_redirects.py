@@ -147,7 +147,7 @@ def test_a_bad_location_is_reported_without_credentials(location: str) -> None:
 
 @given(st.text(st.characters(max_codepoint=255)))
 def test_no_location_gets_control_characters_into_a_url(location: str) -> None:
-    """S31: any Location is followed, refused or none."""
+    """Any Location is followed, refused or none."""
     try:
         url = follow(location).url
     except (InvalidURL, InvalidSchema):
@@ -217,14 +217,14 @@ def test_cookie_and_proxy_credentials_never_go_along(location: str) -> None:
 
 
 def test_authorization_is_stripped_even_when_no_name_is_called_sensitive() -> None:
-    """S17: Authorization stays with its origin."""
+    """Authorization stays with its origin."""
     headers = Headers({"Authorization": "a", "X-Other": "y"})
     request = follow("//other.test/", headers=headers, sensitive=frozenset())
     assert request.headers == {"X-Other": "y"}
 
 
 def test_credentials_do_not_come_back_with_the_origin() -> None:
-    """S23: credentials do not come back with the origin."""
+    """Credentials do not come back with the origin."""
     away = follow(
         "http://other.test/", headers=Headers({"Authorization": "a"}), auth=BasicAuth("u", "p")
     )
@@ -248,7 +248,7 @@ def test_a_host_header_stays_with_its_origin(location: str, host: str | None) ->
 
 
 def test_userinfo_in_the_location_is_for_that_hop_alone() -> None:
-    """S24: userinfo of a Location is for that hop, and shown nowhere."""
+    """Userinfo of a Location is for that hop, and shown nowhere."""
     headers = Headers({"Authorization": "old"})
     hop = follow("http://us%40er:s3cret@h.test/x", headers=headers, auth=BasicAuth("u", "p"))
     assert hop.auth == BasicAuth("us@er", "s3cret")

@@ -15,11 +15,11 @@ from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Circ
 from curlhttp._policy.breaker.shared import FRESH, SharedCircuits, StoredCircuit
 from curlhttp.redis import _scripts as scripts
 from tests.redis.conftest import MakeStore
-from tests.redis.on_paper import OnPaper
+from tests.redis.fake_clock import FakeClockStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ def some_rules(chance: random.Random) -> BreakerConfig:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, seed: int) -> None:
     chance = random.Random(seed)
-    rules, store, circuit = some_rules(chance), OnPaper(redis), Circuit()
+    rules, store, circuit = some_rules(chance), FakeClockStore(redis), Circuit()
     shared = SharedCircuits(store, rules)  # type: ignore[arg-type]
     permits: list[tuple[int, str]] = []
     for _ in range(150):
@@ -100,7 +100,7 @@ def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, se
 
 
 def test_an_open_time_is_no_longer_where_the_clock_is_set_back(redis: RedisServer) -> None:
-    store = OnPaper(redis)
+    store = FakeClockStore(redis)
     shared = CircuitBreaker(1, recovery_timeout=10, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
     answer = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, -1))
@@ -112,7 +112,7 @@ def test_an_open_time_is_no_longer_where_the_clock_is_set_back(redis: RedisServe
 
 
 def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServer) -> None:
-    store = OnPaper(redis)
+    store = FakeClockStore(redis)
     shared = CircuitBreaker(3, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
     for _ in range(10):

@@ -28,11 +28,11 @@ from curlhttp._policy import limits as shared_lease
 from curlhttp._policy.limits import SharedLease, get_poll_interval
 from curlhttp.redis import _connection
 from tests.redis.conftest import MakeStore
-from tests.redis.on_paper import OnPaper
+from tests.redis.fake_clock import FakeClockStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -196,7 +196,7 @@ def test_a_place_is_renewed_as_long_as_it_is_held(
 
 
 def test_places_end_no_later_where_the_clock_is_set_back(redis: RedisServer) -> None:
-    store, limit = OnPaper(redis), ConcurrencyLimit(1)
+    store, limit = FakeClockStore(redis), ConcurrencyLimit(1)
     held, answer = take(store, limit)
     assert answer == [1, 0]
     in_line, answer = take(store, limit)

@@ -35,7 +35,7 @@ from tests.redis.conftest import MakeStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 from tests.support.pace import paced
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""One process of several on one Redis: `python -m tests.redis.worker '{...}'`, see crew.py.
+"""One process of several on one Redis: `python -m tests.redis.worker '{...}'`, see worker_pool.py.
 
 It prints "ready", waits for a line, sends requests until another one, and prints what came of them.
 """

@@ -29,7 +29,7 @@ from tests.servers import (
     respond_and_close,
     response,
 )
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 from tests.support.pace import paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry

@@ -45,7 +45,7 @@ from tests.servers import (
     respond_and_reset,
     response,
 )
-from tests.support.inner import descriptors, finish_script, run_script, start_script
+from tests.support.internals import descriptors, finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry
@@ -108,7 +108,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
 def test_each_of_sixteen_threads_gets_its_own_answers(
     session: requests.Session, app: AppServer, shared: str
 ) -> None:
-    """S85: in the drop-in."""
+    """In the drop-in."""
     send = session.post if shared == "session" else requests.post
 
     def work(number: int) -> None:
@@ -190,7 +190,7 @@ print("ok")
 
 @pytest.mark.slow
 def test_parent_and_child_go_on_with_a_session_and_the_shared_pool(app: AppServer) -> None:
-    """S84: in the drop-in."""
+    """In the drop-in."""
     assert run_script(_FORK, app.url) == "ok\n"
     owners: dict[int, set[str]] = {}
     for record in app.requests:
@@ -451,7 +451,7 @@ def test_a_body_that_is_cut_is_an_error(rest: bytes, streamed: bool) -> None:
 
 
 def test_a_coded_body_that_is_cut_where_the_length_says_is_an_error() -> None:
-    """S49: in the drop-in."""
+    """In the drop-in."""
     cut = gzip.compress(b"hello" * 100)[:-6]
     coded = [("Content-Encoding", "gzip")]
     with RawServer(respond_and_close(response(cut, headers=coded))) as server:
@@ -565,7 +565,7 @@ def test_a_date_that_is_none_costs_no_cookie(session: requests.Session, date: st
 
 @STREAMED
 def test_too_many_codings_are_an_error_that_names_its_request(streamed: bool) -> None:
-    """S48: in the drop-in."""
+    """In the drop-in."""
     fields = {"Content-Encoding": ", ".join(["gzip"] * 6)}
     with RawServer(respond(response(b"x", headers=fields.items()))) as server:
         with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
@@ -717,7 +717,7 @@ def test_a_redirect_is_followed_whatever_becomes_of_its_own_body(
 def test_what_would_break_the_message_is_refused_before_anything_is_sent(
     app: AppServer, options: dict[str, Any]
 ) -> None:
-    """S1, S2, S5, S77, S78, S79: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(ValueError):
         requests.request(url=app.url, **{"method": "POST", **options})
     assert app.connections == 0
@@ -735,7 +735,7 @@ def test_what_would_break_the_message_is_refused_before_anything_is_sent(
 def test_a_prepared_request_is_checked_again_when_it_is_sent(
     session: requests.Session, app: AppServer, change: dict[str, Any]
 ) -> None:
-    """S1, S2, S5: what a program changes afterwards."""
+    """What a program changes afterwards."""
     prepared = session.prepare_request(requests.Request("GET", app.url))
     vars(prepared).update(change)
     with pytest.raises(ValueError):
@@ -747,7 +747,7 @@ def test_a_prepared_request_is_checked_again_when_it_is_sent(
 def test_a_url_cannot_end_the_request_line(
     session: requests.Session, app: AppServer, path: str
 ) -> None:
-    """S6: in the drop-in."""
+    """In the drop-in."""
     session.get(app.url + path)
     prepared = session.prepare_request(requests.Request("GET", app.url))
     prepared.url = app.url + path
@@ -759,7 +759,7 @@ def test_a_url_cannot_end_the_request_line(
 
 @pytest.mark.parametrize("where", ["field", "file"])
 def test_a_name_in_a_form_cannot_end_its_header(app: AppServer, where: str) -> None:
-    """S77: in the drop-in."""
+    """In the drop-in."""
     name = 'a"\r\nX: y'
     files = {name: ("f", b"1")} if where == "field" else {"f": (name, b"1")}
     body = requests.post(app.url + "/echo", data={name: "v"}, files=files).json()["body"]
@@ -806,7 +806,7 @@ def told(error: BaseException) -> str:
     ],
 )
 def test_a_password_in_a_url_is_in_no_error(session: requests.Session, url: str) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.RequestException) as caught:
         session.get(url, timeout=1)
     assert SECRET not in told(caught.value)
@@ -817,7 +817,7 @@ def test_a_password_in_a_url_is_in_no_error(session: requests.Session, url: str)
 def test_a_password_in_a_url_is_in_no_error_of_an_exchange(
     session: requests.Session, app: AppServer, path: str, streamed: bool
 ) -> None:
-    """S81: in the drop-in, whatever goes wrong."""
+    """In the drop-in, whatever goes wrong."""
     session.max_redirects = 3
     url = app.url.replace("//", "//user:s3cret@")
     with pytest.raises(requests.RequestException) as caught:
@@ -844,7 +844,7 @@ def test_a_password_in_a_url_is_in_no_error_of_an_exchange(
 def test_the_password_of_a_proxy_is_in_no_error(
     session: requests.Session, app: AppServer, proxy: str, retries: int
 ) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     for scheme in ("http", "https"):
         session.mount(f"{scheme}://", HTTPAdapter(max_retries=retries))
         with pytest.raises(requests.RequestException) as caught:
@@ -869,14 +869,14 @@ def test_the_password_of_a_proxy_is_in_no_error(
     ],
 )
 def test_a_header_with_credentials_is_in_no_error(app: AppServer, options: dict[str, Any]) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.exceptions.InvalidHeader) as caught:
         requests.get(app.url, **options)
     assert SECRET not in told(caught.value)
 
 
 def test_reprs_show_no_credentials(app: AppServer) -> None:
-    """S81, S82: in the drop-in."""
+    """In the drop-in."""
     session = requests.Session()
     session.auth = ("user", SECRET)
     url = app.url.replace("//", "//user:s3cret@")
@@ -891,7 +891,7 @@ def test_reprs_show_no_credentials(app: AppServer) -> None:
 def test_credentials_do_not_follow_to_another_origin(
     session: requests.Session, app: AppServer, other: AppServer, way: str, status: int
 ) -> None:
-    """S17, S20, S21: in the drop-in, however they were given."""
+    """In the drop-in, however they were given."""
     path = to(other.at("localhost") + "/digest?user=user&password=s3cret") + f"&status={status}"
     url, options = app.url + path, dict[str, Any]()
     if way == "header":
@@ -915,7 +915,7 @@ def test_credentials_do_not_follow_to_another_origin(
 def test_an_answered_challenge_stays_with_its_origin(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
-    """S21: in the drop-in."""
+    """In the drop-in."""
     session.auth = HTTPDigestAuth("user", SECRET)
     protected = "/digest?user=user&password=s3cret"
     assert session.get(app.url + protected).status_code == 200
@@ -941,7 +941,7 @@ def test_other_hooks_go_on_at_another_origin(
 def test_back_at_the_first_origin_there_are_no_credentials(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
-    """S23: in the drop-in."""
+    """In the drop-in."""
     session.get(app.url + to(other.url + to(app.url + "/echo")), auth=("user", SECRET))
     sent = [record.header("authorization") for record in app.requests]
     assert sent[0] is not None
@@ -952,7 +952,7 @@ def test_back_at_the_first_origin_there_are_no_credentials(
 def test_credentials_of_a_proxy_reach_no_origin(
     session: requests.Session, app: AppServer, tls_app: AppServer, certs: Any, way: str
 ) -> None:
-    """S19, S61: in the drop-in."""
+    """In the drop-in."""
     options: dict[str, Any] = {"auth": HTTPProxyAuth("user", SECRET)}
     if way == "header":
         options = {"headers": {"Proxy-Authorization": "Basic s3cret"}}
@@ -1007,7 +1007,7 @@ def test_a_host_header_does_not_give_its_cookies_to_another_host(
 def test_a_url_means_one_host_or_none(
     session: requests.Session, url: str, host: str | None
 ) -> None:
-    """S7, S8, S9, S10, S11, S12, S13, S15: in the drop-in, which reads URLs as requests does."""
+    """In the drop-in, which reads URLs as requests does."""
     asked: list[str] = []
 
     class Adapter(HTTPAdapter):
@@ -1041,7 +1041,7 @@ def test_what_the_url_shows_is_what_is_asked_for(
 
 
 def test_a_loop_of_redirects_ends(session: requests.Session, app: AppServer) -> None:
-    """S29: in the drop-in."""
+    """In the drop-in."""
     app.route("/loop", lambda record, conn: conn.reply(302, b"", [("Location", "/loop")]))
     with pytest.raises(requests.TooManyRedirects) as caught:
         session.get(app.url + "/loop")
@@ -1065,7 +1065,7 @@ def test_many_redirects_are_followed_where_that_is_wanted(
 def test_a_redirect_to_another_scheme_opens_nothing(
     session: requests.Session, app: AppServer, location: str
 ) -> None:
-    """S16: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.exceptions.InvalidSchema):
         session.get(app.url + to(location))
     assert len(app.requests) == 1
@@ -1075,7 +1075,7 @@ def test_a_redirect_to_another_scheme_opens_nothing(
 def test_a_redirect_to_no_url_is_an_error_of_ours(
     session: requests.Session, app: AppServer, location: str
 ) -> None:
-    """S31: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.exceptions.InvalidURL):
         session.get(app.url + to(location))
 
@@ -1153,7 +1153,7 @@ def test_a_body_that_raises_ends_the_request_and_nothing_else(
 def test_the_framing_is_that_of_the_body_whatever_the_headers_say(
     session: requests.Session, app: AppServer, given: str, data: Any
 ) -> None:
-    """S79: in the drop-in, where the body decides."""
+    """In the drop-in, where the body decides."""
     value = "5" if given == "Content-Length" else "chunked"
     body = iter([b"he", b"llo"]) if data == "pieces" else data
     method = "GET" if data is None else "POST"
@@ -1197,7 +1197,7 @@ def peak(work: Callable[[], Any]) -> int:
 def test_a_bomb_that_is_streamed_comes_in_small_steps(
     session: requests.Session, bomb: RawServer, path: str, size: int | None
 ) -> None:
-    """S46: in the drop-in."""
+    """In the drop-in."""
 
     def read() -> None:
         total = 0
@@ -1215,7 +1215,7 @@ def test_a_bomb_that_is_streamed_comes_in_small_steps(
 def test_a_bomb_that_is_read_raw_gives_what_is_asked_for(
     session: requests.Session, bomb: RawServer
 ) -> None:
-    """S46, S47: in the drop-in, by its raw file."""
+    """In the drop-in, by its raw file."""
 
     def read() -> None:
         with session.get(bomb.url, stream=True) as answer:
@@ -1228,7 +1228,7 @@ def test_a_bomb_that_is_read_raw_gives_what_is_asked_for(
 def test_a_bomb_that_is_wanted_whole_costs_no_more_than_its_pieces_joined(
     session: requests.Session, bomb: RawServer
 ) -> None:
-    """S45: in the drop-in."""
+    """In the drop-in."""
     assert peak(lambda: session.get(bomb.url).content) < 75_000_000
 
 
@@ -1325,7 +1325,7 @@ def test_plain_http_asks_nothing_of_verify(verify: Any, app: AppServer) -> None:
 def test_a_request_without_verification_leaves_no_trust_behind(
     session: requests.Session, tls_app: AppServer
 ) -> None:
-    """S52: in the drop-in."""
+    """In the drop-in."""
     for streamed in (False, True):
         with pytest.warns(Warning, match="Unverified"):
             _ = session.get(tls_app.url, verify=False, stream=streamed).content

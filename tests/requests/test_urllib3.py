@@ -24,7 +24,7 @@ from curlhttp.requests._retries import (
 )
 from curlhttp.requests.adapters import never_retries
 from tests.servers import AppServer
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 URL = "https://host:8443/path?q=1#f"
 SENT = Request("GET", "https://host:8443/path?q=1")

@@ -25,7 +25,6 @@ from tests.servers.certs import Certs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["HTTP3Server"]
 
 _SECONDS = 30.0
 

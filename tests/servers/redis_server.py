@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RedisServer", "redis_binary"]
-
 
 def redis_binary() -> str | None:
     """Return the path of a redis-server, or None where there is none."""

@@ -12,10 +12,10 @@ import pytest
 from curlhttp import requests
 from tests.adversary.watchdog import Watchdog
 from tests.servers import Certs
-from tests.servers_real.doors import KINDS
 from tests.servers_real.ledger import Ledger
+from tests.servers_real.matrix import KINDS
 from tests.servers_real.program import Backend, Program, Surroundings, make_files
-from tests.servers_real.talk import Talk
+from tests.servers_real.sender import Talk
 from tests.support.colours import AnyClient
 
 _HUNG = 200.0  # seconds for a test, each of whose requests has a limit of its own

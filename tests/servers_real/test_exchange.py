@@ -10,9 +10,9 @@ import pytest
 
 import curlhttp
 from tests.servers import payload
-from tests.servers_real.doors import H1_DOORS, doors, doors_and_ways
+from tests.servers_real.matrix import H1_DOORS, doors, doors_and_ways
 from tests.servers_real.program import EVENTS, FILE, TEXT, VERSIONS
-from tests.servers_real.talk import OF_SESSIONS, POST_WAYS, WAYS, Talk, pieces
+from tests.servers_real.sender import OF_SESSIONS, POST_WAYS, WAYS, Talk, pieces
 from tests.support.downloads import download
 
 pytestmark = pytest.mark.anyio

@@ -16,10 +16,10 @@ from curlhttp import Timeout
 from curlhttp import exceptions as e
 from tests.servers import payload
 from tests.servers_real.conftest import Programs
-from tests.servers_real.doors import H1_DOORS
+from tests.servers_real.matrix import H1_DOORS
 from tests.servers_real.program import EVENTS, FILE, SECONDS, VERSIONS
 from tests.servers_real.proxies import FORWARD, Toxiproxy
-from tests.servers_real.talk import OF_SESSIONS, POST_WAYS, WAYS, Talk, pieces
+from tests.servers_real.sender import OF_SESSIONS, POST_WAYS, WAYS, Talk, pieces
 from tests.support.colours import COLOURS, ONE_OF_EACH, WITHOUT_UVLOOP
 from tests.support.downloads import download
 from tests.support.pace import paced

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-__all__ = ["DEEDS", "FAULTS", "Fate", "fate_of"]
-
 FAULTS: dict[str, int] = {  # and how often
     "none": 40,
     "cut in head": 3,

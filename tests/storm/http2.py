@@ -19,7 +19,6 @@ from tests.storm.fate import Fate, fate_of
 if TYPE_CHECKING:
     from tests.storm.server import Storm
 
-__all__ = ["http2_server"]
 
 _CUTS = ("close at once", "cut in head", "cut in body")
 _RARELY = 0.2  # how often of these: an end concerns all streams of a connection

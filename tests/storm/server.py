@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from tests.adversary.child import answer_questions
+from tests.adversary.server_process import answer_questions
 from tests.adversary.stamps import stamp
 from tests.servers.raw import RawConnection, RawServer
 from tests.storm.fate import Fate, fate_of

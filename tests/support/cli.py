@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from click.testing import CliRunner
 
 from curlhttp.cli.app import app as _app
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 
 class Ended(NamedTuple):

@@ -3,8 +3,6 @@ D deadlines, G budget, C breaker, H hooks and clock. test_resilience_table.py re
 
 from __future__ import annotations
 
-__all__ = ["TABLE"]
-
 _TEXT = """
 R1  policy/test_retry       test_without_settings_there_are_three_attempts_in_all
 R1  flow/test_retry         test_with_retries_on_there_are_three_attempts_in_all
@@ -30,7 +28,7 @@ R5  client/test_retries     test_what_http_2_refuses_again_and_again_is_sent_aga
 R5  client/test_retries     test_a_post_that_http_2_refuses_for_ever_is_sent_as_often_as_is_allowed
 R5  client/test_retries     test_a_streamed_post_that_http_2_refuses_is_sent_again_whole
 R5  client/test_retries     test_an_idempotent_request_may_be_sent_again_once_unseen
-R5  client/test_promises    test_an_idempotent_request_is_sent_twice_at_most
+R5  client/test_at_most_once test_an_idempotent_request_is_sent_twice_at_most
 R6  flow/test_retry         test_nothing_is_tried_again_once_the_caller_has_the_response
 R7  flow/test_retry         test_a_body_that_broke_in_memory_is_fetched_again
 R7  flow/test_retry         test_a_post_whose_answer_broke_is_not_sent_again
@@ -73,39 +71,39 @@ B3  policy/test_backoff     test_full_jitter_lies_between_nothing_and_the_expone
 B3  policy/test_backoff     test_decorrelated_jitter_goes_by_the_delay_before
 B4  policy/test_backoff     test_the_ten_thousandth_delay_is_a_number_within_the_cap
 B5  policy/test_backoff     test_no_delay_is_negative_or_above_the_cap
-B5  flow/test_retry_waits   test_no_wait_is_negative_or_above_the_cap
-B6  flow/test_retry_waits   test_a_hundred_retries_take_no_time
+B5  flow/test_retry_delays  test_no_wait_is_negative_or_above_the_cap
+B6  flow/test_retry_delays  test_a_hundred_retries_take_no_time
 B7  policy/test_backoff     test_a_thousand_clients_that_fail_together_do_not_come_back_together
 A1  policy/test_retry_after test_digits_are_seconds
 A1  policy/test_retry_after test_what_is_no_number_of_seconds_is_ignored
 A1  policy/test_retry_after test_a_number_beyond_all_reason_is_ignored
-A1  flow/test_retry_waits   test_a_retry_after_that_is_none_is_ignored
+A1  flow/test_retry_delays  test_a_retry_after_that_is_none_is_ignored
 A2  policy/test_retry_after test_the_three_forms_of_dates_are_read_against_the_time_of_day
 A2  policy/test_retry_after test_a_date_in_the_past_is_now
-A2  flow/test_retry_waits   test_a_server_may_ask_by_a_date
+A2  flow/test_retry_delays  test_a_server_may_ask_by_a_date
 A2  policy/test_retry_after test_a_year_of_two_digits_is_not_far_in_the_future
 A3  policy/test_retry_after test_a_clock_that_is_wrong_is_corrected_by_the_servers
 A3  policy/test_retry_after test_clocks_that_differ_by_a_minute_at_most_are_taken_as_they_are
 A3  client/test_resilience  test_clocks_that_differ_by_more_than_a_minute_are_not
 A4  policy/test_retry       test_the_longer_of_backoff_and_retry_after_counts
-A4  flow/test_retry_waits   test_a_wait_above_the_limit_returns_the_response
-A4  flow/test_retry_waits   test_the_limit_of_waits_is_a_setting
-A5  flow/test_retry_waits   test_a_server_may_ask_for_a_longer_wait
-A5  flow/test_retry_waits   test_retry_after_counts_with_some_statuses_only
-A5  flow/test_retry_waits   test_retry_after_never_counts_with_a_redirect
-A5  flow/test_retry_waits   test_retry_after_counts_with_413_if_that_is_tried_again
-A6  flow/test_retry_waits   test_a_retry_after_beyond_the_deadline_is_not_waited_for
+A4  flow/test_retry_delays  test_a_wait_above_the_limit_returns_the_response
+A4  flow/test_retry_delays  test_the_limit_of_waits_is_a_setting
+A5  flow/test_retry_delays  test_a_server_may_ask_for_a_longer_wait
+A5  flow/test_retry_delays  test_retry_after_counts_with_some_statuses_only
+A5  flow/test_retry_delays  test_retry_after_never_counts_with_a_redirect
+A5  flow/test_retry_delays  test_retry_after_counts_with_413_if_that_is_tried_again
+A6  flow/test_retry_delays  test_a_retry_after_beyond_the_deadline_is_not_waited_for
 A7  policy/test_retry_after test_of_two_headers_the_longer_wait_counts
 A8  policy/test_retry       test_chance_adds_up_to_a_tenth_to_retry_after
 D1  client/test_timeouts    test_a_timeout_may_be_given_in_many_forms
 D1  client/test_timeouts    test_the_total_spans_redirects
-D1  flow/test_retry_waits   test_all_attempts_together_keep_the_total
-D2  flow/test_retry_waits   test_all_attempts_together_keep_the_total
-D2  flow/test_retry_waits   test_what_is_left_of_the_total_bounds_each_attempt
+D1  flow/test_retry_delays  test_all_attempts_together_keep_the_total
+D2  flow/test_retry_delays  test_all_attempts_together_keep_the_total
+D2  flow/test_retry_delays  test_what_is_left_of_the_total_bounds_each_attempt
 D2  client/test_retries     test_all_attempts_together_keep_the_total
 D2  client/test_resilience  test_letting_go_of_a_response_takes_no_time_from_beyond_the_total
-D3  flow/test_retry_waits   test_no_attempt_begins_without_time_for_it
-D3  flow/test_retry_waits   test_no_hop_begins_without_time_for_it_either
+D3  flow/test_retry_delays  test_no_attempt_begins_without_time_for_it
+D3  flow/test_retry_delays  test_no_hop_begins_without_time_for_it_either
 D4  client/test_timeouts    test_a_slow_answer_is_no_silence
 D4  client/test_timeouts    test_the_total_ends_a_slow_answer
 D5  client/test_timeouts    test_silence_before_the_head_ends_on_time
@@ -114,8 +112,8 @@ D5  client/test_timeouts    test_silence_on_http2_ends_on_time
 D6  client/test_timeouts    test_the_limit_rests_while_the_caller_does_not_read
 D6  client/test_timeouts    test_an_upload_that_moves_is_no_silence
 D7  client/test_timeouts    test_connecting_ends_on_time
-D7  client/test_promises    test_a_post_that_is_not_answered_is_not_sent_again
-D8  flow/test_retry_waits   test_a_jump_of_the_wall_clock_changes_no_timer
+D7  client/test_at_most_once test_a_post_that_is_not_answered_is_not_sent_again
+D8  flow/test_retry_delays  test_a_jump_of_the_wall_clock_changes_no_timer
 D8  client/test_resilience  test_the_clock_of_real_engines_only_goes_forward
 G1  policy/test_budget      test_five_requests_earn_one_retry
 G1  policy/test_budget      test_the_reserve_is_so_many_a_second_over_the_window
@@ -174,8 +172,8 @@ C18 policy/test_breaker     test_the_breaker_can_be_switched_off_and_on
 C19 policy/test_breaker_threads  test_a_forked_child_has_the_settings_and_not_the_counts
 C20 support/test_resilience_table test_no_test_of_a_policy_sleeps
 C21 flow/test_breaker       test_one_address_of_two_is_enough
-H1  test_testing            test_the_clock_moves_with_the_script_and_the_waits
-H1  test_testing            test_it_is_an_engine_to_the_type_checker_too
+H1  testing/test_scripted   test_the_clock_moves_with_the_script_and_the_waits
+H1  testing/test_scripted   test_it_is_an_engine_to_the_type_checker_too
 H2  flow/test_hooks         test_hooks_are_told_of_each_attempt_and_each_wait
 H2  flow/test_hooks         test_hooks_are_told_why_there_is_no_other_attempt
 H2  flow/test_hooks         test_hooks_are_told_of_a_breakers_transitions

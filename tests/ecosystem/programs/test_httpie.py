@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ecosystem.programs.both import Both, Finished, needs
+from tests.ecosystem.programs.compare import Both, Finished, needs
 from tests.servers import (
     AppConnection,
     AppServer,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ecosystem.programs.both import Both, Finished, needs
+from tests.ecosystem.programs.compare import Both, Finished, needs
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record, refused_port
 
 pytestmark = [pytest.mark.slow, needs("pip_audit", "requests")]

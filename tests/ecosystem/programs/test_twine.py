@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ecosystem.programs.both import Both, needs
+from tests.ecosystem.programs.compare import Both, needs
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record, payload, refused_port
 
 pytestmark = [pytest.mark.slow, needs("twine", "requests")]

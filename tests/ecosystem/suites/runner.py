@@ -15,8 +15,6 @@ from pathlib import Path
 
 from tests.ecosystem.suites.suite import Suite
 
-__all__ = ["Comparison", "SuiteRunner", "can_isolate", "isolated"]
-
 _CLONE = Path(__file__).parents[3]
 _PLUGINS = Path(__file__).with_name("plugins")
 _LOOPBACK = Path(__file__).with_name("loopback.py")
