@@ -181,7 +181,7 @@ def test_a_part_imports_only_what_is_further_in(part: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(("part", "path"), ALL_FILES)
-def test_a_part_does_not_touch_what_is_not_its_business(part: str, path: Path) -> None:
+def test_a_part_does_not_import_forbidden_modules(part: str, path: Path) -> None:
     _, forbidden = RULES[part]
     name = str(path.relative_to(ROOT))
     found = {module for module in imports_of(path) if is_within(module, forbidden)}
@@ -470,7 +470,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(curlhttp, "__wrapped__")
 
 
-def test_star_import_gives_the_public_names() -> None:
+def test_star_import_imports_the_public_names() -> None:
     space: dict[str, object] = {}
     exec("from curlhttp import *", space)
     assert set(curlhttp.__all__) <= set(space)

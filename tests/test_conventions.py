@@ -46,7 +46,7 @@ def test_no_class_of_the_core_has_the_name_of_another() -> None:
     assert {name for name, paths in homes.items() if len(paths) > 1} == TWICE
 
 
-def test_docstrings_say_what_is_returned() -> None:
+def test_docstrings_of_predicates_say_what_is_returned() -> None:
     told = [
         f"{path}:{node.lineno}"
         for path, tree in MODULES.items()

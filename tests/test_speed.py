@@ -129,7 +129,7 @@ def test_an_async_get_runs_no_more_bytecodes_than_it_did(url: str) -> None:
     assert 0 < found <= _ASYNC_BYTECODES, _hint(found, _ASYNC_BYTECODES)
 
 
-def test_a_request_that_waits_in_line_is_few_objects_to_the_garbage_collector(url: str) -> None:
+def test_a_queued_request_is_few_objects_to_the_garbage_collector(url: str) -> None:
     """What thousands at once cost beyond the same number one after another is mostly that."""
     count = 1000
 

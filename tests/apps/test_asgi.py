@@ -60,7 +60,7 @@ def make(colour: str, anyio_backend: Any) -> Callable[..., AsyncClient]:
 Make = Callable[..., AsyncClient]
 
 
-async def test_a_request_is_answered_by_the_app(make: Make) -> None:
+async def test_the_app_responds_to_a_request(make: Make) -> None:
     async with make(hello) as client:
         found = await client.get(URL)
     assert (found.status_code, found.reason_phrase, found.content) == (200, "OK", b"hello")
@@ -68,7 +68,7 @@ async def test_a_request_is_answered_by_the_app(make: Make) -> None:
     assert found.timings.total >= found.timings.first_byte > 0
 
 
-async def test_the_scope_says_exactly_what_was_asked(make: Make) -> None:
+async def test_the_scope_describes_the_request_exactly(make: Make) -> None:
     seen: dict[str, Any] = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -103,7 +103,7 @@ async def test_the_scope_says_exactly_what_was_asked(make: Make) -> None:
     }
 
 
-async def test_what_is_above_the_network_works_as_ever(make: Make) -> None:
+async def test_layers_above_the_network_work_as_usual(make: Make) -> None:
     seen = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -155,7 +155,7 @@ async def test_the_limit_of_a_response_counts(make: Make) -> None:
 # --- bodies ---
 
 
-async def test_a_request_body_is_read_as_the_app_asks_for_it(make: Make) -> None:
+async def test_a_request_body_is_read_as_the_app_receives_it(make: Make) -> None:
     given: list[bytes] = []
     seen: list[tuple[bytes, list[bytes]]] = []
 
@@ -180,7 +180,7 @@ async def test_a_request_body_is_read_as_the_app_asks_for_it(make: Make) -> None
     assert seen[1][1] == [b"one", b"two"]
 
 
-async def test_an_app_that_reads_no_body_leaves_it(make: Make) -> None:
+async def test_an_app_may_leave_the_body_unread(make: Make) -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b"never"
         raise AssertionError
@@ -225,7 +225,7 @@ async def test_what_the_body_itself_raises_is_raised(make: Make) -> None:
     assert ended == [{"type": "http.disconnect"}]
 
 
-async def test_a_stream_gives_pieces_as_the_app_sends_them(make: Make) -> None:
+async def test_a_stream_yields_chunks_as_the_app_sends_them(make: Make) -> None:
     may_go_on = anyio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -277,7 +277,7 @@ async def until(is_so: Callable[[], Any]) -> None:
             await anyio.sleep(0.001)
 
 
-async def test_an_app_is_told_when_a_stream_is_closed_early(make: Make) -> None:
+async def test_an_app_gets_a_disconnect_when_a_stream_is_closed_early(make: Make) -> None:
     told: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -301,7 +301,7 @@ async def test_an_app_is_told_when_a_stream_is_closed_early(make: Make) -> None:
     assert told == [{"type": "http.disconnect"}, "ended"] * 2
 
 
-async def test_an_app_is_told_when_the_caller_is_cancelled(make: Make) -> None:
+async def test_an_app_gets_a_disconnect_when_the_caller_is_cancelled(make: Make) -> None:
     told: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -338,7 +338,7 @@ async def test_no_app_outlives_the_client(make: Make) -> None:
         await client.get(URL)
 
 
-async def test_a_request_under_way_hears_that_the_client_is_closed(make: Make) -> None:
+async def test_a_running_request_gets_a_disconnect_when_the_client_closes(make: Make) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await anyio.sleep(3600)
 
@@ -381,7 +381,7 @@ async def test_silence_of_the_app_runs_into_the_read_timeout(make: Make) -> None
                 await response.aread()
 
 
-async def test_an_app_that_goes_on_is_not_silent(make: Make) -> None:
+async def test_an_app_that_keeps_sending_is_no_read_timeout(make: Make) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200})
         end = time.monotonic() + SOON * 3
@@ -450,7 +450,7 @@ async def test_an_app_that_sends_without_end_ends_with_the_total(make: Make, app
         assert scope.cancelled_caught
 
 
-async def test_an_app_that_asks_without_end_ends_with_a_timeout(make: Make) -> None:
+async def test_an_app_that_receives_for_ever_ends_with_a_timeout(make: Make) -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield b"x"
@@ -468,7 +468,7 @@ async def test_an_app_that_asks_without_end_ends_with_a_timeout(make: Make) -> N
             await client.get(URL, timeout=Timeout(read=SOON))
 
 
-async def test_a_lifespan_that_talks_without_end_can_be_given_up(make: Make) -> None:
+async def test_a_lifespan_that_sends_for_ever_can_be_cancelled(make: Make) -> None:
     app = endlessly({"type": "lifespan.startup.complete"})
     with anyio.move_on_after(SOON) as scope:
         async with make(app, lifespan=True):
@@ -515,7 +515,7 @@ async def test_what_the_app_raises_is_raised(make: Make) -> None:
                     await response.aread()
 
 
-async def test_what_the_app_raises_is_a_response_where_that_is_asked_for(make: Make) -> None:
+async def test_an_exception_in_the_app_becomes_a_response_if_configured(make: Make) -> None:
     async with make(raising, raise_app_exceptions=False) as client:
         found = await client.get(URL)
         assert (found.status_code, found.text) == (500, "Internal Server Error")
@@ -643,7 +643,7 @@ async def test_a_lifespan_is_cancelled_that_does_not_stop(make: Make) -> None:
     assert ended == ["lifespan"]
 
 
-async def test_an_app_that_never_starts_can_be_given_up(make: Make) -> None:
+async def test_an_app_that_never_starts_can_be_cancelled(make: Make) -> None:
     ended: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -660,7 +660,7 @@ async def test_an_app_that_never_starts_can_be_given_up(make: Make) -> None:
     assert ended == ["lifespan"]
 
 
-async def test_a_client_whose_scope_is_cancelled_leaves_nothing(make: Make) -> None:
+async def test_a_client_whose_scope_is_cancelled_leaves_no_task(make: Make) -> None:
     ended: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

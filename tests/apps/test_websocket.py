@@ -125,9 +125,7 @@ async def test_messages_go_both_ways(meet: Meet) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 99])
-async def test_an_app_that_sends_without_end_leaves_the_loop_to_others(
-    meet: Meet, data: bytes
-) -> None:
+async def test_an_app_that_sends_for_ever_does_not_block_the_loop(meet: Meet, data: bytes) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "websocket.accept"})
         limit = time.monotonic() + 30
@@ -144,9 +142,7 @@ async def test_an_app_that_sends_without_end_leaves_the_loop_to_others(
 
 
 @pytest.mark.parametrize("kind", ["websocket.receive", "websocket.http.response.body"])
-async def test_an_app_that_never_answers_and_never_waits_can_be_given_up(
-    meet: Meet, kind: str
-) -> None:
+async def test_an_app_that_never_responds_nor_waits_can_be_cancelled(meet: Meet, kind: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         limit = time.monotonic() + 30
         if kind != "websocket.receive":
@@ -167,7 +163,7 @@ async def test_an_app_that_never_answers_and_never_waits_can_be_given_up(
         assert scope.cancelled_caught
 
 
-async def test_the_scope_says_what_was_asked(meet: Meet) -> None:
+async def test_the_scope_describes_the_request(meet: Meet) -> None:
     seen: dict[str, Any] = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -218,7 +214,7 @@ async def test_an_app_closes_with_a_code(meet: Meet) -> None:
         assert await peer.hear() is None
 
 
-async def test_an_app_hears_how_the_client_closes(meet: Meet) -> None:
+async def test_an_app_gets_the_close_code_of_the_client(meet: Meet) -> None:
     told: list[tuple[int, str]] = []
 
     async def endpoint(websocket: WebSocket) -> None:
@@ -246,7 +242,7 @@ async def test_an_app_hears_how_the_client_closes(meet: Meet) -> None:
         assert told.pop() == ((4000, "bye") if leave == "close" else (1006, ""))
 
 
-async def test_an_app_that_does_not_accept_answers_403(meet: Meet) -> None:
+async def test_an_app_that_does_not_accept_responds_403(meet: Meet) -> None:
     async def endpoint(websocket: WebSocket) -> None:
         await websocket.close()
 
@@ -395,7 +391,7 @@ async def test_no_app_outlives_the_client(meet: Meet) -> None:
         await peer.stream.receive()
 
 
-async def test_waiting_can_be_given_up_and_loses_nothing(meet: Meet) -> None:
+async def test_a_cancelled_receive_loses_nothing(meet: Meet) -> None:
     async with meet(app_of(echo)) as peer:
         await peer.shake_hands()
         assert await peer.stream.receive(0) is None

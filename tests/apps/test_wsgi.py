@@ -38,7 +38,7 @@ def client_of(app: Any, settings: Any = None, **options: Any) -> Client:
     return Client(transport=WSGITransport(app, **options), **(settings or {}))
 
 
-def test_a_request_is_answered_by_the_app() -> None:
+def test_the_app_responds_to_a_request() -> None:
     with client_of(validator(hello)) as client:
         found = client.get(URL)
     assert (found.status_code, found.reason_phrase, found.content) == (200, "Very OK", b"hello")
@@ -48,7 +48,7 @@ def test_a_request_is_answered_by_the_app() -> None:
         client.get(URL)
 
 
-def test_the_environ_says_exactly_what_was_asked() -> None:
+def test_the_environ_describes_the_request_exactly() -> None:
     seen: Environ = {}
 
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -105,7 +105,7 @@ def test_the_mount_is_taken_off_the_paths_below_it(path: str, script: str, info:
         assert client.get(URL + path).content == b"hello"
 
 
-def test_what_is_above_the_network_works_as_ever(tmp_path: Path) -> None:
+def test_layers_above_the_network_work_as_usual(tmp_path: Path) -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/login":
@@ -141,7 +141,7 @@ def test_what_is_above_the_network_works_as_ever(tmp_path: Path) -> None:
 # --- bodies ---
 
 
-def test_a_request_body_is_read_as_the_app_asks_for_it() -> None:
+def test_a_request_body_is_read_as_the_app_receives_it() -> None:
     given: list[bytes] = []
 
     def body() -> Iterator[bytes]:
@@ -226,7 +226,7 @@ def returning(body: Any, *headers: tuple[str, str], status: str = "200 OK") -> A
     return app
 
 
-def test_a_stream_gives_pieces_as_the_app_gives_them_and_closes_once() -> None:
+def test_a_stream_yields_chunks_as_the_app_does_and_closes_once() -> None:
     body = Closing(b"", b"one", b"", b"two", b"three")
     with client_of(returning(body)) as client:
         with client.stream("GET", URL) as response:
@@ -254,7 +254,7 @@ def test_a_stream_that_is_dropped_is_closed_by_the_next_request() -> None:
         assert body.closed == 2  # of both
 
 
-def test_write_comes_before_what_is_returned() -> None:
+def test_written_data_precedes_the_returned_iterable() -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         write = start_response("200 OK", [("Content-Type", "text/plain")])
         write(b"one ")
@@ -281,7 +281,7 @@ def test_what_has_no_body_gets_none(status: str) -> None:
 # --- apps that fail ---
 
 
-def test_start_response_takes_another_answer_until_the_body_begins() -> None:
+def test_start_response_may_be_called_again_until_the_body_begins() -> None:
     def app(environ: Environ, start_response: Start) -> Iterator[bytes]:
         start_response("200 OK", [("Content-Type", "text/plain")])
         if environ["PATH_INFO"] == "/late":
@@ -356,7 +356,7 @@ def test_an_app_that_breaks_the_protocol_is_an_error(
 # --- time and threads ---
 
 
-def test_an_app_that_is_too_slow_is_an_error_once_it_gives_something() -> None:
+def test_a_slow_app_is_an_error_once_it_yields() -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         start_response("200 OK", [])
         if environ["PATH_INFO"] == "/head":

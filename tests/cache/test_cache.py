@@ -81,7 +81,7 @@ async def test_a_stale_response_is_confirmed_by_its_validators(cached: Any) -> N
     assert (await client.get(URL)).cache_status == "curlhttp; hit; ttl=1"
 
 
-async def test_a_changed_response_takes_the_place_of_the_stored_one(cached: Any) -> None:
+async def test_a_changed_response_replaces_the_stored_one(cached: Any) -> None:
     client, engine = cached(
         [Answer(headers=TAGGED, content=b"one"), Answer(headers=FRESH, content=b"two")]
     )
@@ -90,7 +90,7 @@ async def test_a_changed_response_takes_the_place_of_the_stored_one(cached: Any)
     assert await bodies(client, 2) == [b"two", b"two"]
 
 
-async def test_a_304_that_speaks_of_another_response_is_asked_anew(cached: Any) -> None:
+async def test_a_304_for_another_response_causes_a_full_request(cached: Any) -> None:
     client, engine = cached(
         [
             Answer(headers=TAGGED, content=b"one"),
@@ -153,7 +153,7 @@ async def test_what_was_stored_in_the_future_is_confirmed_first(
     ],
     ids=lambda headers: repr(headers)[:60],
 )  # fmt: skip
-async def test_what_is_not_fresh_is_fetched_again(cached: Any, headers: dict[str, str]) -> None:
+async def test_a_stale_response_is_fetched_again(cached: Any, headers: dict[str, str]) -> None:
     client, engine = cached([Answer(headers=headers), Answer(headers=headers)])
     await client.get(URL)
     assert not (await client.get(URL)).from_cache
@@ -195,7 +195,7 @@ async def test_s_maxage_counts_where_a_cache_is_shared(cached: Any) -> None:
     assert not (await client.get(URL)).from_cache
 
 
-async def test_each_variant_is_kept(cached: Any) -> None:
+async def test_each_variant_is_stored(cached: Any) -> None:
     def answer(request: Request) -> Answer:
         language = request.headers.get("Accept-Language", "")
         return Answer(headers={**FRESH, "Vary": "Accept-Language"}, content=language)
@@ -212,7 +212,7 @@ async def test_each_variant_is_kept(cached: Any) -> None:
 # the request's own directives
 
 
-async def test_a_request_may_ask_for_what_is_confirmed_young_or_fresh_for_long(
+async def test_a_request_may_require_a_validated_young_or_long_fresh_response(
     cached: Any,
 ) -> None:
     client, engine = cached(lambda request: Answer(headers=FRESH))
@@ -231,7 +231,7 @@ async def test_a_request_may_ask_for_what_is_confirmed_young_or_fresh_for_long(
     assert not (await client.get(URL, headers={"Pragma": "no-cache"})).from_cache
 
 
-async def test_a_request_may_take_what_is_stale(cached: Any) -> None:
+async def test_a_request_may_accept_a_stale_response(cached: Any) -> None:
     client, engine = cached([Answer(headers=FRESH), Answer(headers=FRESH)])
     await client.get(URL)
     engine.advance(70)
@@ -248,7 +248,7 @@ async def test_must_revalidate_beats_max_stale(cached: Any) -> None:
     assert not (await client.get(URL, headers={"Cache-Control": "max-stale"})).from_cache
 
 
-async def test_only_if_cached_never_asks_the_server(cached: Any) -> None:
+async def test_only_if_cached_sends_nothing(cached: Any) -> None:
     client, engine = cached([Answer(headers=FRESH)])
     only = {"Cache-Control": "only-if-cached"}
     assert (await client.get(URL, headers=only)).status_code == 504
@@ -259,7 +259,7 @@ async def test_only_if_cached_never_asks_the_server(cached: Any) -> None:
     assert len(engine.sent) == 1
 
 
-async def test_no_store_of_a_request_leaves_the_cache_alone(cached: Any) -> None:
+async def test_no_store_in_a_request_bypasses_the_cache(cached: Any) -> None:
     client, engine = cached(lambda request: Answer(headers=FRESH))
     for _ in range(2):
         response = await client.get(URL, headers={"Cache-Control": "no-store"})
@@ -279,7 +279,7 @@ async def test_no_store_of_a_request_leaves_the_cache_alone(cached: Any) -> None
     ],
     ids=repr,
 )
-async def test_what_asks_for_more_than_the_response_goes_past_the_cache(
+async def test_a_request_that_the_cache_cannot_serve_bypasses_it(
     cached: Any, header: dict[str, str]
 ) -> None:
     client, engine = cached(lambda request: Answer(206, headers=FRESH, content=b"part"))
@@ -288,7 +288,7 @@ async def test_what_asks_for_more_than_the_response_goes_past_the_cache(
     assert len(engine.sent) == 2
 
 
-async def test_a_condition_of_the_caller_is_answered_by_what_is_fresh(cached: Any) -> None:
+async def test_a_fresh_response_satisfies_the_callers_condition(cached: Any) -> None:
     since = "Sun, 06 Nov 1994 08:49:37 GMT"
     client, engine = cached(
         [Answer(headers={**TAGGED, "Last-Modified": since}, content=b"one"), Answer(304)]
@@ -311,7 +311,7 @@ async def test_a_condition_of_the_caller_is_answered_by_what_is_fresh(cached: An
     assert engine.sent[1].headers["If-None-Match"] == '"b"'
 
 
-async def test_a_206_that_was_not_asked_for_is_not_stored(cached: Any) -> None:
+async def test_an_unrequested_206_is_not_stored(cached: Any) -> None:
     client, engine = cached(lambda request: Answer(206, headers=FRESH))
     await bodies(client, 2)
     assert len(engine.sent) == 2
@@ -320,7 +320,7 @@ async def test_a_206_that_was_not_asked_for_is_not_stored(cached: Any) -> None:
 # methods
 
 
-async def test_head_is_answered_from_a_stored_get_and_is_not_stored(cached: Any) -> None:
+async def test_head_is_served_from_a_stored_get_and_is_not_stored(cached: Any) -> None:
     client, engine = cached(
         [Answer(headers=FRESH), Answer(headers=FRESH, content=b"one"), Answer(headers=FRESH)]
     )
@@ -360,7 +360,7 @@ async def test_an_unsafe_method_that_failed_changed_nothing(cached: Any) -> None
     assert (await client.get(URL)).from_cache
 
 
-async def test_the_answer_to_a_post_is_not_stored(cached: Any) -> None:
+async def test_the_response_to_a_post_is_not_stored(cached: Any) -> None:
     client, engine = cached(lambda request: Answer(headers=FRESH))
     await client.post(URL)
     await client.post(URL)
@@ -432,7 +432,7 @@ async def test_who_has_other_credentials_gets_no_private_response(cached: Any) -
     assert len(engine.sent) == len(set(first)) == len(whose)
 
 
-async def test_a_url_that_leads_elsewhere_is_another(cached: Any) -> None:
+async def test_the_same_url_by_another_route_is_another_entry(cached: Any) -> None:
     numbers = itertools.count()
     client, engine = cached(lambda request: Answer(headers=FRESH, content=str(next(numbers))))
     ways: list[dict[str, Any]] = [
@@ -503,7 +503,7 @@ async def test_a_stored_response_sets_no_cookie_again(cached: Any) -> None:
     assert dict(again.cookies) == {}
 
 
-async def test_the_cookies_of_a_304_are_the_answers(cached: Any) -> None:
+async def test_a_304_sets_cookies(cached: Any) -> None:
     told = {"Cache-Control": "public, max-age=60", "ETag": '"a"'}
     client, engine = cached(
         [Answer(headers=told), Answer(304, headers=[*told.items(), ("Set-Cookie", "b=2")])]
@@ -514,7 +514,7 @@ async def test_the_cookies_of_a_304_are_the_answers(cached: Any) -> None:
     assert dict((await client.get(URL)).cookies) == {}
 
 
-async def test_each_hop_of_a_redirect_is_answered_by_itself(cached: Any) -> None:
+async def test_each_redirect_is_cached_separately(cached: Any) -> None:
     def answer(request: Request) -> Answer:
         if request.url.path == "/":
             return Answer(301, headers={**FRESH, "Location": "/there"})

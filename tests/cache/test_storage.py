@@ -51,7 +51,7 @@ async def test_a_file_is_shared_by_clients_of_both_kinds(
             assert (await other.get(URL)).from_cache
 
 
-def test_what_is_stored_lasts(tmp_path: Path) -> None:
+def test_stored_responses_outlive_the_client(tmp_path: Path) -> None:
     for hit in (False, True):
         with Cache(tmp_path / "http.db") as cache:
             assert once(cache).from_cache is hit
@@ -81,7 +81,7 @@ def test_clear_removes_everything(tmp_path: Path) -> None:
     assert path.stat().st_size < 10**6
 
 
-def test_a_closed_cache_leaves_requests_to_the_server(
+def test_with_a_closed_cache_requests_go_to_the_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = Cache(tmp_path / "http.db")
@@ -92,7 +92,7 @@ def test_a_closed_cache_leaves_requests_to_the_server(
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_a_cache_is_bounded_and_what_was_used_last_stays(tmp_path: Path, where: str) -> None:
+def test_a_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, where: str) -> None:
     path = tmp_path / "http.db"
     answer = Answer(headers={"Cache-Control": "max-age=60"}, content=os.urandom(50_000))
     with Cache(path if where == "file" else ":memory:", max_size=1_000_000) as cache:
@@ -181,7 +181,7 @@ async def test_a_row_that_cannot_be_read_is_fetched_again(
         assert len(engine.sent) == 2
 
 
-async def test_a_file_that_another_process_locks_keeps_nobody(
+async def test_a_file_locked_by_another_process_blocks_no_request(
     scripted: Scripted, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Cache(tmp_path / "http.db") as cache:
@@ -283,7 +283,7 @@ def _in_child(client: Any, queue: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_opens_the_file_anew(tmp_path: Path) -> None:
+def test_a_forked_child_reopens_the_file(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     with Cache(tmp_path / "http.db") as cache:
@@ -299,7 +299,7 @@ def test_a_forked_child_opens_the_file_anew(tmp_path: Path) -> None:
     queue.join_thread()
 
 
-def test_a_cache_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_dropped_cache_leaves_nothing_open(tmp_path: Path) -> None:
     cache: Cache | None = Cache(tmp_path / "http.db")
     assert cache is not None
     storage: Any = cache.store._storage
@@ -309,7 +309,7 @@ def test_a_cache_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
     assert storage.connection is None
 
 
-async def test_a_task_that_is_cancelled_in_the_store_harms_nothing(tmp_path: Path) -> None:
+async def test_a_task_cancelled_in_the_store_breaks_nothing(tmp_path: Path) -> None:
     engine = ScriptedEngine(lambda request: FRESH)
     with Cache(tmp_path / "http.db") as cache:
         async with AsyncClient(cache=cache, transport=engine) as client:
@@ -322,9 +322,9 @@ async def test_a_task_that_is_cancelled_in_the_store_harms_nothing(tmp_path: Pat
             assert (await client.get(URL)).from_cache
 
 
-test_a_task_that_is_cancelled_in_the_store_harms_nothing = pytest.mark.parametrize(
+test_a_task_cancelled_in_the_store_breaks_nothing = pytest.mark.parametrize(
     "anyio_backend", ["asyncio", "trio"]
-)(test_a_task_that_is_cancelled_in_the_store_harms_nothing)
+)(test_a_task_cancelled_in_the_store_breaks_nothing)
 
 
 # Redis
@@ -358,7 +358,7 @@ def redis_url(tmp_path: Path) -> Any:
             server.terminate()
 
 
-async def test_responses_are_kept_in_redis(scripted: Scripted, redis_url: str) -> None:
+async def test_responses_are_stored_in_redis(scripted: Scripted, redis_url: str) -> None:
     import redis
 
     lent = redis.Redis.from_url(redis_url)
@@ -373,7 +373,7 @@ async def test_responses_are_kept_in_redis(scripted: Scripted, redis_url: str) -
     lent.close()
 
 
-async def test_a_redis_that_does_not_answer_fails_no_request(
+async def test_a_redis_that_does_not_reply_fails_no_request(
     scripted: Scripted, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     pytest.importorskip("redis")
@@ -387,7 +387,7 @@ async def test_a_redis_that_does_not_answer_fails_no_request(
     assert "s3cret" not in caplog.records[0].getMessage()
 
 
-def test_what_is_no_client_of_redis_is_refused() -> None:
+def test_an_object_that_is_no_redis_client_is_refused() -> None:
     redis = pytest.importorskip("redis")
     with pytest.raises(TypeError, match="async clients use the same one"):
         Cache(redis=redis.asyncio.Redis())
@@ -398,7 +398,7 @@ def test_what_is_no_client_of_redis_is_refused() -> None:
         Cache(redis="redis://localhost", max_size=10**6)
 
 
-def test_a_stored_response_that_lost_a_part_is_fetched_anew(
+def test_an_incomplete_stored_response_is_fetched_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "http.db"
@@ -431,7 +431,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-async def test_what_is_not_as_it_was_stored_is_removed(
+async def test_a_damaged_entry_is_removed(
     scripted: Scripted, tmp_path: Path, edit: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
@@ -481,9 +481,7 @@ async def test_a_confirmed_response_is_whole_still(scripted: Scripted, tmp_path:
         assert len(engine.sent) == 2
 
 
-async def test_what_is_not_as_it_was_in_redis_is_removed(
-    scripted: Scripted, redis_url: str
-) -> None:
+async def test_a_damaged_entry_in_redis_is_removed(scripted: Scripted, redis_url: str) -> None:
     import redis
 
     answer = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
@@ -510,7 +508,7 @@ def _text(admin: Any, name: bytes) -> bytes:
     return bytes(admin.get(name)) if admin.type(name) == b"string" else b""
 
 
-def test_what_nobody_checked_is_not_given_to_those_who_check() -> None:
+def test_an_unverified_response_is_not_returned_to_clients_that_verify() -> None:
     pins = {"h.test": ["sha256//" + "A" * 43 + "="]}
     with Cache(":memory:") as cache:
         for options in ({"verify": False}, {}, {"pins": pins}):

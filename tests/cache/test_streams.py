@@ -58,7 +58,7 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield made
 
 
-async def test_responses_and_streams_are_kept_as_they_came(
+async def test_responses_and_streams_are_stored_as_received(
     make_client: MakeClient, app: AppServer, cache: Cache
 ) -> None:
     plain = os.urandom(200_000)
@@ -122,7 +122,7 @@ CODED = gzip.compress(os.urandom(100_000))
 
 
 @pytest.mark.parametrize("way", ["bytes", "raw", "left"])
-async def test_a_body_whose_coding_was_cut_is_not_stored(
+async def test_a_body_with_a_truncated_coding_is_not_stored(
     make_client: MakeClient, app: AppServer, cache: Cache, way: str
 ) -> None:
     bodies = [CODED[:-9], CODED]  # the length is right: only the coding shows it
@@ -157,7 +157,7 @@ async def test_a_coded_body_that_was_read_to_its_end_is_stored(
     assert asked == ["GET"]
 
 
-async def test_a_stream_may_be_answered_by_a_504_or_a_304_of_the_cache(
+async def test_a_stream_may_get_a_504_or_a_304_of_the_cache(
     make_client: MakeClient, app: AppServer, cache: Cache
 ) -> None:
     counted(app, "/kept", b"x", [*KEPT, ("ETag", '"1"')])
@@ -205,7 +205,7 @@ async def test_a_download_goes_past_the_cache(
     assert (response.cache_status, len(asked)) == (None, 2)
 
 
-async def test_two_clients_on_one_file_never_see_each_others_answers(
+async def test_two_clients_on_one_file_never_get_each_others_responses(
     make_client: MakeClient, app: AppServer, tmp_path: Path
 ) -> None:
     app.route(
@@ -230,7 +230,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await anyio.sleep(0.001)
 
 
-async def test_a_stale_response_is_given_while_it_is_asked_for_anew(
+async def test_a_stale_response_is_returned_while_it_is_revalidated(
     make_client: MakeClient, app: AppServer, cache: Cache
 ) -> None:
     asked: list[str] = []
@@ -260,7 +260,7 @@ async def test_a_stale_response_is_given_while_it_is_asked_for_anew(
             await anyio.sleep(0.001)
 
 
-async def test_a_client_that_is_closed_leaves_no_refresh_behind(
+async def test_a_closed_client_leaves_no_refresh_behind(
     make_client: MakeClient, app: AppServer, cache: Cache
 ) -> None:
     gate = threading.Event()
@@ -356,7 +356,7 @@ async def test_a_guard_holds_for_what_other_clients_stored(
     "field",
     [("Connection", "content-encoding"), ("Cache-Control", 'no-cache="content-encoding"')],
 )
-async def test_a_body_whose_coding_may_not_be_kept_is_not_stored(
+async def test_a_body_whose_content_encoding_must_not_be_stored_is_not_stored(
     make_client: MakeClient, app: AppServer, cache: Cache, field: tuple[str, str]
 ) -> None:
     headers = [*KEPT, ("Content-Encoding", "gzip"), field]
@@ -403,7 +403,7 @@ async def test_what_a_users_function_raises_in_a_refresh_is_logged(
     assert (await client.get(app.url + "/stale")).from_cache
 
 
-def test_a_refresh_for_which_there_is_no_thread_fails_no_hit(
+def test_a_refresh_without_a_thread_fails_no_hit(
     app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(self: threading.Thread) -> None:
@@ -417,7 +417,7 @@ def test_a_refresh_for_which_there_is_no_thread_fails_no_hit(
             assert client.get(app.url + "/stale").from_cache
 
 
-async def test_what_is_below_the_cache_sees_bodies_without_their_coding(
+async def test_layers_below_the_cache_see_decoded_bodies(
     make_client: MakeClient, app: AppServer, cache: Cache
 ) -> None:
     seen: list[bytes] = []

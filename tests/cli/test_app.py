@@ -66,7 +66,7 @@ def test_a_url_alone_is_requested(app: AppServer) -> None:
     assert echoed("PUT", place)["method"] == "PUT"
 
 
-def test_a_word_that_is_no_url_is_no_command() -> None:
+def test_a_word_that_is_no_url_is_an_unknown_command() -> None:
     ended = run("git", "x")
     assert (ended.status, ended.out) == (2, b"")
     assert "No such command 'git'" in ended.err

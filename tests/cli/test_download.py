@@ -39,7 +39,7 @@ def ranged(record: Record, conn: AppConnection) -> None:
     conn.reply(206, BODY[start:], fields)
 
 
-def test_what_came_of_a_cut_body_is_kept_and_the_command_completes_it(tmp_path: Path) -> None:
+def test_a_partial_download_is_kept_and_the_shown_command_completes_it(tmp_path: Path) -> None:
     file = tmp_path / "saved"
     with RawServer(respond_and_close(CUT)) as server:
         ended = run("get", server.url, "-o", file)
@@ -99,7 +99,7 @@ def test_the_command_to_resume_shows_no_credential(tmp_path: Path, options: list
     assert "sesame" not in ended.err + within.err + plain.err + named.err
 
 
-def test_the_command_to_resume_shows_what_is_no_secret(tmp_path: Path) -> None:
+def test_the_command_to_resume_shows_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "saved"
     with RawServer(respond_and_close(CUT)) as server:
         options = ["-o", str(file), "-H", "Accept: text/csv", "page==2", "X-Page:1"]
@@ -135,7 +135,7 @@ def test_a_name_of_the_server_touches_no_file_of_the_user(
 
 
 @pytest.mark.parametrize("name", ["f.part", "f.part.json", "F.PART"])
-def test_a_server_cannot_leave_what_another_download_resumes(
+def test_a_server_cannot_leave_a_part_for_another_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -146,7 +146,7 @@ def test_a_server_cannot_leave_what_another_download_resumes(
     assert "use -o FILE" in ended.err
 
 
-def test_what_cannot_be_completed_is_not_kept(tmp_path: Path) -> None:
+def test_a_part_that_cannot_be_resumed_is_not_kept(tmp_path: Path) -> None:
     with RawServer(respond_and_close(CUT.replace(b'"1"', b'W/"1"'))) as server:
         ended = run("get", server.url, "-o", tmp_path / "saved")
     assert ended.status == 18
@@ -214,7 +214,7 @@ def test_output_has_the_name_that_the_user_gave(
     assert [path.name for path in tmp_path.rglob("*") if not path.is_dir()] == ["mine"]
 
 
-def test_a_body_that_is_cut_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_truncated_body_keeps_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "saved"
     file.write_text("old")
     cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nnot all"
@@ -262,7 +262,7 @@ def test_the_file_has_the_name_in_the_url(
         ("attachment", "asked"),
     ],
 )
-def test_a_name_of_the_server_stays_in_the_folder(
+def test_a_filename_of_the_server_stays_in_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, name: str
 ) -> None:
     (tmp_path / "in").mkdir()

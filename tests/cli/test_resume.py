@@ -94,7 +94,7 @@ def test_after_kills_at_any_moment_the_union_is_exact(
 
 
 @pytest.mark.slow
-def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Path) -> None:
+def test_ctrl_c_records_complete_responses(app: AppServer, tmp_path: Path, out: Path) -> None:
     file = listed(tmp_path, *urls(app, LINES))
     ended = fetch_until(app, 700, signal.SIGINT, file, "-o", out, "-c", "8")
     assert ended.status == 130
@@ -201,7 +201,7 @@ def test_a_file_that_is_something_else_is_left_alone(
 
 
 @pytest.mark.parametrize("rest", ["}", '"file": []}', '"id": ' + "[" * 100_000, "9" * 5000, "\0"])
-def test_a_damaged_line_of_a_folders_index_is_fetched_again(
+def test_a_damaged_line_of_an_index_is_fetched_again(
     app: AppServer, tmp_path: Path, rest: str
 ) -> None:
     file, out = listed(tmp_path, app.url + "/bytes/3"), tmp_path / "out"
@@ -239,7 +239,7 @@ def test_a_database_of_something_else_is_left_alone(app: AppServer, tmp_path: Pa
     assert app.connections == 0
 
 
-def test_what_failed_stays_recorded_unless_told(app: AppServer, tmp_path: Path, out: Path) -> None:
+def test_failures_stay_recorded_by_default(app: AppServer, tmp_path: Path, out: Path) -> None:
     status = 503
 
     def changing(record: Record, conn: AppConnection) -> None:
@@ -262,7 +262,7 @@ def test_what_failed_stays_recorded_unless_told(app: AppServer, tmp_path: Path, 
     assert asked(app) == []
 
 
-def test_a_bad_line_that_was_mended_is_fetched(app: AppServer, tmp_path: Path, out: Path) -> None:
+def test_a_corrected_line_is_fetched(app: AppServer, tmp_path: Path, out: Path) -> None:
     assert run("fetch", listed(tmp_path, "nope", '{"ur'), "-o", out).status == 1
     mended = listed(tmp_path, *urls(app, 2))
     assert run("fetch", mended, "-o", out, "--resume").status == 0

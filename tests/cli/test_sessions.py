@@ -56,7 +56,7 @@ def test_a_session_of_another_name_or_none_gets_nothing(app: AppServer) -> None:
     assert "x-key" not in got(run("get", url))
 
 
-def test_what_is_of_one_request_is_not_kept(app: AppServer, home: Path) -> None:
+def test_settings_of_one_request_are_not_saved(app: AppServer, home: Path) -> None:
     headers = ("Content-Language:en", "If-None-Match:x", "Range:bytes=0-1", "X-Key:1", "Host:x")
     run("post", "--session=a", f"{app.url}/echo", *headers, "a=1", "-b", "b=2")
     kept = json.loads(files_of(home)[1].read_text())
@@ -71,7 +71,7 @@ def test_a_header_that_is_taken_away_is_forgotten(app: AppServer) -> None:
     assert "x-key" not in got(run("get", "--session=a", url))
 
 
-def test_a_session_that_is_read_only_stays_as_it_was(app: AppServer, home: Path) -> None:
+def test_a_read_only_session_is_not_changed(app: AppServer, home: Path) -> None:
     got(run("get", "--session=a", f"{app.url}/echo", "X-Key:1"))
     before = [path.read_text() for path in files_of(home)]
     sent = got(run("get", "--session-read-only=a", f"{app.url}/echo", "X-More:2"))
@@ -126,7 +126,7 @@ def test_a_name_that_could_be_another_file_is_refused(app: AppServer, name: str)
     assert "--session" in ended.err
 
 
-def test_a_session_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path) -> None:
+def test_a_session_that_cannot_be_written_is_reported(app: AppServer, tmp_path: Path) -> None:
     missing = run("get", "--session", tmp_path / "no" / "a.json", f"{app.url}/echo")
     assert (missing.status, app.requests) == (23, [])
     assert "the folder does not exist" in missing.err
@@ -136,7 +136,7 @@ def test_a_session_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path
     assert str(tmp_path / "config") in ended.err
 
 
-def test_a_session_is_kept_where_no_answer_was_good(app: AppServer) -> None:
+def test_a_session_is_saved_even_if_all_responses_are_errors(app: AppServer) -> None:
     assert run("get", "-f", "--session=a", f"{app.url}/status/404", "X-Key:1").status == 22
     assert got(run("get", "--session=a", f"{app.url}/echo"))["x-key"] == "1"
 
@@ -164,7 +164,7 @@ def lower(record: Record) -> dict[str, str]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("extra", [(), ("-b", "given=1"), ("Cookie:given=1",), ("-C", "-o", "x")])
-def test_a_redirect_to_another_origin_takes_nothing_along(
+def test_a_redirect_to_another_origin_gets_nothing_of_the_session(
     app: AppServer,
     other: AppServer,
     tmp_path: Path,
@@ -191,7 +191,7 @@ def test_a_redirect_to_another_origin_takes_nothing_along(
     assert "x-api-key" not in got(back), "the session of the other origin"
 
 
-def test_cookies_of_another_origin_go_back_to_it_and_are_not_kept(
+def test_cookies_of_another_origin_are_sent_to_it_and_not_saved(
     app: AppServer, other: AppServer, home: Path
 ) -> None:
     app.route("/set", setting)
@@ -207,7 +207,7 @@ def test_cookies_of_another_origin_go_back_to_it_and_are_not_kept(
     assert "mine" in kept.read_text()
 
 
-def test_cookies_of_a_file_go_to_their_hosts_and_those_of_others_are_not_kept(
+def test_cookies_of_a_file_are_sent_to_their_hosts_only(
     app: AppServer, other: AppServer, tmp_path: Path, home: Path
 ) -> None:
     jar = tmp_path / "jar"
@@ -310,7 +310,7 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither FIFOs nor these links")
 @pytest.mark.parametrize("suffix", [".json", ".cookies"])
 @pytest.mark.parametrize("kind", ["fifo", "loop", "folder", "device"])
-def test_what_is_no_file_is_no_session(tmp_path: Path, suffix: str, kind: str) -> None:
+def test_a_path_that_is_no_file_is_no_session(tmp_path: Path, suffix: str, kind: str) -> None:
     place = tmp_path / f"mine{suffix}"
     if kind == "fifo":
         os.mkfifo(place)
@@ -326,7 +326,7 @@ def test_what_is_no_file_is_no_session(tmp_path: Path, suffix: str, kind: str) -
     assert os.listdir(tmp_path) == [place.name]
 
 
-def test_a_link_to_a_session_stays_one(app: AppServer, tmp_path: Path) -> None:
+def test_a_symbolic_link_to_a_session_is_kept(app: AppServer, tmp_path: Path) -> None:
     link, file = tmp_path / "link.json", tmp_path / "real.json"
     link.symlink_to(file)
     for _ in range(2):
@@ -344,7 +344,7 @@ def test_what_a_run_that_was_killed_left_stops_no_other(app: AppServer, tmp_path
     assert jar.exists()
 
 
-def test_cookies_are_kept_in_a_file_that_curl_reads(app: AppServer, tmp_path: Path) -> None:
+def test_cookies_are_saved_in_a_file_that_curl_reads(app: AppServer, tmp_path: Path) -> None:
     jar = tmp_path / "jar"
     assert run("get", "-b", jar, "-c", jar, app.url + "/cookies/set?id=sesame").status == 0
     assert stat.S_IMODE(jar.stat().st_mode) == 0o600

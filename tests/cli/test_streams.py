@@ -16,7 +16,7 @@ EVENTS = (
 )
 
 
-def test_lines_of_a_pipe_are_messages_and_answers_are_lines() -> None:
+def test_lines_from_a_pipe_are_messages_and_replies_are_lines() -> None:
     pytest.importorskip("websockets")
     with RawServer(speaking(echo)) as server:
         place = server.url.removeprefix("http://")

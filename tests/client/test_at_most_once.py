@@ -81,7 +81,7 @@ async def test_it_is_not_sent_again_when_a_reused_connection_dies(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_post_whose_answer_is_streamed_is_not_sent_again(
+async def test_a_post_whose_response_is_streamed_is_not_sent_again(
     ending: str, client: AnyClient
 ) -> None:
     with RawServer(ends_its_second_request(*ENDINGS[ending])) as server:
@@ -108,9 +108,7 @@ async def test_it_is_not_sent_again_when_a_fresh_connection_dies(
 
 
 @pytest.mark.parametrize("reused", [False, True])
-async def test_a_post_that_is_not_answered_is_not_sent_again(
-    reused: bool, client: AnyClient
-) -> None:
+async def test_a_post_without_a_response_is_not_sent_again(reused: bool, client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         while (head := conn.read_request()[0]).startswith(b"GET"):
             conn.send(response(b"first"))
@@ -177,7 +175,7 @@ async def test_a_get_survives_that_all_idle_connections_were_closed(
         assert len(server.requests) == 5
 
 
-async def test_a_post_after_the_server_closed_an_idle_connection_goes_out_once(
+async def test_a_post_after_the_server_closed_an_idle_connection_is_sent_once(
     client: AnyClient,
 ) -> None:
     """Libcurl would not notice for a second, and our guard would then fail the POST."""
@@ -195,7 +193,7 @@ async def test_a_post_after_the_server_closed_an_idle_connection_goes_out_once(
             assert server.wait_for(lambda: server.open_connections == 0)
 
 
-async def test_a_streamed_post_after_an_idle_close_goes_out_once(client: AnyClient) -> None:
+async def test_a_streamed_post_after_an_idle_close_is_sent_once(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             conn.send(response(b"ok"))

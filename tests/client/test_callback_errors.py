@@ -117,7 +117,7 @@ async def test_a_broken_body_is_an_error_and_no_traceback(
     assert capfd.readouterr().err == ""
 
 
-async def test_a_body_may_raise_what_is_no_exception(
+async def test_a_body_may_raise_a_base_exception(
     app: AppServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A KeyboardInterrupt between two pieces, say."""
@@ -157,7 +157,7 @@ async def test_a_hook_that_raises_reaches_the_caller(
     assert capfd.readouterr().err == ""
 
 
-async def test_an_answer_too_large_is_an_error_and_no_traceback(
+async def test_a_response_too_large_is_an_error_without_a_traceback(
     client: AnyClient, app: AppServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for streams in (False, True):

@@ -117,7 +117,7 @@ async def test_a_slot_granted_to_a_request_that_is_cancelled_goes_to_the_next(
     assert_free(client)
 
 
-async def test_a_request_cancelled_while_connecting_lets_go_of_its_socket(
+async def test_a_request_cancelled_while_connecting_closes_its_socket(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
@@ -143,7 +143,7 @@ async def test_a_request_cancelled_while_it_waits_closes_its_connection(
     assert app.wait_for(lambda: not app.open_connections)
 
 
-async def test_other_requests_go_on_when_one_is_cancelled(
+async def test_other_requests_continue_when_one_is_cancelled(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
@@ -162,7 +162,7 @@ async def test_other_requests_go_on_when_one_is_cancelled(
     assert_free(client)
 
 
-async def test_whoever_waits_for_the_sockets_may_be_cancelled_first(
+async def test_the_task_that_polls_the_sockets_may_be_cancelled_first(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     # On trio the first to wait does so for all: the others must not sleep on without it.

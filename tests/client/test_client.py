@@ -118,7 +118,7 @@ async def test_headers_go_out_in_their_order_and_case(make_client: Make, app: Ap
     assert app.requests[-1].values("x-one") == ["1", "again"]
 
 
-async def test_none_takes_a_header_away(make_client: Make, app: AppServer) -> None:
+async def test_none_removes_a_header(make_client: Make, app: AppServer) -> None:
     client = make_client(headers={"X-A": "1", "Accept": None})
     await client.get(app.url, headers={"x-a": None, "USER-AGENT": None})
     names = {name.lower() for name, _ in app.requests[-1].headers}
@@ -151,7 +151,9 @@ async def test_the_clients_headers_may_be_changed(make_client: Make, app: AppSer
     assert app.requests[-1].header("user-agent")
 
 
-async def test_a_requests_headers_do_not_stay(client: AnyClient, app: AppServer) -> None:
+async def test_headers_of_a_request_are_not_sent_with_the_next(
+    client: AnyClient, app: AppServer
+) -> None:
     await client.get(app.url, headers={"Authorization": "secret", "X-A": "1"})
     await client.get(app.url)
     assert app.requests[-1].values("authorization") == app.requests[-1].values("x-a") == []
@@ -178,7 +180,7 @@ async def test_a_header_that_would_break_the_message_is_refused_before_connectin
 
 
 @EVERY_WAY
-async def test_a_header_that_would_break_the_message_is_refused_in_every_way(
+async def test_a_header_that_would_break_the_message_is_refused_by_every_api(
     ask: Ask, app: AppServer
 ) -> None:
     """Line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
@@ -200,9 +202,7 @@ async def test_no_blanks_around_a_value_are_sent(ask: Ask, app: AppServer) -> No
 
 
 @EVERY_WAY
-async def test_where_a_request_comes_from_is_told_without_userinfo(
-    ask: Ask, app: AppServer
-) -> None:
+async def test_referer_and_origin_are_sent_without_userinfo(ask: Ask, app: AppServer) -> None:
     """User and password of the URL in Referer or Origin do not go to another server."""
     url = "https://me:hush@shop.test/cart?mail=a@b.test"
     await ask(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})
@@ -454,7 +454,7 @@ async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> N
     assert app.requests[-1].header("cookie") == "a=1"
 
 
-def test_eight_threads_on_one_client_get_their_own_answers(app: AppServer) -> None:
+def test_eight_threads_on_one_client_get_their_own_responses(app: AppServer) -> None:
     """Threads get their own answers."""
     wrong: list[Any] = []
 

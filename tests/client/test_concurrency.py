@@ -52,7 +52,7 @@ def _hammer(client: Client, urls: list[str], seed: int, count: int) -> int:
     )
 
 
-def test_sixteen_threads_on_one_client_each_get_their_own_answers(app: AppServer) -> None:
+def test_sixteen_threads_on_one_client_get_their_own_responses(app: AppServer) -> None:
     """Threads get their own answers."""
     with Client() as client, ThreadPoolExecutor(16) as threads:
         right = list(threads.map(lambda n: _hammer(client, [app.url], n, 75), range(16)))
@@ -91,7 +91,7 @@ def test_threads_stream_at_once(app: AppServer) -> None:
         assert all(threads.map(stream, range(32)))
 
 
-def test_closing_while_threads_work_ends_every_request_in_good_order(app: AppServer) -> None:
+def test_closing_while_threads_work_ends_every_request_cleanly(app: AppServer) -> None:
     def work() -> None:
         try:
             while True:
@@ -231,7 +231,7 @@ def _answer_once_and_close_when_told(told: threading.Event) -> Callable[[RawConn
 
 
 @pytest.mark.anyio
-async def test_a_post_right_after_the_server_closed_goes_out_once_and_succeeds(
+async def test_a_post_right_after_the_server_closed_is_sent_once_and_succeeds(
     make_client: Callable[..., AnyClient],
 ) -> None:
     told = threading.Event()
@@ -397,7 +397,7 @@ def test_a_read_of_the_drop_in_ends() -> None:
             assert isinstance(read.exception(timeout=30), requests.RequestException)
 
 
-def test_closing_at_any_moment_harms_no_other_request(app: AppServer) -> None:
+def test_closing_at_any_moment_breaks_no_other_request(app: AppServer) -> None:
     """Hundreds of times one thread closes what others read, and still others take its place."""
     chance = random.Random(1)
     delays = [chance.random() * 0.002 for _ in range(400)]

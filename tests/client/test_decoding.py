@@ -61,7 +61,7 @@ def coded(*bodies: bytes, coding: str = "gzip") -> RawServer:
 
 @pytest.mark.parametrize("coding", sorted(CODERS))
 @pytest.mark.parametrize("size", [0, 1, 100_000, MIB])
-async def test_every_coding_is_undone(
+async def test_every_coding_is_decoded(
     any_client: AnyClient, server: AppServer, streams: bool, coding: str, size: int
 ) -> None:
     url = f"{server.url}/{coding}?size={size}"
@@ -76,7 +76,7 @@ async def test_a_coded_body_may_be_chunked(
     assert body == payload(50_000)
 
 
-async def test_codings_are_undone_in_reverse(client: AnyClient, streams: bool) -> None:
+async def test_codings_are_decoded_in_reverse(client: AnyClient, streams: bool) -> None:
     body = brotli.compress(zlib.compress(gzip.compress(b"thrice" * 1000)))
     with coded(body, coding="gzip, deflate, br") as raw:
         assert await body_of(client, raw.url, streams) == b"thrice" * 1000
@@ -90,7 +90,7 @@ async def test_repeated_fields_are_one_list(client: AnyClient, streams: bool) ->
 
 
 @pytest.mark.parametrize("coding", ["unheard-of", "gzip, unheard-of", "identity", ""])
-async def test_what_is_unknown_passes_as_it_came(
+async def test_an_unknown_coding_is_not_decoded(
     client: AnyClient, streams: bool, coding: str
 ) -> None:
     with coded(b"as it came", coding=coding) as raw:
@@ -108,7 +108,7 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
 
 
 @EVERY_WAY
-async def test_no_way_takes_a_broken_coding_for_a_body(ask: Ask) -> None:
+async def test_no_api_returns_a_body_with_a_broken_coding(ask: Ask) -> None:
     """Too many, cut, corrupt, and no coding at all."""
     whole = gzip.compress(b"some text that is long enough " * 20)
     broken = (whole[:-9], whole[:20], whole[:-8] + bytes(8), b"no gzip at all")
@@ -174,7 +174,7 @@ async def test_head_and_204_have_nothing_to_decode(client: AnyClient) -> None:
         assert (await client.get(raw.url)).content == b""
 
 
-async def test_an_error_bodys_coding_is_undone(client: AnyClient, streams: bool) -> None:
+async def test_the_body_of_an_error_is_decoded(client: AnyClient, streams: bool) -> None:
     """Bounded like any other."""
     headers = [("Content-Encoding", "gzip")]
     answer = response(gzip.compress(b"sorry"), status="503 No", headers=headers)
@@ -182,7 +182,9 @@ async def test_an_error_bodys_coding_is_undone(client: AnyClient, streams: bool)
         assert await body_of(client, raw.url, streams) == b"sorry"
 
 
-async def test_what_can_be_decoded_is_asked_for(any_client: AnyClient, server: AppServer) -> None:
+async def test_accept_encoding_lists_the_supported_codings(
+    any_client: AnyClient, server: AppServer
+) -> None:
     await any_client.get(server.url)
     assert server.requests[-1].values("accept-encoding") == [ACCEPT_ENCODING]
     assert "gzip" in ACCEPT_ENCODING
@@ -193,13 +195,13 @@ async def test_what_can_be_decoded_is_asked_for(any_client: AnyClient, server: A
     assert server.requests[-1].values("accept-encoding") == ["br"]
 
 
-async def test_the_headers_tell_what_was_on_the_wire(client: AnyClient, app: AppServer) -> None:
+async def test_the_headers_are_those_on_the_wire(client: AnyClient, app: AppServer) -> None:
     answer = await client.get(app.url + "/gzip?size=9000&zeros=1")
     assert answer.headers["content-encoding"] == "gzip"
     assert int(answer.headers["content-length"]) < len(answer.content)
 
 
-async def test_a_megabyte_of_empty_members_costs_less_than_a_second(
+async def test_a_megabyte_of_empty_members_takes_less_than_a_second(
     client: AnyClient, streams: bool
 ) -> None:
     """Bodies of empty members are read at once."""
@@ -275,7 +277,7 @@ def bombs() -> dict[str, bytes]:
 @ONE_OF_EACH
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_bomb_costs_little_more_than_the_limit(
+def test_a_bomb_takes_little_more_memory_than_the_limit(
     colour: str, app: AppServer, streams: bool, bombs: dict[str, bytes]
 ) -> None:
     """As the process sees it."""

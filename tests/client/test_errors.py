@@ -207,7 +207,7 @@ def test_an_error_says_what_its_code_means(code: int, facts: dict[str, Any]) -> 
     ("alert", "wants"),
     [("tlsv13 alert certificate required", True), ("alert bad record mac", False)],
 )
-def test_an_alert_says_whether_a_client_certificate_is_wanted(alert: str, wants: bool) -> None:
+def test_an_alert_says_whether_a_client_certificate_is_required(alert: str, wants: bool) -> None:
     error = make_error(failure(56, message=f"error:0A00045C:SSL routines::{alert}"))
     assert isinstance(error, e.SSLError)
     assert error.wants_certificate is wants
@@ -361,7 +361,7 @@ async def test_a_port_that_refuses(client: AnyClient) -> None:
         (respond(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000), e.RemoteProtocolError, {100, 56}),
     ],
 )
-async def test_an_answer_that_breaks_off(
+async def test_a_truncated_response(
     handler: Any, expected: type[Exception], codes: set[int], client: AnyClient
 ) -> None:
     with RawServer(handler) as server:
@@ -373,9 +373,7 @@ async def test_an_answer_that_breaks_off(
 
 
 @pytest.mark.parametrize("handler", [close_at_once, reset_at_once])
-async def test_a_connection_that_closes_before_it_was_asked(
-    handler: Any, client: AnyClient
-) -> None:
+async def test_a_connection_that_closes_before_the_request(handler: Any, client: AnyClient) -> None:
     with RawServer(handler) as server:
         error = await caught(client, server.url)
     assert type(error) is e.ConnectionError
@@ -404,7 +402,7 @@ async def test_a_server_that_does_not_speak_tls(client: AnyClient) -> None:
     assert (error.curl_code, error.request_sent) == (35, False)
 
 
-async def test_a_certificate_that_nobody_vouches_for(
+async def test_a_certificate_of_an_unknown_authority(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
     client = make_client(verify=True)
@@ -446,7 +444,7 @@ async def test_a_client_that_was_closed(client: AnyClient, app: AppServer) -> No
     assert app.connections == 0
 
 
-async def test_an_error_status_is_an_error_when_asked_for(
+async def test_raise_for_status_raises_for_an_error_status(
     client: AnyClient, app: AppServer
 ) -> None:
     response_ = await client.get(app.url + "/status/404")
@@ -609,7 +607,7 @@ def test_every_exception_travels_with_its_facts(kind: type[e.RequestException]) 
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_json_error_travels_with_its_place(protocol: int) -> None:
+def test_a_json_error_is_pickled_with_its_position(protocol: int) -> None:
     error = e.JSONDecodeError("no value", '{"a": }', 6, request=a_request(), request_sent=True)
     twin = pickle.loads(pickle.dumps(error, protocol))
     assert type(twin) is e.JSONDecodeError
@@ -675,7 +673,7 @@ async def test_a_failing_status_travels(client: AnyClient, app: AppServer) -> No
     assert twin.response.status_code == 503
 
 
-async def test_connecting_in_vain_travels(client: AnyClient) -> None:
+async def test_a_connect_error_is_pickled(client: AnyClient) -> None:
     with BlackHole() as hole, pytest.raises(e.ConnectTimeout) as info:
         await client.get(hole.url, timeout=0.05)
     assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)

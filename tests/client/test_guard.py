@@ -99,7 +99,7 @@ async def test_what_a_guard_allows_is_reached(
 
 
 @EVERY_WAY
-async def test_every_way_in_is_guarded(
+async def test_every_api_is_guarded(
     make_client: MakeClient, way: str, tmp_path: Any, certs: Certs, app: AppServer
 ) -> None:
     with curlhttp.requests.Session(guard=PublicOnly()) as session:
@@ -110,7 +110,7 @@ async def test_every_way_in_is_guarded(
     assert not (tmp_path / "downloaded").exists()
 
 
-async def test_events_are_guarded_and_not_asked_for_again(
+async def test_events_are_guarded_and_not_reconnected(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(guard=PublicOnly())
@@ -156,7 +156,7 @@ async def test_a_name_with_nothing_but_private_addresses_is_refused(
     assert app.connections == 0
 
 
-async def test_a_public_address_that_does_not_answer_is_no_blocked_one(
+async def test_a_public_address_that_does_not_respond_is_not_blocked(
     make_client: MakeClient, names: Callable[..., Names]
 ) -> None:
     names(down=["10.1.2.3,127.0.0.1"])
@@ -166,7 +166,7 @@ async def test_a_public_address_that_does_not_answer_is_no_blocked_one(
     assert type(caught.value) is curlhttp.ConnectionError
 
 
-async def test_a_name_that_changes_between_attempts_is_judged_anew(
+async def test_a_name_that_changes_between_attempts_is_checked_again(
     make_client: MakeClient, names: Callable[..., Names]
 ) -> None:
     answers = names(rebinding=["127.0.0.1", "127.0.0.2"])
@@ -195,7 +195,7 @@ async def test_a_redirect_to_this_machine_is_refused(
 
 
 @pytest.mark.parametrize("server", ("app", "h2_app"))
-async def test_a_kept_connection_is_judged_that_another_request_opened(
+async def test_a_reused_connection_of_another_request_is_checked(
     make_client: MakeClient, server: str, request: pytest.FixtureRequest
 ) -> None:
     app: AppServer = request.getfixturevalue(server)
@@ -212,7 +212,7 @@ async def test_a_kept_connection_is_judged_that_another_request_opened(
     assert (await client.get(app.url)).status_code == 200  # without a guard all is as before
 
 
-async def test_a_guard_that_changes_its_mind_ends_a_kept_connection(
+async def test_a_guard_that_changes_its_decision_ends_a_reused_connection(
     make_client: MakeClient, app: AppServer
 ) -> None:
     allowed = {"127.0.0.1"}
@@ -227,7 +227,7 @@ async def test_a_guard_that_changes_its_mind_ends_a_kept_connection(
 # --- what comes of it
 
 
-async def test_what_is_refused_is_not_retried_hedged_or_counted(
+async def test_a_refusal_is_not_retried_hedged_or_counted(
     make_client: MakeClient, app: AppServer
 ) -> None:
     breaker = curlhttp.CircuitBreaker(minimum_calls=1, failure_threshold=1)
@@ -267,7 +267,7 @@ async def test_a_guard_that_raises_ends_the_request_with_that(
     assert capfd.readouterr().err == ""
 
 
-async def test_a_refusal_leaves_nothing_behind_for_the_next_request(
+async def test_a_refusal_does_not_affect_the_next_request(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(guard=PublicOnly(allow=["127.0.0.1"]))
@@ -289,7 +289,7 @@ async def test_many_refusals_at_once(make_client: MakeClient, app: AppServer) ->
     assert app.connections == 0
 
 
-async def test_https_only_refuses_each_hop_without_tls(
+async def test_https_only_refuses_each_redirect_without_tls(
     make_client: MakeClient, app: AppServer, tls_app: AppServer
 ) -> None:
     client = make_client(guard=PublicOnly(allow=["127.0.0.0/8"], https_only=True))
@@ -329,7 +329,7 @@ async def test_http2_connections_are_guarded(make_client: MakeClient, h2_app: H2
         await make_client(guard=PublicOnly(), http2=True).get(h2_app.url)
 
 
-async def test_a_request_of_another_client_is_judged(
+async def test_a_request_built_by_another_client_is_checked(
     make_client: MakeClient, app: AppServer
 ) -> None:
     for theirs in (None, PublicOnly(allow=["127.0.0.0/8"]), lambda *where: True):

@@ -105,7 +105,7 @@ async def test_socks_proxies_get_the_address(
 
 @pytest.mark.parametrize("scheme", ("http", *SOCKS))
 @pytest.mark.parametrize("host", ("made.up", "127.0.0.2", "2130706434", "[::ffff:127.0.0.2]"))
-async def test_no_proxy_is_told_to_dial_what_is_refused(
+async def test_no_proxy_is_asked_to_connect_to_a_refused_address(
     make_client: MakeClient, socks: SOCKSProxy, monkeypatch: Any, scheme: str, host: str
 ) -> None:
     if host == "made.up":
@@ -152,7 +152,7 @@ async def test_a_name_that_changes_makes_no_difference_to_a_proxy(
     assert [asked.target for asked in proxy.log] == [f"127.0.0.1:{app.port}"]
 
 
-async def test_a_redirect_behind_a_proxy_is_judged(
+async def test_a_redirect_behind_a_proxy_is_checked(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     client = make_client(guard=HERE, proxies=proxy.url)
@@ -172,7 +172,7 @@ async def test_a_redirect_behind_a_proxy_is_judged(
 
 
 @EVERY_WAY
-async def test_every_way_in_is_judged_behind_a_proxy(
+async def test_every_api_is_checked_behind_a_proxy(
     make_client: MakeClient, way: str, tmp_path: Any, app: AppServer, proxy: HTTPProxy,
     resolver: Resolver,
 ) -> None:  # fmt: skip
@@ -187,7 +187,7 @@ async def test_every_way_in_is_judged_behind_a_proxy(
     assert {asked.target for asked in proxy.log} == {f"127.0.0.1:{app.port}"}
 
 
-async def test_websockets_are_judged_behind_a_proxy(
+async def test_websockets_are_checked_behind_a_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     pytest.importorskip("websockets", reason="WebSockets need the package websockets")
@@ -250,7 +250,7 @@ async def test_a_slow_resolver_breaks_no_timeout_and_blocks_no_other_request(
     assert len(resolver.asked) == 1  # the second one waited for the answer of the first
 
 
-async def test_a_name_is_looked_up_once_for_all_who_ask(
+async def test_concurrent_requests_share_one_name_resolution(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     client = make_client(guard=HERE, proxies=proxy.url)
@@ -278,7 +278,7 @@ async def test_many_names_at_once_need_few_threads(
     assert len(seen) <= lookups._THREADS * 4  # numbers of ended threads are used again, or not
 
 
-async def test_whoever_leaves_while_a_name_is_looked_up_leaves_nothing(
+async def test_a_request_cancelled_during_name_resolution_leaves_nothing(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     client = make_client(guard=HERE, proxies=proxy.url)
@@ -295,7 +295,7 @@ async def test_whoever_leaves_while_a_name_is_looked_up_leaves_nothing(
     assert (await client.get(url)).content == b"hello"
 
 
-async def test_the_other_host_of_connect_to_is_what_is_judged(
+async def test_the_target_of_connect_to_is_checked(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     resolver.known["other.up"] = resolver.known["127.0.0.1"] = ["127.0.0.1"]
@@ -320,7 +320,7 @@ async def test_a_mock_needs_no_address(make_client: MakeClient, resolver: Resolv
     assert resolver.asked == []
 
 
-async def test_attempts_that_are_traced_are_judged(
+async def test_traced_attempts_are_checked(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     otel = pytest.importorskip("curlhttp.otel", reason="the extra 'otel' is not installed")

@@ -51,7 +51,7 @@ def plain_h2() -> Iterator[H2Server]:
 # --- how it is chosen ---
 
 
-async def test_it_is_offered_by_alpn_and_spoken(h2_client: AnyClient, h2_app: H2Server) -> None:
+async def test_it_is_negotiated_by_alpn(h2_client: AnyClient, h2_app: H2Server) -> None:
     response = await h2_client.get(h2_app.url + "/bytes/1000")
     assert response.http_version == "HTTP/2"
     assert response.content == payload(1000)
@@ -66,9 +66,7 @@ async def test_it_is_not_offered_when_off(make_client: MakeClient, h2_app: H2Ser
     assert h2_app.handshakes[0].alpn != "h2"
 
 
-async def test_a_server_without_it_is_spoken_to_in_http_1(
-    h2_client: AnyClient, tls_app: AppServer
-) -> None:
+async def test_a_server_without_it_gets_http_1(h2_client: AnyClient, tls_app: AppServer) -> None:
     response = await h2_client.get(tls_app.url + "/bytes/1000")
     assert response.http_version == "HTTP/1.1"
 
@@ -98,7 +96,7 @@ async def test_prior_knowledge_fails_on_a_server_of_http_1(
         await client.get(app.url + "/", timeout=30)
 
 
-def test_the_default_of_each_client_is_what_is_faster_with_it(h2_app: H2Server, certs: Any) -> None:
+def test_the_default_of_each_client_is_the_faster_protocol(h2_app: H2Server, certs: Any) -> None:
     with Client(verify=certs.ca_path) as client:
         assert client.get(h2_app.url).http_version == "HTTP/1.1"
 
@@ -154,7 +152,7 @@ async def test_concurrent_posts_share_the_one_connection(
     assert h2_client.is_blocking or h2_app.connections == 1
 
 
-async def test_more_requests_than_the_server_takes_at_once_wait(
+async def test_more_requests_than_the_servers_stream_limit_wait(
     make_client: MakeClient, certs: Any
 ) -> None:
     client = make_client(http2=True, max_connections_per_host=1)
@@ -199,7 +197,7 @@ async def test_a_stream_that_is_not_read_holds_up_no_other(
     assert h2_app.connections == 1 + h2_client.is_blocking
 
 
-async def test_a_stream_that_is_given_up_is_reset_and_the_connection_stays(
+async def test_a_cancelled_stream_is_reset_and_the_connection_stays_open(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     await h2_client.get(h2_app.url)
@@ -235,7 +233,7 @@ async def test_no_field_of_http_1_goes_along(h2_client: AnyClient, h2_app: H2Ser
     assert h2_app.requests[0].authority == f"127.0.0.1:{h2_app.port}"
 
 
-async def test_an_early_answer_to_an_upload_is_the_answer(
+async def test_an_early_response_to_an_upload_is_returned(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     for content in (bytes(5_000_000), iter([bytes(1_000_000)] * 5)):
@@ -249,7 +247,7 @@ async def test_an_early_answer_to_an_upload_is_the_answer(
 
 @pytest.mark.parametrize("code", [1, 2, 3, 8, 11])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_reset_stream_is_an_error_and_the_connection_stays(
+async def test_a_reset_stream_is_an_error_and_the_connection_stays_open(
     method: str, code: int, h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     await h2_client.get(h2_app.url)
@@ -320,7 +318,7 @@ async def test_concurrent_gets_survive_goaway(h2_client: AnyClient, h2_app: H2Se
     assert [response.content for response in responses] == [b"hello"] * 30
 
 
-async def test_a_server_that_asks_for_http_1_gets_it(
+async def test_a_server_that_requires_http_1_gets_it(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     response = await h2_client.get(h2_app.url + "/http11-required")
@@ -545,7 +543,7 @@ async def test_a_server_that_breaks_http_2_is_an_error_at_once(
         assert server.connections == 2
 
 
-async def test_a_get_goes_to_another_connection_where_http_2_broke_before_its_answer(
+async def test_a_get_is_resent_if_its_http_2_connection_broke_before_the_response(
     make_client: MakeClient,
 ) -> None:
     client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
@@ -623,7 +621,7 @@ async def test_all_streams_of_a_connection_that_broke_http_2_fail_and_the_next_g
 
 
 @pytest.mark.colours("asyncio", "uvloop", "trio")
-async def test_what_is_begun_on_a_broken_connection_goes_to_another(
+async def test_a_request_started_on_a_broken_connection_moves_to_another(
     make_client: MakeClient,
 ) -> None:
     """Nothing of it was sent: libcurl has told the server that it goes, and may say no more."""
@@ -651,7 +649,7 @@ async def test_what_is_begun_on_a_broken_connection_goes_to_another(
 # --- HTTP/3 ---
 
 
-async def test_http3_falls_back_where_there_is_only_tcp(
+async def test_http3_falls_back_to_tcp(
     make_client: MakeClient, h2_app: H2Server, tls_app: AppServer
 ) -> None:
     if not has_http3():
@@ -665,7 +663,7 @@ async def test_http3_falls_back_where_there_is_only_tcp(
     assert (await client.post(tls_app.url + "/echo", data=b"x", timeout=30)).json()["body"] == "x"
 
 
-async def test_http3_asks_for_quic(make_client: MakeClient, certs: Any) -> None:
+async def test_http3_sends_quic(make_client: MakeClient, certs: Any) -> None:
     """A datagram arrives where only TCP answers."""
     if not has_http3():
         return

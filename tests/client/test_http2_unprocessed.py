@@ -119,7 +119,7 @@ def seen(server: H2Server, path: str) -> list[Record]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_was_not_processed_is_sent_again_whatever_the_way(
+async def test_every_api_sends_again_what_was_not_processed(
     h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str
 ) -> None:
     await h2_client.get(h2_app.url)
@@ -161,7 +161,7 @@ async def test_the_drop_in_sends_it_again_where_it_speaks_http_2(
     assert len(seen(h2_app, path)) == 2
 
 
-async def test_a_post_that_is_refused_for_ever_is_given_up_and_says_that_nothing_was_processed(
+async def test_a_post_that_is_always_refused_fails_and_says_that_nothing_was_processed(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     with pytest.raises(
@@ -172,9 +172,7 @@ async def test_a_post_that_is_refused_for_ever_is_given_up_and_says_that_nothing
     assert len(h2_app.requests) == len({record.connection for record in h2_app.requests}) == 6
 
 
-async def test_a_get_that_is_refused_for_ever_is_given_up(
-    h2_client: AnyClient, h2_app: H2Server
-) -> None:
+async def test_a_get_that_is_always_refused_fails(h2_client: AnyClient, h2_app: H2Server) -> None:
     """Why it failed first is not known, since to listen costs too much where it may go twice."""
     await h2_client.get(h2_app.url)
     with pytest.raises(e.ConnectionError) as caught:
@@ -202,7 +200,7 @@ def _refuse_and_break_off(connection: RawConnection) -> None:
     connection.wait_closed(1.0)
 
 
-async def test_a_server_that_refuses_and_breaks_http_2_is_given_up(
+async def test_a_server_that_refuses_and_breaks_http_2_is_an_error(
     make_client: MakeClient,
 ) -> None:
     """Each alone had an end; both together went round for as long as the server liked."""
@@ -217,7 +215,7 @@ async def test_a_server_that_refuses_and_breaks_http_2_is_given_up(
 
 
 @pytest.mark.parametrize("path", [f"/refuse?times={FOR_EVER}", "/goaway?processed=0"])
-async def test_a_body_that_cannot_be_had_again_is_not_sent_again(
+async def test_a_body_that_cannot_be_replayed_is_not_sent_again(
     h2_client: AnyClient, h2_app: H2Server, path: str
 ) -> None:
     h2_app.memory.counts.clear()
@@ -243,7 +241,7 @@ async def test_a_body_that_fails_to_begin_again_raises_what_it_raises(
         await h2_client.post(f"{h2_app.url}/refuse?times={FOR_EVER}", content=make)
 
 
-async def test_an_answer_to_a_part_of_the_request_is_no_refusal(
+async def test_a_response_to_a_partial_request_is_not_a_refusal(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     """Who has sent a head has processed something, whatever it says afterwards."""
@@ -259,7 +257,7 @@ async def test_an_answer_to_a_part_of_the_request_is_no_refusal(
     assert len(h2_app.requests) == 1
 
 
-async def test_the_streams_that_goaway_does_not_leave_out_are_not_sent_again(
+async def test_streams_that_goaway_covers_are_not_sent_again(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     """The server says which it may have processed, and breaks before it answers those."""
@@ -292,7 +290,7 @@ async def test_the_streams_that_goaway_does_not_leave_out_are_not_sent_again(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_connection_that_ends_unanswered_costs_no_get_and_a_post_is_not_doubled(
+async def test_a_connection_that_ends_without_a_response_fails_no_get_and_doubles_no_post(
     h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str
 ) -> None:
     """As Apache ends it, whose GOAWAY leaves nothing out."""
@@ -318,7 +316,7 @@ async def test_a_connection_that_ends_unanswered_costs_no_get_and_a_post_is_not_
 
 
 @pytest.mark.colours("asyncio", "uvloop", "trio")
-async def test_a_post_that_goaway_left_out_goes_out_again_though_a_get_read_that(
+async def test_a_post_that_goaway_excluded_is_sent_again_even_if_a_get_read_the_goaway(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     """libcurl logs a GOAWAY for one request, and a GET is not listened to."""
@@ -426,7 +424,7 @@ async def test_those_that_goaway_left_out_share_one_new_connection(
     assert h2_app.connections == 2
 
 
-async def test_requests_beyond_what_the_server_takes_at_once_are_not_lost(
+async def test_requests_beyond_the_servers_stream_limit_are_not_lost(
     h2_client: AnyClient, certs: Certs
 ) -> None:
     """They are sent before its settings come, which say how many it takes."""
@@ -472,7 +470,7 @@ async def test_a_hedged_request_that_was_not_processed_is_sent_again(
 @pytest.mark.parametrize("http2", [True, "prior-knowledge"], ids=["tls", "h2c"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(("keepalive_requests", "count"), [(10, 300), (100, 1000)])
-async def test_nginx_that_limits_its_connections_costs_no_request(
+async def test_nginx_with_a_connection_limit_fails_no_request(
     make_client: MakeClient,
     certs: Certs,
     tmp_path: Path,
@@ -493,7 +491,7 @@ async def test_nginx_that_limits_its_connections_costs_no_request(
 @ONE_OF_EACH
 @pytest.mark.parametrize("http2", [True, "prior-knowledge"], ids=["tls", "h2c"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_nginx_that_reloads_costs_no_request(
+async def test_a_reload_of_nginx_fails_no_request(
     make_client: MakeClient, certs: Certs, tmp_path: Path, http2: Any, method: str
 ) -> None:
     client = make_client(http2=http2)

@@ -76,7 +76,7 @@ async def test_a_connection_that_the_server_closed_is_replaced(
 
 
 @EVERY_WAY_OF_CLIENTS
-async def test_each_way_goes_to_a_new_connection(
+async def test_each_api_uses_a_new_connection(
     make_client: MakeClient, way: str, tmp_path: Path, server: HTTP3Server
 ) -> None:
     with requests.Session() as session:

@@ -58,7 +58,7 @@ def lines(logger: logging.Logger) -> _Lines:
     return handler
 
 
-async def test_each_hop_has_a_line_at_info(
+async def test_each_redirect_logs_a_line_at_info(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     await client.get(f"{app.url}/redirect/1")
@@ -75,7 +75,7 @@ async def test_each_hop_has_a_line_at_info(
     assert len(lines.records) == 2
 
 
-async def test_each_attempt_has_a_line_at_info(
+async def test_each_attempt_logs_a_line_at_info(
     make_client: Any, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     logger.setLevel(logging.INFO)
@@ -120,7 +120,7 @@ async def test_the_connection_is_logged_and_its_reuse(
     assert lines.text.count("; reused connection") == 1
 
 
-async def test_a_kept_connection_that_has_ended_is_the_reason_for_a_new_one(
+async def test_a_closed_idle_connection_is_logged_as_the_reason_for_a_new_one(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     def end(record: Any, conn: Any) -> None:

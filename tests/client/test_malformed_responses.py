@@ -137,7 +137,7 @@ ODD_STATUS_LINES = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", ODD_STATUS_LINES)
-async def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
+async def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
     case: str, way: str, client: AnyClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What is no HTTP is an error."""
@@ -166,7 +166,7 @@ async def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
 @pytest.mark.parametrize(
     "rest", ["Content-Length: 9\r\n\r\ncut", "Transfer-Encoding: chunked\r\n\r\nno chunk"]
 )
-async def test_what_is_no_status_line_is_the_error_whatever_follows(
+async def test_an_invalid_status_line_is_the_error_whatever_follows(
     line: str, rest: str, streams: bool, client: AnyClient
 ) -> None:
     with RawServer(respond_and_close(f"{line}\r\n{rest}".encode())) as server:
@@ -254,7 +254,7 @@ async def test_a_length_without_a_body_is_right_where_none_is_sent(
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("coding", ["snappy", "snappy, chunked", "gzip, chunked", "chunked, gzip"])
-async def test_a_transfer_coding_that_nobody_asked_for_is_an_error(
+async def test_an_unknown_transfer_coding_is_an_error(
     coding: str, streams: bool, client: AnyClient
 ) -> None:
     """A coding of the transfer is chunked or an error."""
@@ -350,7 +350,7 @@ def small_chunks() -> bytes:
 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"], indirect=True)
 @pytest.mark.parametrize("way", [*WAYS, "driven"])
-async def test_a_body_in_small_chunks_costs_little_more_than_its_bytes(
+async def test_a_body_in_small_chunks_takes_little_more_memory_than_its_bytes(
     way: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
 ) -> None:
     async def get() -> bytes:
@@ -392,7 +392,7 @@ class Turns:
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"], indirect=True)
 @pytest.mark.parametrize("way", ["get", "stream", "map", "download", "post"])
-async def test_other_tasks_have_their_turn_however_many_small_chunks_come(
+async def test_small_chunks_do_not_block_other_tasks(
     way: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
 ) -> None:
     turns = Turns(Transfer._on_body, Transfer._on_piece)
@@ -418,7 +418,7 @@ async def test_other_tasks_have_their_turn_however_many_small_chunks_come(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"], indirect=True)
-async def test_other_tasks_have_their_turn_however_fast_a_stream_is(client: AnyClient) -> None:
+async def test_a_fast_stream_does_not_block_other_tasks(client: AnyClient) -> None:
     size, most, since = 16 * 1024 * 1024, 0, 0
     answer = response(bytes(size))
 
@@ -522,7 +522,7 @@ UNASKED = {
 @pytest.mark.parametrize("stays", [True, False], ids=["stays", "closes"])
 @pytest.mark.parametrize("kind", UNASKED)
 @pytest.mark.parametrize("way", ["get", "stream", "map"])
-async def test_a_change_of_protocol_that_nobody_asked_for_is_an_error_at_once(
+async def test_an_unrequested_101_is_an_error_at_once(
     way: str, kind: str, stays: bool, make_client: MakeClient, tmp_path: Path
 ) -> None:
     """RFC 9110, section 7.8. Libcurl waits for the end of the connection."""
@@ -544,7 +544,7 @@ async def test_a_change_of_protocol_that_nobody_asked_for_is_an_error_at_once(
     assert answered == [0, 1]
 
 
-async def test_a_change_of_protocol_that_was_asked_for_is_a_response(client: AnyClient) -> None:
+async def test_a_requested_101_is_a_response(client: AnyClient) -> None:
     answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\n\r\nhello"
     with RawServer(respond_and_close(answer)) as server:
         headers = {"Connection": "Upgrade", "Upgrade": "chat"}
@@ -611,7 +611,7 @@ async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: Any
         assert (await client.get(server.url)).content == b"first"
 
 
-async def test_a_get_is_not_answered_by_what_came_on_an_idle_connection(
+async def test_bytes_on_an_idle_connection_are_not_the_response_to_a_get(
     client: AnyClient,
 ) -> None:
     """What came before the request does not answer it."""
@@ -635,7 +635,7 @@ async def test_a_get_is_not_answered_by_what_came_on_an_idle_connection(
 
 
 @pytest.mark.parametrize("path", ["/204", "/304"])
-async def test_an_answer_without_a_body_is_empty_and_keeps_its_connection(
+async def test_a_response_without_a_body_is_empty_and_keeps_its_connection(
     path: str, client: AnyClient, app: AppServer
 ) -> None:
     for streams in (False, True, False, True):
@@ -657,7 +657,7 @@ async def test_head_has_the_fields_and_no_body(
     assert app.connections == 1
 
 
-async def test_a_body_in_answer_to_head_is_no_part_of_anything(client: AnyClient) -> None:
+async def test_a_body_in_response_to_head_is_discarded(client: AnyClient) -> None:
     with RawServer(respond(response(b"a body"), response(b"next"))) as server:
         assert (await client.request("HEAD", server.url)).content == b""
         assert (await client.get(server.url)).content == b"next"
@@ -687,7 +687,7 @@ async def test_the_end_of_the_body_is_enough_when_the_connection_breaks_then(
         assert len(await read(client, app.url + path, streams)) == 1000
 
 
-async def test_trailers_are_kept_apart_from_headers(client: AnyClient, app: AppServer) -> None:
+async def test_trailers_are_separate_from_headers(client: AnyClient, app: AppServer) -> None:
     response_ = await client.get(app.url + "/trailers")
     assert response_.content == b"hello"
     assert len(response_.trailers["x-checksum"]) == 64
@@ -698,7 +698,7 @@ async def test_trailers_are_kept_apart_from_headers(client: AnyClient, app: AppS
         assert len(stream.real.trailers["x-checksum"]) == 64
 
 
-async def test_trailers_of_http2_are_kept_apart_from_headers(
+async def test_trailers_of_http2_are_separate_from_headers(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True)
@@ -778,7 +778,7 @@ async def test_http_1_0_closes_unless_it_says_otherwise(client: AnyClient) -> No
         assert server.connections == 2
 
 
-async def test_an_announced_close_is_heeded(client: AnyClient, app: AppServer) -> None:
+async def test_connection_close_is_observed(client: AnyClient, app: AppServer) -> None:
     for _ in range(3):
         assert (await client.get(app.url + "/close")).content == b"hello"
     assert app.connections == 3

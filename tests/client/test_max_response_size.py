@@ -54,7 +54,7 @@ def get(request: pytest.FixtureRequest, make_client: Make, way: str) -> Any:
 
 
 @EVERY_WAY_OF_CLIENTS
-async def test_the_limit_holds_in_every_way(ask: Ask, app: AppServer, tmp_path: Path) -> None:
+async def test_the_limit_holds_for_every_api(ask: Ask, app: AppServer, tmp_path: Path) -> None:
     """On the wire, and decoded; a download leaves nothing behind."""
     for path in ("/bytes/300000", "/chunked/300000", "/gzip?zeros=1&size=9000000"):
         with pytest.raises(ResponseTooLarge):
@@ -168,7 +168,7 @@ async def test_an_endless_body_ends_at_the_limit_and_closes_the_connection(get: 
     assert closed == [True]
 
 
-async def test_too_large_a_body_leaves_the_other_streams_alone(
+async def test_too_large_a_body_does_not_affect_other_streams(
     make_client: Make, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True)

@@ -102,7 +102,7 @@ def tokens(app: AppServer) -> list[bytes]:
 
 @EVERY_WAY_OF_CLIENTS
 @pytest.mark.usefixtures("ticket")
-async def test_a_ticket_is_sent_in_every_way(ask: Ask, app: AppServer) -> None:
+async def test_every_api_sends_a_ticket(ask: Ask, app: AppServer) -> None:
     for _ in range(2):
         assert (await ask(app.at("localhost") + "/bytes/1", auth=Negotiate())).status_code == 200
     assert [SPNEGO in token[:32] for token in tokens(app)] == [True, True]
@@ -123,7 +123,7 @@ async def test_connections_with_a_ticket_are_for_such_requests_alone(
 
 @WITHOUT_UVLOOP
 @pytest.mark.usefixtures("ticket")
-async def test_a_ticket_does_not_go_to_where_a_redirect_leads(
+async def test_a_ticket_is_not_sent_to_the_target_of_a_redirect(
     client: AnyClient, app: AppServer
 ) -> None:
     target = f"/redirect-to?url={app.at('127.0.0.1')}/echo"

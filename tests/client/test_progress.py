@@ -55,7 +55,7 @@ KINDS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_kind_of_body_tells_of_its_way(
+async def test_every_kind_of_body_reports_progress(
     client: AnyClient, app: AppServer, told: Told, kind: str
 ) -> None:
     response = await client.post(app.url + "/echo", progress=told, **KINDS[kind]())
@@ -68,7 +68,7 @@ async def test_every_kind_of_body_tells_of_its_way(
     assert len(app.requests[0].body) == SIZE
 
 
-async def test_a_form_with_files_tells_of_its_way(
+async def test_a_form_with_files_reports_progress(
     client: AnyClient, app: AppServer, told: Told
 ) -> None:
     await client.post(app.url + "/echo", files={"f": io.BytesIO(payload(SIZE))}, progress=told)
@@ -77,7 +77,7 @@ async def test_a_form_with_files_tells_of_its_way(
     assert length > SIZE
 
 
-async def test_an_async_iterator_tells_of_its_way(
+async def test_an_async_iterator_reports_progress(
     client: AnyClient, app: AppServer, told: Told
 ) -> None:
     async def give() -> AsyncIterator[bytes]:
@@ -93,7 +93,7 @@ async def test_an_async_iterator_tells_of_its_way(
     assert app.requests[0].body == payload(SIZE)
 
 
-async def test_a_large_body_in_memory_tells_of_steps_between(
+async def test_a_large_body_in_memory_reports_steps_in_between(
     client: AnyClient, app: AppServer, told: Told
 ) -> None:
     size = 20_000_000
@@ -114,15 +114,13 @@ async def test_a_large_body_in_memory_tells_of_steps_between(
     assert app.requests[0].header("content-length") == str(size)
 
 
-async def test_a_redirect_tells_from_the_beginning_again(
-    client: AnyClient, app: AppServer, told: Told
-) -> None:
+async def test_a_redirect_restarts_progress(client: AnyClient, app: AppServer, told: Told) -> None:
     url = f"{app.url}/redirect-to?status=307&url=/echo"
     await client.post(url, content=b"body", progress=told)
     assert told == [(0, 4), (4, 4)] * 2
 
 
-async def test_a_retry_tells_from_the_beginning_again(scripted: Scripted, told: Told) -> None:
+async def test_a_retry_restarts_progress(scripted: Scripted, told: Told) -> None:
     client, engine = scripted([reset(), 503, 200], retry=steady())
     await client.request("PUT", URL, content=b"body", progress=told)
     assert [sent.body for sent in engine.sent] == [b"body"] * 3
@@ -192,7 +190,7 @@ async def test_the_length_is_kept_to(client: AnyClient, app: AppServer, told: To
     assert told[0] == (0, SIZE + 1)
 
 
-def test_a_meter_tells_twenty_times_a_second(told: Told) -> None:
+def test_a_meter_reports_twenty_times_a_second(told: Told) -> None:
     now = 0.0
     meter = ProgressMeter(told, lambda: now)
     meter.begin(0, None)
@@ -229,7 +227,9 @@ def test_the_bar_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPat
         pass
 
 
-async def test_the_bar_serves_both_ways(client: AnyClient, app: AppServer, tmp_path: Path) -> None:
+async def test_the_bar_shows_uploads_and_downloads(
+    client: AnyClient, app: AppServer, tmp_path: Path
+) -> None:
     console = pytest.importorskip("rich.console")
     shown = console.Console(file=io.StringIO(), force_terminal=True, width=100)
     with curlhttp.progress.bar("up", console=shown) as tell:

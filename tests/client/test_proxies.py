@@ -82,7 +82,7 @@ async def test_https_goes_through_a_tunnel(
     assert ["Authorization", "Bearer mine"] in found.json()["headers"]
 
 
-async def test_a_proxy_may_be_spoken_to_over_tls(
+async def test_a_proxy_may_use_tls(
     client: AnyClient, certs: Certs, app: AppServer, tls_made_up: AppServer
 ) -> None:
     with HTTPProxy(("u", "p"), certs.server_context()) as proxy:
@@ -237,7 +237,7 @@ async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: Ap
 
 
 @EVERY_WAY
-async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
+async def test_no_api_mixes_credentials_of_proxy_and_origin(
     ask: Ask, app: AppServer, tls_made_up: AppServer
 ) -> None:
     """In either direction."""
@@ -263,7 +263,7 @@ async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
 
 
 @EVERY_WAY
-async def test_no_way_shows_a_proxy_the_credentials_for_another(
+async def test_no_api_sends_a_proxy_the_credentials_for_another(
     ask: Ask, app: AppServer, tls_made_up: AppServer
 ) -> None:
     """Another proxy, none, or the same one as another user."""
@@ -286,7 +286,7 @@ async def test_no_way_shows_a_proxy_the_credentials_for_another(
 
 
 @EVERY_WAY
-async def test_no_way_takes_a_refusal_of_a_proxy_for_an_answer(
+async def test_no_api_returns_a_refusal_of_a_proxy_as_the_response(
     ask: Ask, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
 ) -> None:
     """A tunnel that is refused, and a proxy on TLS that cannot be trusted."""
@@ -344,7 +344,7 @@ NO_ANSWERS = {
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("case", NO_ANSWERS)
-async def test_what_is_no_answer_to_connect_is_a_failure_of_the_proxy(
+async def test_an_invalid_response_to_connect_is_a_proxy_error(
     make_client: MakeClient, case: str, streams: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     breaker = curlhttp.CircuitBreaker(1)
@@ -450,7 +450,7 @@ async def test_the_requests_proxy_beats_the_clients(
 # --- a proxy per hop ---
 
 
-async def test_a_redirect_to_https_takes_the_proxy_of_https(
+async def test_a_redirect_to_https_uses_the_proxy_for_https(
     make_client: MakeClient, app: AppServer, tls_made_up: AppServer, proxy: HTTPProxy
 ) -> None:
     proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
@@ -478,7 +478,7 @@ async def test_a_redirect_to_a_host_without_proxy_goes_direct(
     assert found.history[0].timings.peer != found.timings.peer
 
 
-async def test_a_redirect_from_a_host_without_proxy_takes_the_proxy(
+async def test_a_redirect_from_a_host_without_proxy_uses_the_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     client = make_client(proxies={"http": proxy.url, "no_proxy": "127.0.0.1"})
@@ -487,14 +487,14 @@ async def test_a_redirect_from_a_host_without_proxy_takes_the_proxy(
     assert [asked.target for asked in proxy.log] == ["http://made.up/echo"]
 
 
-async def test_a_requests_own_proxy_serves_all_its_hops(
+async def test_the_proxy_of_a_request_is_used_for_its_redirects(
     client: AnyClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     await client.get("http://made.up/redirect/2", proxies=proxy.url)
     assert len(proxy.log) == 3
 
 
-async def test_a_url_that_a_middleware_changes_takes_its_own_proxy(
+async def test_a_url_changed_by_a_middleware_uses_its_own_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     async def detour(request: curlhttp.ClientRequest, send: curlhttp.Send) -> curlhttp.Response:
@@ -531,7 +531,7 @@ async def test_the_environment_is_read_when_the_client_is_made(
     assert len(proxy.log) == 3
 
 
-async def test_without_trust_nobody_reads_the_environment(
+async def test_without_trust_env_the_environment_is_not_read(
     make_client: MakeClient, app: AppServer, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without trust_env the environment says nothing."""
@@ -545,7 +545,7 @@ async def test_without_trust_nobody_reads_the_environment(
             await make_client().get(app.url)
 
 
-async def test_libcurl_does_not_read_no_proxy_by_itself(
+async def test_libcurl_does_not_read_no_proxy_on_its_own(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")
@@ -593,7 +593,7 @@ async def test_http_proxy_of_a_cgi_process_is_ignored(
     assert len(proxy.log) == 1
 
 
-async def test_what_is_given_beats_the_environment(
+async def test_arguments_take_precedence_over_the_environment(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with refused_port() as port:

@@ -67,7 +67,7 @@ def test_the_total_ends_the_wait_behind_an_event_loop_that_was_stopped(app: AppS
     loop.close()
 
 
-def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
+def test_a_late_request_makes_no_other_sleep_past_the_total() -> None:
     limit = RateLimit(0.1)
     assert limit.try_acquire("http://h.test:80", 0.0)
     first = Reservation(limit, lambda: None)
@@ -103,7 +103,7 @@ def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
         lambda number: CircuitBreaker(half_open_permits=number),
     ],
 )
-def test_what_is_counted_is_a_whole_number(make: Callable[[Any], object], number: Any) -> None:
+def test_counts_must_be_integers(make: Callable[[Any], object], number: Any) -> None:
     with pytest.raises(ValueError, match=r"1"):
         make(number)
 
@@ -123,7 +123,7 @@ def test_names_and_numbers_in_a_string_are_no_collection() -> None:
         RetryPolicy(statuses="503")  # type: ignore[arg-type]
 
 
-async def test_a_policy_is_heeded_whoever_gives_it_to_the_request(scripted: Scripted) -> None:
+async def test_a_policy_set_on_the_request_is_used(scripted: Scripted) -> None:
     client, engine = scripted([503, 200])
     request = client.real.build_request("GET", URL)
     request.retry = steady()
@@ -159,14 +159,14 @@ async def test_a_strategy_that_ends_ends_the_retries(scripted: Scripted) -> None
 
 
 @pytest.mark.parametrize("delay", [-1.0, math.nan, math.inf])
-async def test_a_strategy_gives_seconds(scripted: Scripted, delay: float) -> None:
+async def test_a_strategy_must_yield_seconds(scripted: Scripted, delay: float) -> None:
     client, engine = scripted([503, 200], RetryPolicy(5, backoff_strategy=Delays(delay)))
     with pytest.raises(ValueError, match="backoff_strategy gave"):
         await client.get(URL)
     assert engine.sleeps == []
 
 
-async def test_letting_go_of_a_response_takes_no_time_from_beyond_the_total(
+async def test_discarding_a_response_takes_no_time_beyond_the_total(
     scripted: Scripted,
 ) -> None:
     slow = Answer(503, content=b"sorry", pace=10.0)
@@ -211,7 +211,9 @@ def test_a_budget_has_a_fifth_and_ten_a_second_by_default() -> None:
 
 
 @pytest.mark.parametrize("end", ["broken", "read", "dropped"])
-async def test_hooks_hear_of_what_the_end_of_a_body_led_to(scripted: Scripted, end: str) -> None:
+async def test_hooks_are_notified_of_transitions_at_the_end_of_a_body(
+    scripted: Scripted, end: str
+) -> None:
     told: list[Transition] = []
     broken = Answer(content=b"abc", error=e.ChunkedEncodingError("cut", request_sent=True))
     client, _ = scripted(
@@ -235,7 +237,7 @@ async def test_hooks_hear_of_what_the_end_of_a_body_led_to(scripted: Scripted, e
 
 
 @ONLY_ASYNC
-async def test_a_body_of_an_attempt_that_lost_harms_no_other_request(
+async def test_the_body_of_a_losing_attempt_breaks_no_other_request(
     make_client: MakeClient,
 ) -> None:
     """Its handle carries another request by the time that the body would fail."""
@@ -313,7 +315,7 @@ def test_the_clock_of_real_engines_only_goes_forward(monkeypatch: pytest.MonkeyP
 # --- scripts ---
 
 
-async def test_what_failed_says_nothing_of_how_long_answers_take(scripted: Scripted) -> None:
+async def test_failures_do_not_count_as_latencies(scripted: Scripted) -> None:
     """As with real engines: else p95 would be nothing after a while of refused connections."""
     client, engine = scripted([*[refused()] * 30, Answer(delay=1.0)], hedge=Hedge("p95"))
     for _ in range(30):

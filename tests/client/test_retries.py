@@ -140,7 +140,7 @@ async def test_a_post_that_was_not_read_whole_is_not_seen_again(
         assert len(begun) == (moment != "at once")
 
 
-async def test_a_post_whose_connection_is_refused_is_tried_until_there_is_one(
+async def test_a_post_whose_connection_is_refused_is_retried_until_one_opens(
     make_client: MakeClient,
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -185,7 +185,7 @@ class CutsHandshakes(AppServer):
 
 
 @pytest.mark.parametrize("resets", [False, True], ids=["FIN", "RST"])
-async def test_a_post_whose_handshake_is_cut_is_sent_when_that_works(
+async def test_a_post_whose_handshake_is_cut_is_sent_once_it_succeeds(
     make_client: MakeClient, certs: Certs, resets: bool
 ) -> None:
     """It has not left the machine, so any method may be tried again."""
@@ -197,7 +197,7 @@ async def test_a_post_whose_handshake_is_cut_is_sent_when_that_works(
         assert [record.body for record in server.requests] == [BODY]
 
 
-async def test_a_name_that_leads_nowhere_is_tried_again_with_any_method(
+async def test_an_unresolved_name_is_retried_with_any_method(
     make_client: MakeClient,
 ) -> None:
     client = make_client(retry=SAFE)
@@ -222,7 +222,7 @@ async def test_what_a_proxy_says_to_connect_decides(
         assert len(caught.value.attempts) == seen(proxy, "CONNECT") == count
 
 
-async def test_a_proxy_that_is_not_there_is_tried_again(make_client: MakeClient) -> None:
+async def test_an_unreachable_proxy_is_retried(make_client: MakeClient) -> None:
     with refused_port() as port:
         client = make_client(retry=SAFE, proxies=f"http://127.0.0.1:{port}")
         with pytest.raises(e.ProxyError) as caught:
@@ -314,7 +314,7 @@ async def test_a_header_cannot_pretend_that_the_server_refused(
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
-async def test_the_way_back_to_http_1_is_part_of_the_attempt(
+async def test_the_fallback_to_http_1_is_part_of_the_attempt(
     make_client: MakeClient, h2_app: H2Server, method: str, reused: bool
 ) -> None:
     client = make_client(http2=True, retry=SAFE)

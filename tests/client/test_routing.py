@@ -83,7 +83,7 @@ async def test_a_unix_socket_is_connected_to_whatever_the_url(
         await client.get(f"http://127.0.0.1:{port}/", uds=None)
 
 
-async def test_a_unix_socket_that_was_closed_while_idle_takes_no_request_along(
+async def test_a_unix_socket_closed_while_idle_loses_no_request(
     make_client: MakeClient, app: AppServer, door: UnixDoor
 ) -> None:
     client = make_client(uds=door.path)
@@ -94,7 +94,7 @@ async def test_a_unix_socket_that_was_closed_while_idle_takes_no_request_along(
     assert len(app.requests) == 3
 
 
-async def test_what_a_unix_socket_said_out_of_turn_is_no_answer(
+async def test_unsolicited_bytes_on_a_unix_socket_are_no_response(
     make_client: MakeClient, app: AppServer, door: UnixDoor
 ) -> None:
     client = make_client(uds=door.path)
@@ -118,7 +118,7 @@ async def test_many_requests_share_the_connections_of_a_unix_socket(
     assert door.connections <= used + 1  # the client's own, where map brings its own
 
 
-async def test_an_answer_with_two_framings_leaves_a_unix_socket(
+async def test_a_response_with_two_framings_closes_a_unix_socket(
     make_client: MakeClient, app: AppServer, door: UnixDoor
 ) -> None:
     def answer(record: Record, conn: AppConnection) -> None:
@@ -136,7 +136,7 @@ async def test_an_answer_with_two_framings_leaves_a_unix_socket(
 
 
 @EVERY_WAY_OF_CLIENTS
-async def test_every_way_in_goes_by_a_unix_socket(
+async def test_every_api_uses_the_unix_socket(
     client: AnyClient, way: str, door: UnixDoor, tmp_path: Path
 ) -> None:
     with requests.Session() as session:
@@ -145,7 +145,7 @@ async def test_every_way_in_goes_by_a_unix_socket(
         assert door.connections == 1
 
 
-async def test_tls_is_spoken_on_a_unix_socket(
+async def test_tls_works_on_a_unix_socket(
     make_client: MakeClient, named: AppServer, tmp_path: Path
 ) -> None:
     with UnixDoor(tmp_path / "s", named) as door:
@@ -155,7 +155,7 @@ async def test_tls_is_spoken_on_a_unix_socket(
             await client.get("https://other.up/")
 
 
-async def test_a_unix_socket_that_is_not_there_is_a_connection_error(
+async def test_a_missing_unix_socket_is_a_connection_error(
     make_client: MakeClient, tmp_path: Path
 ) -> None:
     with pytest.raises(curlhttp.ConnectionError) as caught:
@@ -187,7 +187,7 @@ async def test_a_name_is_resolved_to_the_address_that_is_given(
 
 @on_linux
 @pytest.mark.parametrize("with_port", [True, False])
-async def test_the_next_address_is_dialled_where_nobody_listens_at_the_first(
+async def test_the_next_address_is_tried_if_the_first_refuses(
     make_client: MakeClient, named: AppServer, app: AppServer, with_port: bool
 ) -> None:
     for server in named, app:
@@ -228,7 +228,7 @@ async def test_many_lists_of_addresses_are_each_their_own_requests(
 
 
 @on_linux
-async def test_a_host_that_takes_the_place_may_have_several_addresses(
+async def test_the_target_of_connect_to_may_have_several_addresses(
     make_client: MakeClient, named: AppServer
 ) -> None:
     client = make_client(
@@ -281,7 +281,7 @@ async def test_two_addresses_of_a_name_share_no_connection(
                     assert len(server.requests) == before + 1
 
 
-async def test_a_host_is_connected_to_in_place_of_another(
+async def test_connect_to_connects_to_another_host(
     make_client: MakeClient, named: AppServer
 ) -> None:
     client = make_client(connect_to={"made.up:443": f"localhost:{named.port}"})
@@ -292,7 +292,7 @@ async def test_a_host_is_connected_to_in_place_of_another(
         await client.get("https://made.up/", connect_to=None)
 
 
-async def test_the_host_that_takes_the_place_may_have_an_address_given(
+async def test_the_target_of_connect_to_may_be_resolved_by_resolve(
     make_client: MakeClient, named: AppServer
 ) -> None:
     client = make_client(
@@ -393,7 +393,7 @@ async def test_the_time_that_ipv6_has_is_handed_on(make_client: MakeClient, app:
 # --- name servers ---
 
 
-async def test_names_are_asked_for_at_the_server_that_is_given(
+async def test_names_are_resolved_by_the_configured_name_server(
     make_client: MakeClient, named: AppServer, names: DoHServer
 ) -> None:
     client = make_client(doh=names.query_url)
@@ -402,7 +402,7 @@ async def test_names_are_asked_for_at_the_server_that_is_given(
     assert (await make_client().get(named.at("made.up"), doh=names.query_url)).ok
 
 
-async def test_what_a_name_server_said_is_for_those_who_asked_it(
+async def test_results_of_a_name_server_are_for_its_own_clients(
     make_client: MakeClient, app: AppServer, names: DoHServer
 ) -> None:
     """A curl_multi has one cache of names, and clients lend each other theirs."""
@@ -417,7 +417,7 @@ async def test_what_a_name_server_said_is_for_those_who_asked_it(
                     await make_client().get(server.at("made.up"))
 
 
-async def test_no_connection_is_used_that_another_name_server_led_to(
+async def test_no_connection_is_reused_across_name_servers(
     make_client: MakeClient, app: AppServer, names: DoHServer, certs: Certs
 ) -> None:
     client = make_client()
@@ -460,7 +460,7 @@ async def test_garbage_of_a_name_server_is_a_connection_error(
             await make_client(doh=names.query_url).get(app.at("made.up"))
 
 
-async def test_many_requests_at_once_ask_a_name_server(
+async def test_concurrent_requests_resolve_at_a_name_server(
     make_client: MakeClient, app: AppServer, names: DoHServer
 ) -> None:
     client = make_client(doh=names.query_url, max_connections=2)
@@ -497,7 +497,7 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("what", _REFUSED)
-async def test_what_is_no_route_is_refused_before_anything_is_sent(
+async def test_an_invalid_route_is_refused_before_anything_is_sent(
     make_client: MakeClient, app: AppServer, what: str
 ) -> None:
     settings, words = _REFUSED[what]
@@ -523,7 +523,7 @@ async def test_a_keyword_that_is_none_is_a_type_error(client: AnyClient, app: Ap
     assert not app.connections
 
 
-async def test_a_proxy_is_led_to_the_address_that_is_given(
+async def test_a_proxy_connects_to_the_resolved_address(
     make_client: MakeClient, named: AppServer
 ) -> None:
     with HTTPProxy() as proxy:
@@ -532,7 +532,7 @@ async def test_a_proxy_is_led_to_the_address_that_is_given(
         assert named.handshakes[-1].sni == "made.up"
 
 
-async def test_a_proxy_is_led_to_the_first_address_of_several(
+async def test_a_proxy_connects_to_the_first_resolved_address(
     make_client: MakeClient, named: AppServer, app: AppServer
 ) -> None:
     with HTTPProxy() as proxy:

@@ -38,7 +38,7 @@ def test_a_verb_shows_each_keyword_of_a_request(client: Any, verb: str) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("verb", BODILESS)
-def test_what_takes_no_body_shows_none(client: Any, verb: str) -> None:
+def test_methods_without_a_body_show_no_body_parameters(client: Any, verb: str) -> None:
     shown = keywords(getattr(client, verb))
     assert {"headers", "timeout", "verify"} <= shown
     assert not {"data", "json", "content", "files"} & shown

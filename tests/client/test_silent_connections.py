@@ -63,7 +63,7 @@ async def lose_at_once(client: AnyClient, url: str, count: int = AT_ONCE) -> Non
 
 
 @EVERY_WAY
-async def test_the_next_request_opens_another_connection_in_every_way(
+async def test_with_every_api_the_next_request_opens_a_connection(
     make_client: MakeClient, certs: Certs, relay: Relay, url: str, way: str, tmp_path: Path
 ) -> None:
     client = make_client(http2=True)
@@ -83,7 +83,7 @@ async def test_the_next_request_opens_another_connection_in_every_way(
 
 
 @ON_A_LOOP
-async def test_a_silent_connection_costs_each_request_on_it_once(
+async def test_a_silent_connection_fails_each_request_on_it_once(
     h2_client: AnyClient, h2_app: H2Server, relay: Relay, url: str
 ) -> None:
     await h2_client.get(url)
@@ -193,7 +193,7 @@ async def test_whichever_timeout_ran_out_the_next_request_opens_another_connecti
     assert relay.connections == 2
 
 
-async def test_a_body_that_stalls_tells_it_as_well(
+async def test_a_stalled_body_marks_the_connection_silent(
     h2_client: AnyClient, relay: Relay, url: str
 ) -> None:
     async with await h2_client.stream("GET", url + "/big", timeout=SHORT) as stream:
@@ -296,7 +296,7 @@ async def test_a_post_does_not_risk_a_connection_that_was_silent_for_long(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_post_goes_on_a_connection_that_was_heard(
+async def test_a_post_uses_a_connection_that_received_bytes(
     h2_client: AnyClient, relay: Relay, url: str
 ) -> None:
     for _ in range(3):
@@ -306,7 +306,7 @@ async def test_a_post_goes_on_a_connection_that_was_heard(
 
 
 @ON_A_LOOP
-async def test_requests_that_are_given_up_tell_it_as_well(
+async def test_cancelled_requests_mark_the_connection_silent(
     h2_client: AnyClient, relay: Relay, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A caller with a time limit around the client never lets a timeout of ours run out."""
@@ -331,7 +331,7 @@ def caddy(tmp_path: Path, certs: Certs) -> Iterator[Caddy]:
 @pytest.mark.skipif(not has_caddy(), reason="caddy is not installed")
 @ON_A_LOOP
 @pytest.mark.parametrize("how", ["forgotten", "killed"])
-async def test_a_silent_connection_of_http_3_costs_each_request_on_it_once(
+async def test_a_silent_connection_of_http_3_fails_each_request_on_it_once(
     make_client: MakeClient, caddy: Caddy, how: str
 ) -> None:
     client = make_client(http3=True, timeout=Timeout(read=30, connect=30))

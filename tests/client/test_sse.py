@@ -116,7 +116,7 @@ async def test_redirects_are_followed_each_time(scripted: Scripted) -> None:
     assert [sent.url for sent in engine.sent] == [URL, URL + "there", URL, URL + "elsewhere"]
 
 
-async def test_middleware_may_answer_by_itself(scripted: Scripted) -> None:
+async def test_middleware_may_return_its_own_response(scripted: Scripted) -> None:
     async def answer(request: Any, send: Any) -> Any:
         return curlhttp._models.response.Response.of(request, headers=KIND, content="data: 1\n\n")
 
@@ -205,7 +205,7 @@ async def test_a_compressed_stream_is_decoded_as_it_comes(scripted: Scripted) ->
 # --- reconnection ---
 
 
-async def test_a_stream_that_ends_is_asked_for_again_with_the_last_id(scripted: Scripted) -> None:
+async def test_a_stream_that_ends_is_reconnected_with_the_last_id(scripted: Scripted) -> None:
     script = [
         stream("id: 1\ndata: a\n\nid: 2\n\nid: 3\ndata: never complete"),
         stream("data: b\n\n"),
@@ -224,7 +224,7 @@ async def test_a_stream_that_ends_is_asked_for_again_with_the_last_id(scripted: 
     assert engine.sleeps == [1, 1, 1]
 
 
-async def test_a_stream_that_breaks_is_asked_for_again(scripted: Scripted) -> None:
+async def test_a_stream_that_breaks_is_reconnected(scripted: Scripted) -> None:
     script = [
         stream("id: 1\ndata: a\n\n", error=ChunkedEncodingError("cut", request_sent=True)),
         refused(),
@@ -268,7 +268,9 @@ async def test_a_204_ends_the_stream(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("answer", [503, 404, Answer(headers={"Content-Type": "text/html"})])
-async def test_what_is_no_stream_any_more_is_an_error(scripted: Scripted, answer: Any) -> None:
+async def test_a_reconnect_that_gets_no_event_stream_is_an_error(
+    scripted: Scripted, answer: Any
+) -> None:
     client, _ = scripted([stream("data: a\n\n"), answer])
     events = client.sse(URL)
     assert await take(events, 1) == ["a"]
@@ -366,7 +368,7 @@ async def test_the_total_covers_all_connections(scripted: Scripted) -> None:
     assert len(engine.sent) == 3
 
 
-async def test_hooks_hear_of_the_wait(scripted: Scripted) -> None:
+async def test_hooks_are_notified_of_the_wait(scripted: Scripted) -> None:
     heard: list[Any] = []
     client, _ = scripted(
         [stream("data: a\n\n"), refused(), stream("data: b\n\n")],
@@ -399,7 +401,7 @@ async def test_the_id_is_sent_as_it_can_be(
     assert (None if value is None else value.encode("latin-1")) == sent
 
 
-async def test_a_stream_goes_on_from_an_earlier_one(scripted: Scripted) -> None:
+async def test_a_stream_continues_an_earlier_one(scripted: Scripted) -> None:
     client, engine = scripted([stream("data: a\n\n")])
     events = client.sse(URL, last_event_id="7", reconnect=False)
     assert [event.id async for event in events] == ["7"]
@@ -488,7 +490,7 @@ async def test_real_events_arrive_before_the_next_are_sent(client: AnyClient) ->
             assert await take(events, 2) == ["a", "b"]
 
 
-async def test_a_connection_that_is_cut_is_made_anew(client: AnyClient) -> None:
+async def test_a_cut_connection_is_reconnected(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             body = b"retry: 1\nid: %d\ndata: x\n\ndata: half" % len(server.requests)

@@ -50,7 +50,7 @@ CONSTRUCTED = [
 
 @pytest.mark.parametrize(("keywords", "instead"), CONSTRUCTED)
 @pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
-def test_a_keyword_that_a_client_has_not_is_answered_by_what_it_has(
+def test_the_error_for_an_unknown_keyword_of_a_client_suggests_one(
     make: Any, keywords: dict[str, Any], instead: str
 ) -> None:
     message = told_by(make, **keywords)
@@ -65,14 +65,14 @@ def test_a_subclass_is_called_by_its_name() -> None:
     assert told_by(Ours, proxy="x").startswith("Ours() has no keyword 'proxy'")
 
 
-def test_a_client_says_that_it_takes_keywords() -> None:
+def test_the_error_says_that_a_client_takes_keywords() -> None:
     make: Any = curlhttp.Client
     assert (
         told_by(make, URL) == "Client() takes only keywords, such as base_url=, headers=, params="
     )
 
 
-def test_a_type_error_from_within_a_constructor_stays_as_it_is() -> None:
+def test_a_type_error_from_within_a_constructor_is_unchanged() -> None:
     with pytest.raises(TypeError, match="auth must be"):
         curlhttp.Client(auth=3)  # type: ignore[arg-type]
 
@@ -90,7 +90,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("keywords", "instead"), ASKED)
-def test_a_keyword_that_a_request_has_not_is_answered(
+def test_the_error_for_an_unknown_keyword_of_a_request_suggests_one(
     keywords: dict[str, Any], instead: str
 ) -> None:
     client, other = a_client(), an_async_client()
@@ -101,7 +101,7 @@ def test_a_keyword_that_a_request_has_not_is_answered(
     assert told_by(lambda: asyncio.run(other.get(URL, **keywords))) == message
 
 
-def test_the_drop_in_answers_by_its_own_words() -> None:
+def test_the_drop_in_suggests_its_own_names() -> None:
     get: Any = curlhttp.get
     assert "HTTPAdapter(max_retries=3)" in told_by(get, URL, retry=3)
     assert 'proxies={"http": url' in told_by(get, URL, proxy="x")
@@ -130,7 +130,7 @@ def test_a_response_says_what_it_has(name: str, instead: str) -> None:
     assert f"write {instead}" in told_by(getattr, a_client().get(URL), name)
 
 
-def test_what_nobody_has_is_left_to_python() -> None:
+def test_an_unknown_name_gets_pythons_own_error() -> None:
     response = a_client().get(URL)
     assert told_by(getattr, response, "stauts_code") == (
         "'Response' object has no attribute 'stauts_code'"
@@ -170,7 +170,7 @@ def test_with_and_async_with_are_not_mixed_up() -> None:
     ("name", "instead"),
     [("ClientSession", "AsyncClient"), ("TimeoutException", "Timeout"), ("aget", "AsyncClient")],
 )
-def test_a_name_of_another_library_leads_to_ours(name: str, instead: str) -> None:
+def test_the_error_for_a_name_of_another_library_suggests_ours(name: str, instead: str) -> None:
     assert instead in told_by(getattr, curlhttp, name)
 
 
@@ -277,7 +277,7 @@ def taken_by(client: curlhttp.Client) -> list[tuple[Callable[..., object], str, 
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_what_takes_no_body_says_where_a_body_goes_and_knows_other_habits(number: int) -> None:
+def test_the_error_for_json_without_a_body_names_the_right_method(number: int) -> None:
     with a_client() as client:
         call, subject, other = taken_by(client)[number]
         refused = told_by(call, json={})
@@ -310,7 +310,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("keywords", "told"), WRONG)
-def test_a_value_of_the_wrong_kind_is_answered_by_what_is_taken(
+def test_the_error_for_a_wrong_type_names_the_right_ones(
     keywords: dict[str, Any], told: str
 ) -> None:
     with a_client() as client:

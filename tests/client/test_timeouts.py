@@ -86,7 +86,7 @@ async def test_connecting_ends_on_time(limit: float, streams: bool, client: AnyC
 
 
 @EACH_ENGINE
-async def test_a_tls_handshake_without_an_answer_is_a_connect_timeout(client: AnyClient) -> None:
+async def test_a_tls_handshake_without_a_reply_is_a_connect_timeout(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         conn.stall()
 
@@ -272,7 +272,7 @@ async def _read(client: AnyClient, response_: Any) -> bytes:
     return body
 
 
-async def test_a_silent_stream_ends_though_others_on_its_connection_go_on(
+async def test_a_silent_stream_ends_while_others_on_its_connection_continue(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True)
@@ -299,7 +299,7 @@ async def test_a_silent_stream_ends_though_others_on_its_connection_go_on(
 
 @EACH_ENGINE
 @pytest.mark.parametrize(("version", "streams"), [(1, False), (1, True), (2, False)])
-async def test_a_slow_answer_is_no_silence(
+async def test_a_slow_response_is_no_read_timeout(
     version: int, streams: bool, make_client: MakeClient, app: AppServer, h2_app: H2Server
 ) -> None:
     client = make_client(http2=version == 2)
@@ -341,7 +341,7 @@ async def test_the_limit_rests_while_a_small_body_is_not_read(
 
 
 @EACH_ENGINE
-async def test_a_connection_stays_usable_after_the_caller_took_long(
+async def test_a_connection_stays_usable_after_a_slow_caller(
     client: AnyClient, app: AppServer
 ) -> None:
     async with await client.stream(
@@ -471,7 +471,7 @@ async def test_the_total_ends_connecting_on_time(client: AnyClient) -> None:
 
 @EACH_ENGINE
 @pytest.mark.parametrize("version", [1, 2])
-async def test_the_total_ends_a_slow_answer(
+async def test_the_total_ends_a_slow_response(
     version: int, make_client: MakeClient, app: AppServer, h2_app: H2Server
 ) -> None:
     client = make_client(http2=version == 2)
@@ -516,7 +516,7 @@ async def test_the_total_spans_the_reading_of_a_streamed_body(
 
 
 @EACH_ENGINE
-async def test_the_total_goes_on_while_the_caller_does_not_read(
+async def test_the_total_runs_while_the_caller_does_not_read(
     client: AnyClient, app: AppServer
 ) -> None:
     async with await client.stream(
@@ -635,7 +635,7 @@ async def test_the_total_bounds_the_wait_for_a_handle(
 # --- the end of a timeout ---
 
 
-async def test_a_late_answer_is_not_taken_for_the_next(client: AnyClient) -> None:
+async def test_a_late_response_is_not_taken_for_the_next(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         while head := conn.read_request()[0]:
             if b"/late" in head:
@@ -676,7 +676,7 @@ async def test_many_silent_requests_end_together(make_client: MakeClient, app: A
     assert_on_time(max(ended), limit, 0.4)
 
 
-async def test_a_timed_out_answer_from_the_next_server_is_separate(client: AnyClient) -> None:
+async def test_a_late_response_is_not_taken_for_that_of_another_server(client: AnyClient) -> None:
     with RawServer(respond_and_stall(b"")) as silent, RawServer(respond(response(b"ok"))) as fine:
         with pytest.raises(e.ReadTimeout):
             await client.get(silent.url, timeout=(30, 0.05))

@@ -81,7 +81,7 @@ async def test_bad_certificates_are_refused_once(
         assert (await client.get(server.url, verify=False)).content == b"hello"
 
 
-async def test_the_name_that_was_asked_for_must_be_in_the_certificate(
+async def test_the_requested_name_must_be_in_the_certificate(
     client: AnyClient, tls_app: AppServer, certs: Certs
 ) -> None:
     assert (await client.get(tls_app.at("localhost"))).ok
@@ -127,7 +127,7 @@ async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
 
 
 @pytest.mark.parametrize("verify", ("/nowhere/ca.pem", Path("/nowhere")))
-async def test_authorities_that_are_not_there_are_named(
+async def test_missing_authorities_are_named_in_the_error(
     make_client: MakeClient, tls_app: AppServer, verify: Any
 ) -> None:
     text = f"Could not find a suitable TLS CA certificate bundle, invalid path: {verify}"
@@ -156,7 +156,7 @@ UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of
 
 
 @EVERY_WAY
-async def test_no_way_takes_a_bad_certificate(ask: Ask, certs: Certs) -> None:
+async def test_no_api_accepts_a_bad_certificate(ask: Ask, certs: Certs) -> None:
     """And none is tried a second time."""
     for kind in ("expired", "not_yet_valid", "wrong_host", "unknown_ca"):
         with AppServer(getattr(certs, f"{kind}_context")()) as server:
@@ -171,7 +171,7 @@ async def test_no_way_takes_a_bad_certificate(ask: Ask, certs: Certs) -> None:
 
 @UNVERIFIED
 @EVERY_WAY
-async def test_no_way_trusts_because_another_request_did(
+async def test_no_api_trusts_a_server_because_another_request_did(
     ask: Ask, tls_app: AppServer, certs: Certs
 ) -> None:
     """Neither a kept connection nor what was learned on it."""
@@ -187,7 +187,7 @@ async def test_no_way_trusts_because_another_request_did(
 
 @UNVERIFIED
 @EVERY_WAY
-async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> None:
+async def test_no_api_resumes_an_unverified_session(ask: Ask, certs: Certs) -> None:
     """After /close the next request needs a handshake, and has a session to resume."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         with AppServer(context) as server:
@@ -198,7 +198,7 @@ async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> N
 
 
 @EVERY_WAY
-async def test_each_way_shows_each_requests_own_certificate(ask: Ask, certs: Certs) -> None:
+async def test_each_api_sends_the_certificate_of_its_request(ask: Ask, certs: Certs) -> None:
     """The certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
@@ -334,7 +334,7 @@ async def _refusals(send: Callable[[], Awaitable[object]], server: AppServer) ->
 
 @COUNTS_BYTES
 @EVERY_WAY
-async def test_no_way_takes_a_missing_certificate_for_a_broken_connection(
+async def test_no_api_mistakes_a_missing_certificate_for_a_broken_connection(
     ask: Ask, certs: Certs
 ) -> None:
     for alpn in (HTTP2, HTTP1):
@@ -382,7 +382,7 @@ async def test_tls_1_2_refuses_in_the_handshake(client: AnyClient, certs: Certs)
 
 
 @COUNTS_BYTES
-async def test_a_websocket_says_that_a_client_certificate_is_wanted(
+async def test_a_websocket_error_says_that_a_client_certificate_is_required(
     make_client: MakeClient, certs: Certs
 ) -> None:
     client = make_client(retry=2)
@@ -408,7 +408,7 @@ async def test_a_reset_after_the_handshake_alone_is_a_broken_connection(
         assert server.connections == 2
 
 
-async def test_a_client_certificate_that_is_not_there_is_named(
+async def test_a_missing_client_certificate_is_named_in_the_error(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
     for cert, what in (
@@ -441,7 +441,7 @@ async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs
 # --- versions ---
 
 
-async def test_tls_1_2_is_spoken(client: AnyClient, certs: Certs) -> None:
+async def test_tls_1_2_works(client: AnyClient, certs: Certs) -> None:
     with AppServer(certs.tls12_context()) as server:
         assert (await client.get(server.url)).ok
         assert server.handshakes[0].version == "TLSv1.2"

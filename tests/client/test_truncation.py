@@ -116,7 +116,9 @@ async def test_a_body_shorter_than_its_length_is_no_response(
         assert caught.value.timings is not None
 
 
-async def test_a_streamed_body_gives_what_came_and_then_the_error(client: AnyClient) -> None:
+async def test_a_streamed_body_yields_the_received_part_and_then_the_error(
+    client: AnyClient,
+) -> None:
     got = b""
     with RawServer(respond_and_close(response(bytes(100))[:-40])) as server:
         async with await client.stream("GET", server.url) as stream:

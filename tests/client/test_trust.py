@@ -83,7 +83,7 @@ async def test_versions_of_a_context_are_taken_over(
     assert tls_app.handshakes[-1].version == "TLSv1.2"
 
 
-async def test_a_client_certificate_goes_beside_a_context(
+async def test_a_client_certificate_may_accompany_a_context(
     make_client: MakeClient, certs: Certs
 ) -> None:
     context = ssl.create_default_context(cafile=str(certs.ca_path))
@@ -121,7 +121,7 @@ async def test_the_authorities_of_the_machine_are_trusted(
 
 
 @ONE_OF_EACH
-async def test_a_machine_without_authorities_is_told_of(
+async def test_a_machine_without_authorities_is_an_error(
     make_client: MakeClient, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: None)
@@ -132,7 +132,7 @@ async def test_a_machine_without_authorities_is_told_of(
         await make_client().get(tls_app.url, verify="system")
 
 
-def test_macos_and_windows_ask_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_macos_and_windows_use_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes of it there cannot be seen here: CURLSSLOPT_NATIVE_CA is set, and no file."""
     monkeypatch.setattr(sys, "platform", "win32")
     tls = _trust.make_tls("system", None)
@@ -147,7 +147,7 @@ def test_macos_and_windows_ask_what_they_have(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
-async def test_a_server_with_the_pinned_key_is_spoken_to(
+async def test_a_server_with_the_pinned_key_is_trusted(
     make_client: MakeClient, tls_app: AppServer, h2_app: H2Server, version: str
 ) -> None:
     server = tls_app if version == "1.1" else h2_app
@@ -251,7 +251,7 @@ def certificate_of(server: AppServer | H2Server) -> str:
     return pem.strip()
 
 
-async def test_responses_have_the_certificate_where_that_is_wanted(
+async def test_responses_have_the_certificate_on_request(
     make_client: MakeClient, tls_app: AppServer, h2_app: H2Server, app: AppServer
 ) -> None:
     client = make_client(certificates=True)
@@ -270,13 +270,13 @@ async def test_responses_have_the_certificate_where_that_is_wanted(
     assert (await client.get(app.url)).certificate is None
 
 
-async def test_responses_have_no_certificate_where_nobody_wants_it(
+async def test_responses_have_no_certificate_by_default(
     client: AnyClient, tls_app: AppServer
 ) -> None:
     assert (await client.get(tls_app.url)).certificate is None
 
 
-async def test_bodies_come_as_ever_where_certificates_are_wanted(
+async def test_bodies_are_unchanged_when_certificates_are_requested(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
     client = make_client(certificates=True, max_response_size=100_000, retry=2)

@@ -55,7 +55,7 @@ async def test_the_first_variable_counts(
         make_client(verify=True)
 
 
-async def test_what_is_given_beats_the_environment(
+async def test_arguments_take_precedence_over_the_environment(
     make_client: MakeClient, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certs.other_ca_path))
@@ -81,7 +81,7 @@ async def test_without_trust_the_environment_is_not_read(
 
 
 @EVERY_WAY
-async def test_without_trust_no_way_heeds_the_environment(
+async def test_without_trust_env_no_api_reads_the_environment(
     make_client: MakeClient,
     way: str,
     session: requests.Session,
@@ -121,7 +121,7 @@ async def test_libcurl_reads_no_netrc_of_its_own(
     assert [record.header("authorization") for record in app.requests] == [None, "Basic dTpw"]
 
 
-async def test_a_netrc_that_cannot_be_read_is_as_good_as_none(
+async def test_an_unreadable_netrc_is_ignored(
     make_client: MakeClient, app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "netrc"
@@ -139,7 +139,7 @@ async def test_a_netrc_that_cannot_be_read_is_as_good_as_none(
         "file:///etc/passwd",
     ],
 )
-async def test_no_url_leads_to_a_socket_or_a_file(client: AnyClient, url: str) -> None:
+async def test_no_url_opens_a_socket_or_a_file(client: AnyClient, url: str) -> None:
     """No URL leads past HTTP."""
     with pytest.raises((curlhttp.InvalidSchema, curlhttp.InvalidURL)):
         await client.get(url)

@@ -60,7 +60,7 @@ async def in_async_pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("method", VERBS)
-async def test_every_verb_arrives_as_it_was_asked(
+async def test_every_verb_arrives_as_given(
     any_client: AnyClient, server: AppServer, method: str
 ) -> None:
     response = await any_client.request(method, server.url + "/bytes/3")
@@ -204,7 +204,7 @@ async def test_a_pipe_is_sent_chunked(client: AnyClient, app: AppServer) -> None
     assert app.requests[-1].chunked
 
 
-async def test_a_factory_is_asked_for_the_body_and_what_it_opened_is_closed(
+async def test_a_factory_makes_the_body_and_its_file_is_closed(
     any_client: AnyClient, server: AppServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
@@ -375,7 +375,7 @@ async def test_a_right_content_length_is_sent_once(client: AnyClient, app: AppSe
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "Transfer-Encoding"])
-async def test_framing_is_no_business_of_a_clients_headers(make_client: Make, name: str) -> None:
+async def test_framing_headers_of_a_client_are_refused(make_client: Make, name: str) -> None:
     with pytest.raises(InvalidHeader, match=name):
         make_client(headers={name: "5"})
 
@@ -549,7 +549,7 @@ async def test_a_factorys_file_is_closed_when_the_upload_fails(
 
 @pytest.mark.parametrize("kind", ["bytes", "generator", "async"])
 @pytest.mark.parametrize("streams", [False, True])
-async def test_an_early_answer_is_the_response(
+async def test_an_early_response_is_returned(
     any_client: AnyClient, server: AppServer, kind: str, streams: bool
 ) -> None:
     if kind == "async" and not any_client.is_blocking:
@@ -566,7 +566,7 @@ async def test_an_early_answer_is_the_response(
     assert (await any_client.get(server.url + "/bytes/1")).status_code == 200
 
 
-async def test_a_big_answer_to_a_streamed_upload_is_streamed(
+async def test_a_large_response_to_a_streamed_upload_is_streamed(
     any_client: AnyClient, server: AppServer
 ) -> None:
     async with await any_client.stream(
@@ -575,7 +575,7 @@ async def test_a_big_answer_to_a_streamed_upload_is_streamed(
         assert len(await response.read()) == 3_000_000
 
 
-async def test_an_answer_that_comes_during_the_upload_is_not_a_deadlock(
+async def test_a_response_during_the_upload_is_no_deadlock(
     client: AnyClient,
 ) -> None:
     """The server sends before it reads: more than the pause mark of a streamed response."""
@@ -600,7 +600,7 @@ async def test_an_answer_that_comes_during_the_upload_is_not_a_deadlock(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-async def test_an_answer_is_not_lost_when_the_body_goes_on_as_it_comes(client: AnyClient) -> None:
+async def test_a_response_is_not_lost_while_the_body_is_still_sent(client: AnyClient) -> None:
     """libcurl refuses to go on with a transfer that has ended (error 43): that is no failure."""
     began, answered = threading.Event(), threading.Event()
 
@@ -673,7 +673,7 @@ async def test_an_upload_of_32_mib_needs_no_memory(
     assert peak < 12 * MIB  # the HTTP/2 server's own buffers are in it
 
 
-async def test_a_generator_is_not_read_faster_than_the_server_takes_it(
+async def test_a_generator_is_not_read_faster_than_the_server_receives(
     client: AnyClient,
 ) -> None:
     given = [0]

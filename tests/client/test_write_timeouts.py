@@ -127,7 +127,7 @@ async def test_informational_heads_are_no_sign_that_the_body_is_read(client: Any
 
 
 @pytest.mark.parametrize("read", [None, 30.0, WRITE / 4])
-async def test_the_read_timeout_does_not_count_until_the_body_has_gone_out(
+async def test_the_read_timeout_starts_when_the_body_is_sent(
     read: float | None, client: AnyClient
 ) -> None:
     limit = paced(WRITE)
@@ -138,7 +138,7 @@ async def test_the_read_timeout_does_not_count_until_the_body_has_gone_out(
     assert time.monotonic() - start >= limit
 
 
-async def test_the_read_timeout_counts_when_the_body_has_gone_out(client: AnyClient) -> None:
+async def test_the_read_timeout_applies_once_the_body_is_sent(client: AnyClient) -> None:
     over = threading.Event()
 
     def handler(conn: RawConnection) -> None:
@@ -218,7 +218,7 @@ async def test_it_ends_the_requests_of_a_map(client: AnyClient) -> None:
     assert [type(result) for result in found] == [e.WriteTimeout] * 3
 
 
-async def test_the_client_goes_on_afterwards(client: AnyClient) -> None:
+async def test_the_client_is_usable_afterwards(client: AnyClient) -> None:
     with server_that_stops_reading() as server:
         timeout = Timeout(write=paced(WRITE), read=30)
         await fail_to_upload(client, server.url, content=b"x" * SIZE, timeout=timeout)

@@ -11,7 +11,7 @@ from curlhttp._curl.address_guard import Resolver
 from curlhttp._engine.run import ThreadWaiter, run_sync
 
 
-def test_a_name_that_all_have_given_up_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_nobody_waits_for_is_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, goes_on = threading.Event(), threading.Event()
     asked: list[str] = []
 

@@ -56,7 +56,7 @@ def test_slots_are_granted_in_the_order_of_asking() -> None:
     assert queue.granted == [first, second, third]
 
 
-def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
+def test_a_new_request_does_not_overtake_waiters() -> None:
     queue = Queue(1)
     assert queue.slots.acquire("a")
     waiter = queue.wait()
@@ -66,7 +66,7 @@ def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
     assert not queue.slots.acquire("a")
 
 
-def test_who_waits_for_a_busy_origin_holds_up_nobody_else() -> None:
+def test_a_waiter_for_a_busy_origin_blocks_no_other() -> None:
     queue = Queue(10, per_origin=1)
     assert queue.slots.acquire("a")
     queue.wait("a")
@@ -93,7 +93,7 @@ def test_a_slot_freed_by_another_origin_goes_to_the_first_that_may_have_it() -> 
     assert queue.granted == [next_one, held_up]
 
 
-def test_who_leaves_after_being_granted_passes_the_slot_on() -> None:
+def test_a_waiter_that_leaves_after_the_grant_passes_the_slot_on() -> None:
     queue = Queue(1)
     assert queue.slots.acquire("a")
     gone, next_one = queue.wait(), queue.wait()
@@ -104,7 +104,7 @@ def test_who_leaves_after_being_granted_passes_the_slot_on() -> None:
     assert queue.slots.used == 1
 
 
-def test_who_leaves_while_waiting_is_never_granted() -> None:
+def test_a_waiter_that_left_is_never_granted_a_slot() -> None:
     queue = Queue(1)
     assert queue.slots.acquire("a")
     gone, next_one = queue.wait(), queue.wait()
@@ -113,7 +113,7 @@ def test_who_leaves_while_waiting_is_never_granted() -> None:
     assert queue.granted == [next_one]
 
 
-def test_unlimited_origins_that_nobody_uses_are_forgotten() -> None:
+def test_unused_unlimited_origins_are_forgotten() -> None:
     """Of origins that were found to carry many requests on a connection."""
     slots = Slots(10, per_origin=1)
     assert slots.acquire("in use")
@@ -123,7 +123,7 @@ def test_unlimited_origins_that_nobody_uses_are_forgotten() -> None:
     assert len(slots._unlimited) <= 1000
 
 
-def test_lifting_the_bound_lets_everybody_in() -> None:
+def test_lifting_the_bound_admits_all_waiters() -> None:
     queue = Queue(1, per_origin=1)
     assert queue.slots.acquire("a")
     waiters = [queue.wait("a"), queue.wait("b")]
@@ -208,7 +208,7 @@ def test_handles_of_another_key_are_not_used() -> None:
     assert handles.pop("b", 9) is not first
 
 
-def test_at_the_bound_the_handle_that_was_idle_for_longest_goes() -> None:
+def test_at_the_bound_the_handle_idle_for_longest_is_closed() -> None:
     handles = things(9)
     old, older = handles.pop("a", 2), handles.pop("b", 2)
     handles.push(older)
@@ -218,7 +218,7 @@ def test_at_the_bound_the_handle_that_was_idle_for_longest_goes() -> None:
     assert handles.all == {old, new}
 
 
-def test_of_more_than_are_kept_the_one_idle_for_longest_goes() -> None:
+def test_beyond_the_bound_the_handle_idle_for_longest_is_closed() -> None:
     handles = things(1)
     first, second = handles.pop("a", 9), handles.pop("b", 9)
     handles.push(first)
@@ -227,7 +227,7 @@ def test_of_more_than_are_kept_the_one_idle_for_longest_goes() -> None:
     assert handles.pop("b", 9) is second
 
 
-def test_with_nothing_to_be_kept_a_handle_is_closed_at_once() -> None:
+def test_with_a_bound_of_zero_a_handle_is_closed_at_once() -> None:
     handles = things(0)
     handles.push(first := handles.pop("a", 9))
     assert first.is_closed
@@ -248,7 +248,7 @@ def test_handles_that_come_back_after_the_end_are_closed() -> None:
 @pytest.mark.parametrize(
     ("soft", "each", "bound"), [(1024, 1, 960), (256, 1, 192), (256, 4, 48), (80, 1, 40)]
 )
-def test_the_bound_leaves_open_files_to_the_rest_of_the_process(
+def test_the_bound_leaves_descriptors_for_other_parts_of_the_process(
     soft: int, each: int, bound: int
 ) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -415,7 +415,7 @@ async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
 
 
 @pytest.mark.anyio
-async def test_a_handle_is_kept_though_its_connection_is_not(
+async def test_a_handle_is_kept_even_if_its_connection_is_not(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     """A new handle parses the authorities anew, which takes longer than a handshake."""
@@ -430,7 +430,7 @@ async def test_a_handle_is_kept_though_its_connection_is_not(
 
 
 @pytest.mark.anyio
-async def test_a_kept_connection_of_another_origin_does_not_take_the_place_of_new_ones(
+async def test_an_idle_connection_of_another_origin_does_not_block_new_ones(
     make_client: Callable[..., AnyClient], app: AppServer, tls_app: AppServer
 ) -> None:
     client = make_client(max_keepalive_connections=1)
@@ -520,7 +520,7 @@ async def test_closing_wakes_those_that_wait_for_the_pool(
 
 
 @pytest.mark.anyio
-async def test_a_streamed_response_that_is_dropped_gives_its_slot_back(
+async def test_a_dropped_streamed_response_releases_its_slot(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -533,7 +533,7 @@ async def test_a_streamed_response_that_is_dropped_gives_its_slot_back(
 
 
 @pytest.mark.anyio
-async def test_a_dropped_response_lets_those_in_that_wait_already(
+async def test_a_dropped_response_admits_the_waiters(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -548,7 +548,7 @@ async def test_a_dropped_response_lets_those_in_that_wait_already(
 
 
 @pytest.mark.anyio
-async def test_many_dropped_responses_are_let_go_of_together(
+async def test_many_dropped_responses_are_released_together(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=20)
@@ -613,7 +613,7 @@ def test_a_connection_goes_from_one_driver_to_another(
     assert server.connections == 2
 
 
-def test_a_driver_whose_callback_failed_is_not_lent_again(app: AppServer) -> None:
+def test_a_driver_whose_callback_failed_is_not_reused(app: AppServer) -> None:
     def fail(descriptor: int, what: int) -> None:
         raise MemoryError("no room in the poller")
 

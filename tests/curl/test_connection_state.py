@@ -115,7 +115,7 @@ def context(request: pytest.FixtureRequest, certs: Certs) -> Any:
 
 @pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_came_out_of_turn_answers_no_request(
+async def test_unsolicited_bytes_are_no_response(
     way: str, together: bool, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
     """On every connection, whether it lies in the socket or in the buffer of TLS."""
@@ -136,7 +136,7 @@ async def test_what_came_out_of_turn_answers_no_request(
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
-def test_what_came_out_of_turn_answers_no_request_of_a_session(
+def test_unsolicited_bytes_are_no_response_of_a_session(
     together: bool, context: Any, certs: Certs
 ) -> None:
     """In the drop-in."""
@@ -150,7 +150,7 @@ def test_what_came_out_of_turn_answers_no_request_of_a_session(
             handler.goes_on(server)
 
 
-async def test_who_speaks_out_of_turn_is_distrusted_and_nobody_else(
+async def test_only_the_origin_that_sent_unsolicited_bytes_is_quarantined(
     client: AnyClient, app: AppServer
 ) -> None:
     handler = Chatty()
@@ -168,7 +168,7 @@ FRAMED_TWICE += b"2\r\nok\r\n0\r\n\r\n"
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_connection_whose_answer_is_framed_twice_is_not_used_again(
+async def test_a_connection_whose_response_is_framed_twice_is_not_reused(
     way: str, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
     """What comes after it may belong to either reading (RFC 9112, section 6.3)."""
@@ -178,7 +178,7 @@ async def test_a_connection_whose_answer_is_framed_twice_is_not_used_again(
         assert server.connections == 3
 
 
-def test_a_session_does_not_use_a_connection_again_whose_answer_is_framed_twice() -> None:
+def test_a_session_does_not_reuse_a_connection_whose_response_is_framed_twice() -> None:
     """In the drop-in."""
     with RawServer(respond(FRAMED_TWICE)) as server, curlhttp.requests.Session() as session:
         for streams in (False, True, False):
@@ -204,7 +204,7 @@ def answers_once(conn: RawConnection) -> None:
 
 
 @pytest.mark.parametrize("credentials", ["", "user:secret@"], ids=["open", "with credentials"])
-async def test_a_post_after_a_proxy_closed_an_idle_connection_goes_out_once(
+async def test_a_post_after_a_proxy_closed_an_idle_connection_is_sent_once(
     credentials: str, client: AnyClient
 ) -> None:
     with RawServer(answers_once) as proxy:
@@ -217,7 +217,7 @@ async def test_a_post_after_a_proxy_closed_an_idle_connection_goes_out_once(
 
 
 @pytest.mark.parametrize("way", ["get", "post", "stream"])
-async def test_what_a_proxy_says_out_of_turn_answers_no_request(
+async def test_unsolicited_bytes_of_a_proxy_are_no_response(
     way: str, make_client: MakeClient, tmp_path: Path
 ) -> None:
     """Through a tunnel."""
@@ -244,7 +244,7 @@ async def test_a_connection_through_a_tunnel_is_used_again(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-async def test_a_slowly_read_stream_leaves_all_other_connections_in_use(
+async def test_a_slowly_read_stream_does_not_close_other_connections(
     client: AnyClient, app: AppServer
 ) -> None:
     """Libcurl wants nothing of a paused socket; what comes there is no speech out of turn."""
@@ -299,7 +299,7 @@ def test_no_function_in_python_runs_when_a_borrowed_socket_ends() -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_no_reason_to_start_over_lasts_for_ever(
+async def test_a_transfer_does_not_start_over_for_ever(
     any_client: AnyClient, h2_app: H2Server, streams: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = h2_app.url + "/"

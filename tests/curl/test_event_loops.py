@@ -94,7 +94,7 @@ def test_loops_that_forget_to_close_their_client_leak_nothing(app: AppServer, ba
     assert max(run() for _ in range(10)) <= before
 
 
-def test_a_loop_that_was_closed_with_requests_under_way_does_not_disturb_the_next(
+def test_a_loop_closed_with_running_requests_does_not_disturb_the_next(
     app: AppServer,
 ) -> None:
     client = AsyncClient()
@@ -167,7 +167,7 @@ def test_many_threads_run_short_loops_on_one_client(app: AppServer) -> None:
 
 @pytest.mark.anyio
 @ONLY_ASYNC
-async def test_requests_under_way_end_with_client_closed(
+async def test_running_requests_end_with_client_closed(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
@@ -305,7 +305,7 @@ else:
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", [name for name in ("cc",) if shutil.which(name)])
 @pytest.mark.parametrize("kind", ["perform", "loop", "asyncio", "trio"])
-def test_a_slow_resolver_blocks_nobody_past_the_timeout(
+def test_a_slow_resolver_blocks_no_request_past_the_timeout(
     app: AppServer, tmp_path: Path, compiler: str, kind: str
 ) -> None:
     source, library = tmp_path / "slow.c", tmp_path / "slow.so"
@@ -380,7 +380,7 @@ async def test_a_timer_that_the_loop_calls_too_early_is_not_lost(
 
 @pytest.mark.anyio
 @ONLY_ASYNC
-async def test_a_loop_does_not_turn_until_a_moment_is_over(
+async def test_a_loop_does_not_spin_before_a_timer(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     # uvloop makes none of less than half a millisecond, and its timers may be as much too early
@@ -433,7 +433,7 @@ def test_on_trio_an_engine_has_two_tasks_which_end_with_it(app: AppServer) -> No
     assert found == [2, 0, 2, 0]
 
 
-def test_an_error_in_a_turn_on_trio_ends_the_requests_and_not_trio(
+def test_an_error_in_a_step_on_trio_ends_the_requests_and_not_trio(
     app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:

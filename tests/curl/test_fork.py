@@ -57,7 +57,7 @@ else:
 
 
 @pytest.mark.parametrize("kind", ["plain", "tls", "h2"])
-def test_parent_and_children_of_a_warm_client_get_their_own_answers(
+def test_parent_and_children_of_a_used_client_get_their_own_responses(
     app: AppServer, tls_app: AppServer, h2_app: H2Server, certs: Certs, kind: str
 ) -> None:
     """A fork shares no connection."""
@@ -340,5 +340,5 @@ print("ok")
 """
 
 
-def test_an_engine_that_was_closed_and_is_still_there_takes_no_part(app: AppServer) -> None:
+def test_a_closed_engine_does_nothing_after_a_fork(app: AppServer) -> None:
     assert run_script(_CLOSED, app.url) == "ok\n"

@@ -23,7 +23,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_that_counts_is_news(line: bytes) -> None:
+def test_an_important_line_is_parsed(line: bytes) -> None:
     assert parse_news(TEXT, line) == LINES[line]
 
 
@@ -38,12 +38,12 @@ def test_a_line_that_counts_is_news(line: bytes) -> None:
         b"Connection #0 to host h.test left intact\n",
     ],
 )
-def test_any_other_line_is_none(line: bytes) -> None:
+def test_any_other_line_is_ignored(line: bytes) -> None:
     assert parse_news(TEXT, line) is None
 
 
 @pytest.mark.parametrize("kind", ["INFOTYPE_HEADER_IN", "INFOTYPE_DATA_IN"])
-def test_what_a_server_sends_is_no_news(kind: str) -> None:
+def test_bytes_of_a_server_are_not_parsed(kind: str) -> None:
     line = b"HTTP/2 stream 3 refused by server\n"
     assert parse_news(int(getattr(pycurl, kind)), line) is None
 
@@ -69,7 +69,7 @@ def test_what_the_server_reset_is_not_left_out_by_a_goaway() -> None:
     assert not is_excluded_by_goaway("HTTP/2 stream 7 reset by curl")
 
 
-def test_a_message_tells_which_stream_libcurl_has_ended() -> None:
+def test_the_reset_stream_is_parsed_from_a_message() -> None:
     assert get_stream_reset("HTTP/2 stream 7 reset by curl (error 0x8 CANCEL)") == 7
     assert get_stream_reset("HTTP/2 stream 7 was not closed cleanly") == 0
     assert get_stream_reset("") == 0
@@ -92,7 +92,7 @@ def test_a_head_in_pieces_shows_no_part_of_a_secret() -> None:
         assert _told((OUT, head[:cut]), (OUT, head[cut:])) == whole
 
 
-def test_a_line_that_did_not_end_is_not_shown() -> None:
+def test_an_incomplete_line_is_not_shown() -> None:
     told = _told((OUT, b"GET / HTTP/1.1\r\nAuthorization: Bearer hid"))
     assert told == ["> GET / HTTP/1.1", "> 25 bytes of a line that did not end"]
 
@@ -104,13 +104,13 @@ def test_a_folded_secret_is_a_secret() -> None:
     assert told == ["< Set-Cookie: [secret]", "<  [secret]", "< X: 1", "<  2"]
 
 
-def test_fields_that_http2_tells_apart_are_left_out() -> None:
+def test_header_fields_in_http2_debug_lines_are_left_out() -> None:
     assert _told((TEXT, b"[HTTP/2] [1] [cookie: hidden]\n"), (TEXT, b"using HTTP/2\n")) == [
         "* using HTTP/2"
     ]
 
 
-def test_of_bodies_there_are_only_their_sizes() -> None:
+def test_bodies_are_logged_by_size_only() -> None:
     told = _told((pycurl.INFOTYPE_DATA_OUT, b"hidden"), (pycurl.INFOTYPE_DATA_IN, b"a"))
     assert told == ["* 6 bytes of body sent", "* 1 bytes of body received"]
 
@@ -126,7 +126,7 @@ def test_nothing_is_collected_beyond_the_bound_or_after_the_end() -> None:
     assert not log._found
 
 
-def test_the_lines_go_to_who_reads_libcurls_log_first() -> None:
+def test_lines_are_passed_to_the_other_reader_of_the_log_first() -> None:
     heard: list[bytes] = []
     log = DebugLog(lambda kind, text: heard.append(text), frozenset())
     log(TEXT, b"[HTTP/2] [1] [a: b]\n")

@@ -309,7 +309,9 @@ def _named(code: int, os_errno: int = 0) -> str:
     return str(open_files.find_descriptor_shortage(request, code, "why", os_errno) or "")
 
 
-def test_a_lack_is_told_from_what_else_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_descriptors_is_distinguished_from_other_failures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert _named(pycurl.E_COULDNT_CONNECT) == ""
     _full(monkeypatch, errno.EMFILE)
     assert "no file descriptors left" in _named(pycurl.E_COULDNT_CONNECT)
@@ -334,7 +336,7 @@ def test_who_refuses_is_still_named_where_descriptors_lack(monkeypatch: pytest.M
             client.get(f"http://127.0.0.1:{port}/")
 
 
-def test_what_cannot_be_read_for_tls_stays_an_error_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_tls_file_is_a_tls_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _full(monkeypatch, errno.EMFILE, 1)
     request = curlhttp.ClientRequest("GET", "https://h.test/")
     error = open_files.find_descriptor_shortage(request, pycurl.E_SSL_CACERT_BADFILE, "why", 0)

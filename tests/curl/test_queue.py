@@ -32,7 +32,7 @@ def asynchronous(test: Any) -> Any:
 
 
 @asynchronous
-async def test_the_next_request_is_under_way_when_a_response_is_returned(
+async def test_the_next_request_has_started_when_a_response_is_returned(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -85,7 +85,7 @@ async def _count_waits(awaitable: Awaitable[Any], waits: list[int]) -> None:
 
 
 @asynchronous
-async def test_a_cancelled_request_that_another_one_started_is_given_up_and_the_next_one_goes(
+async def test_a_cancelled_request_from_the_queue_is_aborted_and_the_next_one_starts(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -112,7 +112,7 @@ async def test_a_cancelled_request_that_another_one_started_is_given_up_and_the_
 
 
 @asynchronous
-async def test_what_fails_to_start_fails_for_its_own_caller(
+async def test_a_request_that_fails_to_start_raises_in_its_own_caller(
     make_client: MakeClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(max_connections=1)
@@ -150,7 +150,7 @@ def _broken(record: Record, conn: AppConnection) -> None:
 
 
 @asynchronous
-async def test_a_body_that_cannot_be_decoded_fails_for_its_own_caller(
+async def test_a_decoding_error_is_raised_in_its_own_caller(
     make_client: MakeClient, app: AppServer
 ) -> None:
     app.route("/broken", _broken)

@@ -157,7 +157,7 @@ def test_a_call_resumes_where_a_driver_of_a_cluster_was_killed(tmp_path: Path) -
 
 @pytest.mark.slow
 @dask
-def test_a_cancelled_driver_stops_what_a_cluster_has_under_way(tmp_path: Path) -> None:
+def test_a_cancelled_driver_stops_the_tasks_of_a_cluster(tmp_path: Path) -> None:
     out, asked = tmp_path / "out", threading.Semaphore(0)
 
     def held(record: Any, conn: Any) -> None:
@@ -209,7 +209,7 @@ def test_an_engine_that_is_neither_a_name_nor_a_client_is_refused(tmp_path: Path
 
 @pytest.mark.slow
 @dask
-def test_a_scheduler_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_an_unreachable_scheduler_is_an_os_error(tmp_path: Path) -> None:
     driver = start(["http://127.0.0.1/"], tmp_path, "dask://127.0.0.1:1")
     _, errors = driver.communicate(timeout=SECONDS)
     assert "OSError: Timed out trying to connect to tcp://127.0.0.1:1" in errors

@@ -177,7 +177,7 @@ class Slow:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("by", ["scope", "task"])
-async def test_what_came_before_a_cancellation_is_kept(
+async def test_the_part_received_before_a_cancellation_is_kept(
     make_client: Any, app: AppServer, tmp_path: Path, colour: str, by: str
 ) -> None:
     if colour == "blocking" or (by == "task" and colour == "trio"):
@@ -266,7 +266,7 @@ print("over")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "trio"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_another_process_goes_on_where_one_was_ended(
+def test_another_process_resumes_after_a_kill(
     app: AppServer, tmp_path: Path, kind: str, number: signal.Signals
 ) -> None:
     slow, path = Slow(app), tmp_path / "file"

@@ -72,7 +72,7 @@ def test_a_package_does_its_work(package: str, finished: Callable[[str], Finishe
     assert result.stdout.endswith("OK\n")
 
 
-def test_a_scenario_that_fails_is_told_by_name() -> None:
+def test_a_failed_scenario_is_reported_by_name() -> None:
     command = [sys.executable, "-c", _FAILING]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1, result.stdout + result.stderr

@@ -206,7 +206,9 @@ async def make_user(
         await user.aclose()
 
 
-async def test_a_question_is_answered(make_user: Callable[..., User], app: AppServer) -> None:
+async def test_a_chat_completion_is_returned(
+    make_user: Callable[..., User], app: AppServer
+) -> None:
     user = make_user()
     for _ in range(2):
         assert user.text(await user.ask()) == ANSWER
@@ -217,7 +219,9 @@ async def test_a_question_is_answered(make_user: Callable[..., User], app: AppSe
     assert sent.values("user-agent")[0].endswith(user.module.__version__)
 
 
-async def test_an_answer_streams(make_user: Callable[..., User], app: AppServer) -> None:
+async def test_a_chat_completion_is_streamed(
+    make_user: Callable[..., User], app: AppServer
+) -> None:
     user = make_user()
     stream = await user.ask(stream=True)
     words = [user.word(event) async for event in user.items(stream)]
@@ -226,7 +230,7 @@ async def test_an_answer_streams(make_user: Callable[..., User], app: AppServer)
     assert app.connections == 1
 
 
-async def test_a_stream_that_is_left_gives_its_connection_up(
+async def test_leaving_a_stream_closes_its_connection(
     make_user: Callable[..., User], app: AppServer
 ) -> None:
     user = make_user()
@@ -283,7 +287,7 @@ async def test_errors_are_the_sdks_own(
     assert isinstance(cause.__cause__, curlhttp.ChunkedEncodingError)
 
 
-async def test_many_questions_at_once_are_answered(
+async def test_many_concurrent_requests_succeed(
     make_user: Callable[..., User], app: AppServer
 ) -> None:
     user = make_user()
@@ -338,7 +342,9 @@ async def test_openai_shows_raw_responses(make_user: Callable[..., User], app: A
 
 
 @pytest.mark.colours("blocking", "asyncio")  # mistralai itself needs asyncio
-async def test_mistral_asks_and_streams(colour: str, app: AppServer, anyio_backend: Any) -> None:
+async def test_mistral_requests_and_streams(
+    colour: str, app: AppServer, anyio_backend: Any
+) -> None:
     client_module: Any = pytest.importorskip("mistralai.client", reason="extra 'ecosystem'")
     library: Any = importlib.import_module("httpx2")
     app.route("/v1/chat/completions", chat)

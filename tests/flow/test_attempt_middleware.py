@@ -73,7 +73,7 @@ async def test_each_retry_is_an_attempt(scripted: Scripted) -> None:
     assert told == [1, 2, 3]
 
 
-async def test_hops_and_answers_to_challenges_are_attempts(
+async def test_redirects_and_authenticated_requests_are_attempts(
     make_client: MakeClient, app: AppServer
 ) -> None:
     attempts = Attempts()
@@ -133,7 +133,9 @@ async def test_the_first_attempt_middleware_is_the_outermost(scripted: Scripted)
 
 
 @ONE_OF_EACH
-async def test_an_attempt_middleware_may_answer_or_fail_by_itself(scripted: Scripted) -> None:
+async def test_an_attempt_middleware_may_return_or_raise_without_sending(
+    scripted: Scripted,
+) -> None:
     outcomes: list[Any] = [e.ConnectTimeout("made up"), 503, None]
 
     async def faults(request: Request, send: Send) -> Response:
@@ -169,7 +171,7 @@ async def test_what_the_breaker_refuses_is_no_attempt(scripted: Scripted) -> Non
 
 
 @EVERY_WAY_OF_CLIENTS
-async def test_every_way_of_sending_goes_through_attempt_middleware(
+async def test_every_api_goes_through_attempt_middleware(
     make_client: MakeClient, app: AppServer, way: str, tmp_path: Path, session: Any
 ) -> None:
     attempts = Attempts()
@@ -241,7 +243,7 @@ async def test_the_handshake_of_a_websocket_is_an_attempt(
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("stream", (False, True))
-async def test_a_hedge_goes_through_attempt_middleware_by_itself(
+async def test_each_hedged_attempt_goes_through_attempt_middleware(
     scripted: Scripted, stream: bool
 ) -> None:
     attempts = Attempts()
@@ -262,7 +264,7 @@ async def test_a_hedge_goes_through_attempt_middleware_by_itself(
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("hedge", (None, Hedge(1)))
-async def test_what_is_wrong_before_anything_is_sent_is_seen_too(
+async def test_errors_before_anything_is_sent_are_seen_too(
     scripted: Scripted, hedge: Hedge | None
 ) -> None:
     attempts = Attempts()
@@ -284,7 +286,7 @@ async def test_what_is_wrong_before_anything_is_sent_is_seen_too(
 
 
 @ONE_OF_EACH
-async def test_each_attempt_of_a_hedge_hears_of_its_own_end(scripted: Scripted) -> None:
+async def test_each_attempt_of_a_hedge_gets_its_own_outcome(scripted: Scripted) -> None:
     attempts = Attempts()
     client, _ = scripted(
         [Answer(200, delay=9), Answer(503, delay=1), Fault(e.ConnectionError("broken"), delay=1)],
@@ -296,7 +298,7 @@ async def test_each_attempt_of_a_hedge_hears_of_its_own_end(scripted: Scripted) 
 
 
 @ONE_OF_EACH
-async def test_a_hedged_attempt_may_be_answered_for_and_sent_again(scripted: Scripted) -> None:
+async def test_a_middleware_may_replace_or_repeat_a_hedged_attempt(scripted: Scripted) -> None:
     """What a middleware does beside one `send` it does around hedges, too."""
 
     async def twice(request: Request, send: Send) -> Response:
@@ -320,7 +322,7 @@ async def test_a_hedged_attempt_may_be_answered_for_and_sent_again(scripted: Scr
 
 
 @ONE_OF_EACH
-async def test_an_attempt_middleware_that_fails_for_a_hedge_does_not_harm_the_first(
+async def test_an_error_of_an_attempt_middleware_in_a_hedge_does_not_affect_the_first_attempt(
     scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Request] = []
@@ -407,7 +409,7 @@ async def test_attempt_middleware_may_wait_around_a_hedge(
         assert ends == ["2", "1"] * 3
 
 
-async def test_a_middleware_that_awaits_a_loop_in_a_blocking_client_is_told_so() -> None:
+async def test_a_middleware_that_awaits_a_loop_in_a_blocking_client_is_an_error() -> None:
     async def waits(request: Request, send: Send) -> Response:
         await anyio.sleep(0)
         return await send(request)
@@ -571,7 +573,7 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
     assert len(app.requests) == 1 or client.is_blocking
 
 
-async def test_a_stream_that_a_middleware_drops_frees_its_place_for_the_next_it_sends(
+async def test_a_stream_that_a_middleware_drops_frees_its_slot(
     make_client: MakeClient, app: AppServer
 ) -> None:
     async def twice(request: Request, send: Send) -> Response:

@@ -125,7 +125,7 @@ class Verifier:
 
 
 @EVERY_WAY_OF_CLIENTS
-async def test_a_server_finds_the_signature_right_in_every_way(ask: Ask, app: AppServer) -> None:
+async def test_with_every_api_a_server_accepts_the_signature(ask: Ask, app: AppServer) -> None:
     Verifier(app)
     assert (await ask(app.url + "/a/b", auth=auth("s3"))).status_code == 200
 
@@ -150,7 +150,7 @@ ODD_URLS = [
 @WITHOUT_UVLOOP
 @pytest.mark.parametrize("service", ("s3", "execute-api"))
 @pytest.mark.parametrize("target", ODD_URLS)
-async def test_what_is_signed_is_what_is_sent(
+async def test_the_signed_request_is_the_sent_one(
     client: AnyClient, app: AppServer, service: str, target: str
 ) -> None:
     Verifier(app, service)

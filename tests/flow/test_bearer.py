@@ -48,7 +48,7 @@ async def test_a_function_is_called_for_each_request(scripted: Scripted) -> None
 
 
 @ONE_OF_EACH
-async def test_a_token_is_kept_until_it_expires(scripted: Scripted) -> None:
+async def test_a_token_is_cached_until_it_expires(scripted: Scripted) -> None:
     client, engine = scripted([200] * 3, auth=BearerAuth(Tokens(), expires=60.0))
     await client.get(URL)
     engine.advance(59.0)
@@ -70,7 +70,7 @@ async def test_a_token_is_kept_until_it_expires(scripted: Scripted) -> None:
         ('Bearer error="invalid_request", error_description="invalid_token"', False),
     ],
 )
-async def test_a_kept_token_that_is_refused_is_fetched_anew_once(
+async def test_a_refused_cached_token_is_fetched_again_once(
     scripted: Scripted, challenge: str | None, again: bool
 ) -> None:
     headers = {} if challenge is None else {"WWW-Authenticate": challenge}
@@ -83,7 +83,7 @@ async def test_a_kept_token_that_is_refused_is_fetched_anew_once(
 
 
 @ONE_OF_EACH
-async def test_a_refused_token_leaves_a_body_that_cannot_be_sent_again(scripted: Scripted) -> None:
+async def test_a_refused_token_with_a_consumed_body_returns_the_401(scripted: Scripted) -> None:
     client, engine = scripted([401, 200], auth=BearerAuth(Tokens(), expires=60.0))
     found = await client.post(URL, content=iter([b"a"]))
     assert found.status_code == 401
@@ -111,7 +111,7 @@ async def test_an_async_function_is_for_async_clients(scripted: Scripted) -> Non
     ("token", "error"),
     [(None, TypeError), (b"x", TypeError), ("", ValueError), ("a b", ValueError)],
 )
-async def test_what_is_no_token_is_not_sent(
+async def test_an_invalid_token_is_not_sent(
     scripted: Scripted, token: Any, error: type[Exception]
 ) -> None:
     client, engine = scripted([])
@@ -216,7 +216,7 @@ async def test_many_requests_wait_for_one_call(client: AnyClient, app: AppServer
     assert in_line(auth) == 0
 
 
-async def test_a_failure_is_told_to_all_and_tried_anew_by_the_next(
+async def test_a_failure_is_raised_in_all_waiters_and_the_next_request_tries_again(
     client: AnyClient, app: AppServer
 ) -> None:
     slow = Slow(not client.is_blocking, [LookupError("no token"), "t0ken"])
@@ -229,7 +229,7 @@ async def test_a_failure_is_told_to_all_and_tried_anew_by_the_next(
 
 
 @pytest.mark.parametrize("colour", ("asyncio", "uvloop", "trio"), indirect=True)
-async def test_the_next_in_line_takes_over_from_one_that_is_cancelled(
+async def test_the_next_waiter_takes_over_from_a_cancelled_one(
     client: AnyClient, app: AppServer
 ) -> None:
     slow = Slow(True, ["t0ken"])
@@ -330,7 +330,7 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
     assert slow.calls == 1
 
 
-def test_a_forked_child_waits_for_nobody_of_its_parent() -> None:
+def test_a_forked_child_does_not_wait_for_a_fetch_of_its_parent() -> None:
     from curlhttp._policy.token_auth import CachedToken, TokenCache, TokenWaiter
 
     shared = TokenCache()

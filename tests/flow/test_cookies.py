@@ -88,7 +88,7 @@ async def test_a_cookie_header_of_the_caller_is_lost_on_a_redirect(
     assert sent(app) == ["mine=1", "a=jar"]
 
 
-async def test_cookies_of_a_redirect_go_with_its_next_hop_and_stay(
+async def test_cookies_of_a_redirect_are_sent_to_its_target_and_stored(
     client: AnyClient, app: AppServer
 ) -> None:
     await client.get(app.url + "/cookies/set?a=1&redirect=/cookies/set?a=2%26redirect=/cookies")
@@ -96,7 +96,7 @@ async def test_cookies_of_a_redirect_go_with_its_next_hop_and_stay(
     assert sent(app) == [None, "a=1", "a=2", "a=2"]
 
 
-async def test_cookies_of_a_refusal_stay(client: AnyClient, app: AppServer) -> None:
+async def test_cookies_of_a_401_are_stored(client: AnyClient, app: AppServer) -> None:
     app.route("/no", lambda record, out: out.reply(401, b"", [("Set-Cookie", "a=1")]))
     await client.get(app.url + "/no")
     await client.get(app.url)
@@ -135,7 +135,9 @@ async def test_cookies_of_a_streamed_response_are_stored_with_its_head(
         assert client.real.cookies["a"] == "1"
 
 
-async def test_response_cookies_are_those_of_its_own_hop(client: AnyClient, app: AppServer) -> None:
+async def test_response_cookies_are_those_of_the_last_response(
+    client: AnyClient, app: AppServer
+) -> None:
     found = await client.get(app.url + "/cookies/set?a=1&redirect=/cookies/set?b=2")
     assert found.cookies.get_dict() == {"b": "2"}
     assert found.history[0].cookies.get_dict() == {"a": "1"}

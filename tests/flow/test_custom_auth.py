@@ -48,7 +48,7 @@ def serve_token(app: AppServer) -> str:
 
 
 @EVERY_WAY_OF_CLIENTS
-async def test_a_flow_may_send_a_request_of_its_own_in_every_way(ask: Ask, app: AppServer) -> None:
+async def test_a_flow_may_send_its_own_request_with_every_api(ask: Ask, app: AppServer) -> None:
     url = serve_token(app)
     found = await ask(app.url + "/bearer?token=world", auth=Token(url, data={"grant": "x"}))
     assert found.status_code == 200
@@ -179,7 +179,7 @@ async def test_a_clients_headers_go_along_to_its_own_origin_unless_a_redirect_to
 
 
 @ONE_OF_EACH
-async def test_an_auth_is_not_asked_for_what_it_sends_itself(scripted: Scripted) -> None:
+async def test_an_auth_is_not_applied_to_its_own_requests(scripted: Scripted) -> None:
     made: list[str] = []
 
     class Inner(curlhttp.Auth):
@@ -445,7 +445,7 @@ async def test_a_flow_has_the_bodies_that_it_requires(
 
 
 @ONE_OF_EACH
-async def test_a_streamed_body_is_not_read_unasked(scripted: Scripted) -> None:
+async def test_a_streamed_body_is_read_only_on_request(scripted: Scripted) -> None:
     class Careless(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             request.headers["X-Length"] = str(len(request.content))

@@ -236,7 +236,7 @@ async def connect(client: AnyClient, course: Course) -> None:
 # --- who wins ---
 
 
-async def test_the_second_attempt_answers_when_the_first_is_silent(
+async def test_the_second_attempt_wins_when_the_first_is_silent(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(course.stall, says(b"second"))
@@ -257,7 +257,7 @@ async def test_the_second_attempt_answers_when_the_first_is_silent(
     assert course.requests[-1].connection == second.connection  # that of the winner goes on
 
 
-async def test_the_first_attempt_wins_when_it_answers_first(
+async def test_the_first_attempt_wins_when_it_responds_first(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(course.with_rival(says(b"first")), course.stall)
@@ -272,7 +272,7 @@ async def test_the_first_attempt_wins_when_it_answers_first(
     assert course.requests[-1].connection == first.connection
 
 
-async def test_nothing_is_sent_twice_when_the_first_answers_in_time(
+async def test_nothing_is_sent_twice_when_the_first_responds_in_time(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(says(b"hello"))
@@ -304,7 +304,7 @@ async def test_a_slow_body_is_no_reason_to_send_again(hedging: MakeClient, cours
     assert len(course.requests) == 1
 
 
-async def test_an_early_hint_is_no_answer(hedging: MakeClient, plain: Course) -> None:
+async def test_an_early_hint_is_no_response(hedging: MakeClient, plain: Course) -> None:
     def hint(record: Record, out: Any) -> None:
         out.reply(103, b"", [("Link", "</style.css>; rel=preload")])
         plain.stall(record, out)
@@ -326,9 +326,7 @@ async def test_attempts_may_be_sent_at_once(hedging: MakeClient, course: Course)
     assert_free(client)
 
 
-async def test_max_bounds_the_attempts_beside_the_first(
-    hedging: MakeClient, course: Course
-) -> None:
+async def test_max_bounds_the_attempts_after_the_first(hedging: MakeClient, course: Course) -> None:
     course.answer(course.stall, course.stall, after(2 * SOON, says(b"third")), says(b"fourth"))
     client = hedging(Hedge(SOON, max=2))
     assert (await client.get(course.url)).content == b"third"
@@ -353,7 +351,7 @@ async def test_a_failure_does_not_end_the_race_while_another_attempt_runs(
     assert_free(client)
 
 
-async def test_a_bad_answer_does_not_end_the_race_while_another_attempt_runs(
+async def test_an_error_status_does_not_end_the_race_while_another_attempt_runs(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(course.with_rival(says(b"", 503)), after(3 * SOON, says(b"second")))
@@ -396,7 +394,7 @@ async def test_a_failure_before_the_second_attempt_surfaces_at_once(
     assert_free(client)
 
 
-async def test_a_second_attempt_that_is_refused_leaves_the_first_alone(
+async def test_a_refused_second_attempt_does_not_affect_the_first(
     hedging: MakeClient,
 ) -> None:
     def answer(conn: RawConnection) -> None:
@@ -443,7 +441,7 @@ async def test_a_post_never_is(hedging: MakeClient, course: Course) -> None:
     assert [record.method for record in course.requests] == ["POST", "PATCH"]
 
 
-async def test_an_idempotency_key_is_heeded_only_when_the_policy_says_so(
+async def test_an_idempotency_key_counts_only_if_the_policy_says_so(
     hedging: MakeClient, course: Course
 ) -> None:
     keyed = Hedge(SOON, idempotency_key=True)
@@ -484,14 +482,16 @@ async def test_both_attempts_send_the_whole_body(
     assert_free(client)
 
 
-async def test_a_body_that_comes_once_goes_out_once(hedging: MakeClient, course: Course) -> None:
+async def test_a_body_that_can_be_read_once_is_sent_once(
+    hedging: MakeClient, course: Course
+) -> None:
     course.answer(after(4 * SOON, says(b"first")), says(b"second"))
     client = hedging()
     assert (await client.request("PUT", course.url, content=iter([b"a", b"b"]))).content == b"first"
     assert [record.body for record in course.requests] == [b"ab"]
 
 
-async def test_a_factory_that_fails_the_second_time_leaves_the_first_attempt_alone(
+async def test_a_factory_that_fails_the_second_time_does_not_affect_the_first_attempt(
     hedging: MakeClient, course: Course
 ) -> None:
     calls = itertools.count()
@@ -530,7 +530,7 @@ async def test_a_stream_races_up_to_the_head(hedging: MakeClient, course: Course
     assert (await client.get(course.url)).content == b"third"
 
 
-async def test_a_stream_that_is_given_up_after_a_race_leaves_nothing(
+async def test_a_stream_closed_after_a_race_leaves_nothing(
     hedging: MakeClient, course: Course
 ) -> None:
     def endless(record: Record, out: Any) -> None:
@@ -782,9 +782,7 @@ async def test_an_attempt_that_loses_by_failing_counts_at_the_breaker(
         await client.get(plain.url)
 
 
-async def test_an_attempt_that_is_cancelled_counts_neither_way(
-    hedging: MakeClient, course: Course
-) -> None:
+async def test_a_cancelled_attempt_is_not_counted(hedging: MakeClient, course: Course) -> None:
     course.answer(course.stall, says(b"second"))
     breaker = CircuitBreaker(failure_rate=0.5)
     client = hedging(breaker=breaker)
@@ -793,7 +791,7 @@ async def test_an_attempt_that_is_cancelled_counts_neither_way(
     assert (counted.calls, counted.failures) == (1, 0)
 
 
-async def test_a_half_open_breaker_lets_no_second_attempt_through(
+async def test_a_half_open_breaker_admits_no_second_attempt(
     hedging: MakeClient, plain: Course
 ) -> None:
     breaker = CircuitBreaker(failure_threshold=1, recovery_timeout=SOON)
@@ -809,7 +807,7 @@ async def test_a_half_open_breaker_lets_no_second_attempt_through(
 
 
 @pytest.mark.parametrize("room", [1, 2])
-async def test_each_attempt_needs_its_place_in_the_limits(
+async def test_each_attempt_needs_its_own_permit_of_the_limits(
     hedging: MakeClient, plain: Course, room: int
 ) -> None:
     concurrency = ConcurrencyLimit(room)
@@ -821,7 +819,7 @@ async def test_each_attempt_needs_its_place_in_the_limits(
     assert concurrency.in_use(plain.server.url) == 0
 
 
-async def test_p95_hedges_what_is_slower_than_the_requests_before(
+async def test_p95_hedges_requests_slower_than_earlier_ones(
     hedging: MakeClient, plain: Course
 ) -> None:
     client = hedging(Hedge("p95"))

@@ -27,7 +27,7 @@ def told(seen: list[Any]) -> dict[str, Any]:
     return dict.fromkeys(EVENTS, seen.append)
 
 
-async def test_hooks_are_told_of_each_attempt_and_each_wait(scripted: Scripted) -> None:
+async def test_hooks_are_notified_of_each_attempt_and_each_wait(scripted: Scripted) -> None:
     seen: list[AttemptEvent] = []
     script = [Answer(503, delay=0.5), reset(), Answer(delay=0.25)]
     client, _ = scripted(script, retry=steady(), hooks=told(seen))
@@ -62,7 +62,7 @@ GIVEN_UP: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("reason", GIVEN_UP)
-def test_hooks_are_told_why_there_is_no_other_attempt(reason: str) -> None:
+def test_hooks_are_notified_why_retries_stop(reason: str) -> None:
     script, options = GIVEN_UP[reason]
     seen: list[AttemptEvent] = []
     policy = steady(2, **({"budget": options.pop("budget")} if "budget" in options else {}))
@@ -82,7 +82,7 @@ async def test_a_success_is_no_giving_up(scripted: Scripted) -> None:
     assert seen == []
 
 
-async def test_attempts_are_told_of_without_a_policy_too(scripted: Scripted) -> None:
+async def test_hooks_are_notified_of_attempts_without_a_policy_too(scripted: Scripted) -> None:
     seen: list[AttemptEvent] = []
     client, _ = scripted([503, moved("/there"), 200, reset()], hooks=told(seen))
     assert (await client.get(URL)).status_code == 503
@@ -240,7 +240,7 @@ class Watched(ScriptedEngine):
         await super().sleep(seconds)
 
 
-def test_each_attempt_asks_the_limit_then_the_breaker_and_pays_as_a_retry() -> None:
+def test_each_attempt_passes_the_limit_then_the_breaker_and_pays_as_a_retry() -> None:
     trace: list[str] = []
 
     class Budget(RetryBudget):
@@ -277,7 +277,7 @@ def test_each_attempt_asks_the_limit_then_the_breaker_and_pays_as_a_retry() -> N
     ]
 
 
-async def test_hooks_are_told_of_a_breakers_transitions(scripted: Scripted) -> None:
+async def test_hooks_are_notified_of_a_breakers_transitions(scripted: Scripted) -> None:
     seen: list[Any] = []
     breaker = curlhttp.CircuitBreaker(failure_threshold=1, recovery_timeout=30.0)
     client, engine = scripted(

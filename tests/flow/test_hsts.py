@@ -40,7 +40,7 @@ def plain(server: AppServer, path: str = "/") -> str:
     return f"http://localhost:{server.port}{path}"
 
 
-async def test_a_host_that_said_so_is_asked_by_https(
+async def test_a_host_with_hsts_is_requested_over_https(
     make_client: MakeClient, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt")
@@ -83,7 +83,7 @@ def telling(scripted: Scripted, path: Path) -> AnyClient:
     return client
 
 
-async def test_what_one_client_wrote_stays_when_another_writes(
+async def test_entries_of_one_client_are_kept_when_another_writes(
     scripted: Scripted, tmp_path: Path
 ) -> None:
     path = tmp_path / "hsts.txt"
@@ -162,7 +162,7 @@ def test_many_clients_of_many_processes_lose_nothing_of_each_other(tmp_path: Pat
     assert [each.name for each in tmp_path.iterdir()] == ["hsts.txt"]
 
 
-async def test_every_way_in_heeds_it(
+async def test_every_api_follows_it(
     make_client: MakeClient, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt")
@@ -203,7 +203,7 @@ async def test_what_http_says_counts_for_nothing(
     assert not (tmp_path / "hsts.txt").exists()
 
 
-async def test_what_nobody_vouches_for_counts_for_nothing(
+async def test_hsts_without_a_verified_certificate_is_ignored(
     make_client: MakeClient, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt", verify=False)
@@ -212,7 +212,7 @@ async def test_what_nobody_vouches_for_counts_for_nothing(
         await client.get(plain(strict))
 
 
-async def test_a_certificate_of_any_name_vouches_for_nobody(
+async def test_hsts_without_host_name_checks_is_ignored(
     make_client: MakeClient, strict: AppServer, tmp_path: Path, certs: Certs
 ) -> None:
     context = ssl.create_default_context(cafile=str(certs.ca_path))
@@ -223,7 +223,7 @@ async def test_a_certificate_of_any_name_vouches_for_nobody(
         await client.get(plain(strict))
 
 
-async def test_a_token_is_asked_for_by_https_too(
+async def test_token_requests_use_https_too(
     make_client: MakeClient, strict: AppServer, app: AppServer, tmp_path: Path
 ) -> None:
     strict.route("/token", lambda record, out: out.reply(200, b'{"access_token": "t"}'))
@@ -237,7 +237,7 @@ async def test_a_token_is_asked_for_by_https_too(
     assert strict.requests[-1].target == "/token"
 
 
-async def test_without_the_setting_a_host_is_asked_as_the_caller_says(
+async def test_without_the_setting_the_scheme_is_the_callers(
     make_client: MakeClient, strict: AppServer
 ) -> None:
     client = make_client()

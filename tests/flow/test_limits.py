@@ -83,9 +83,7 @@ class Gatekeeper:
 # --- at once ---
 
 
-async def test_no_more_requests_are_under_way_than_the_limit(
-    make_client: MakeClient, app: AppServer
-) -> None:
+async def test_no_more_requests_run_than_the_limit(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(3)
     gate = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
@@ -135,7 +133,7 @@ async def test_items_of_a_map_are_sent_in_their_order_whatever_they_wait_for(
 
 
 @ONLY_ASYNC
-async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeClient) -> None:
+async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> None:
     limit = ConcurrencyLimit(2)
     may_end = anyio.Event()
     sent: list[int] = []
@@ -188,15 +186,15 @@ async def opened_together(client: AnyClient) -> list[int]:
 
 
 @ONLY_ASYNC
-async def test_tasks_go_on_in_the_order_in_which_they_were_let_go(make_client: MakeClient) -> None:
+async def test_tasks_continue_in_the_order_in_which_they_were_woken(
+    make_client: MakeClient,
+) -> None:
     client = make_client()
     assert [await opened_together(client) for _ in range(8)] == [[0, 1, 4, 2]] * 8
 
 
 @ONLY_ASYNC
-async def test_who_is_cancelled_in_line_holds_up_nobody(
-    make_client: MakeClient, app: AppServer
-) -> None:
+async def test_a_cancelled_waiter_delays_no_other(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(1)
     gate = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
@@ -264,7 +262,7 @@ async def test_one_limit_serves_threads_and_loops(app: AppServer) -> None:
 
 
 @pytest.mark.parametrize("end", ["read", "closed", "dropped", "broken"])
-async def test_a_streamed_response_holds_its_place_to_its_end(
+async def test_a_streamed_response_holds_its_permit_to_its_end(
     make_client: MakeClient, end: str
 ) -> None:
     limit = ConcurrencyLimit(1)
@@ -285,7 +283,7 @@ async def test_a_streamed_response_holds_its_place_to_its_end(
     assert (await client.get(URL)).ok
 
 
-async def test_a_discarded_attempt_gives_its_place_back_before_the_sleep(
+async def test_a_discarded_attempt_releases_its_permit_before_the_sleep(
     make_client: MakeClient,
 ) -> None:
     limit = ConcurrencyLimit(1)
@@ -306,7 +304,7 @@ async def test_a_discarded_attempt_gives_its_place_back_before_the_sleep(
         (Timeout(pool=4.0, total=3.0), DeadlineExceeded, 3.0),
     ],
 )
-async def test_the_wait_for_a_place_is_bounded(
+async def test_the_wait_for_a_permit_is_bounded(
     make_client: MakeClient, timeout: Timeout, kind: type[Exception], at: float
 ) -> None:
     limit = ConcurrencyLimit(1)
@@ -363,7 +361,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_who_waits_for_a_place() -> None:
+def test_ctrl_c_ends_the_wait_for_a_permit() -> None:
     assert run_script(_INTERRUPTED) == "ok\n"
 
 
@@ -399,7 +397,9 @@ async def test_a_wait_that_does_not_fit_fails_at_once(make_client: MakeClient) -
     assert (await client.get(URL, timeout=Timeout(total=2.1))).ok
 
 
-async def test_what_the_breaker_refuses_costs_no_rate(make_client: MakeClient) -> None:
+async def test_a_request_that_the_breaker_refuses_takes_nothing_from_the_rate(
+    make_client: MakeClient,
+) -> None:
     engine = ScriptedEngine([200])
     breaker = CircuitBreaker()
     breaker.force_open(URL)
@@ -412,7 +412,7 @@ async def test_what_the_breaker_refuses_costs_no_rate(make_client: MakeClient) -
     assert engine.sleeps == []
 
 
-async def test_the_rate_is_kept_by_those_who_waited_for_a_place(make_client: MakeClient) -> None:
+async def test_the_rate_holds_after_a_wait_for_a_permit(make_client: MakeClient) -> None:
     """First a place, then the rate: the other way round they would go all at once."""
     engine = ScriptedEngine([200] * 4)
     rate, at_once = RateLimit(1, burst=2), ConcurrencyLimit(1)
@@ -556,7 +556,7 @@ async def test_tasks_behind_one_that_is_cancelled_go_sooner(colour: str) -> None
 
 
 @ONLY_ASYNC
-async def test_a_whole_line_may_be_cancelled(colour: str) -> None:
+async def test_a_whole_queue_may_be_cancelled(colour: str) -> None:
     time = VirtualTime()
     scopes = [anyio.CancelScope() for _ in range(101)]
     rate = RateLimit(10)

@@ -147,7 +147,7 @@ async def test_a_spent_generator_may_be_dropped_by_a_303(client: AnyClient, app:
 # --- history and limits ---
 
 
-async def test_history_has_every_hop_with_its_body_oldest_first(
+async def test_history_has_every_redirect_with_its_body_oldest_first(
     client: AnyClient, app: AppServer
 ) -> None:
     def hop(record: Record, out: Any) -> None:
@@ -162,13 +162,13 @@ async def test_history_has_every_hop_with_its_body_oldest_first(
     assert (found.url, found.content) == (app.url + "/", b"hello")
 
 
-async def test_kept_alive_connections_serve_all_hops(client: AnyClient, app: AppServer) -> None:
+async def test_redirects_reuse_the_connection(client: AnyClient, app: AppServer) -> None:
     await client.get(app.url + "/redirect/5")
     assert len(app.requests) == 6
     assert app.connections == 1
 
 
-async def test_redirects_are_not_followed_unless_asked_for(
+async def test_redirects_are_not_followed_by_default(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(follow_redirects=False)
@@ -201,9 +201,7 @@ async def test_a_loop_ends_after_thirty_redirects(client: AnyClient, app: AppSer
     assert len(app.requests) == 31
 
 
-async def test_no_redirects_at_all_may_be_asked_for(
-    make_client: MakeClient, app: AppServer
-) -> None:
+async def test_max_redirects_may_be_zero(make_client: MakeClient, app: AppServer) -> None:
     client = make_client(max_redirects=0)
     assert (await client.get(app.url)).status_code == 200
     with pytest.raises(curlhttp.TooManyRedirects):
@@ -440,7 +438,7 @@ async def test_redirects_of_http2(make_client: MakeClient, h2_app: H2Server) -> 
 
 
 @EVERY_WAY
-async def test_no_way_leads_to_another_scheme(ask: Ask, app: AppServer) -> None:
+async def test_no_api_follows_a_redirect_to_another_scheme(ask: Ask, app: AppServer) -> None:
     """Nothing is opened."""
     schemes = ("file:///etc/passwd", "scp://{}", "ftp://{}", "gopher://{}", "dict://{}", "ws://{}")
     for location in (*schemes, "data:text/plain,x", "javascript:alert(1)"):
@@ -461,7 +459,7 @@ async def test_no_way_leads_to_another_scheme(ask: Ask, app: AppServer) -> None:
         {"auth": ("u", "secret")},
     ],
 )
-async def test_no_way_carries_credentials_to_another_origin_or_back(
+async def test_no_api_sends_credentials_to_another_origin_or_back(
     ask: Ask, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
 ) -> None:
     """And Proxy-Authorization does not go out at all."""
@@ -479,7 +477,7 @@ async def test_no_way_carries_credentials_to_another_origin_or_back(
 
 
 @EVERY_WAY
-async def test_cookies_of_one_request_stay_with_its_host_in_every_way(
+async def test_with_every_api_cookies_of_one_request_stay_with_its_host(
     ask: Ask, app: AppServer
 ) -> None:
     """A port is no other host (RFC 6265, section 8.5)."""
@@ -496,7 +494,7 @@ def moved_with_cookie(app: AppServer) -> list[tuple[str, str]]:
 
 
 @EVERY_WAY
-async def test_no_way_answers_the_challenge_of_another_origin(
+async def test_no_api_authenticates_to_another_origin(
     ask: Ask, way: str, app: AppServer, other: AppServer
 ) -> None:
     """Neither Basic, which is sent at once, nor Digest."""
@@ -512,7 +510,7 @@ async def test_no_way_answers_the_challenge_of_another_origin(
 
 
 @EVERY_WAY
-async def test_every_way_follows_the_same_statuses_and_no_loop(
+async def test_every_api_follows_the_same_statuses_and_no_loop(
     ask: Ask, way: str, app: AppServer
 ) -> None:
     """300, 304 and 305 are answers; thirty redirects are the most."""
@@ -596,7 +594,7 @@ async def test_there_and_back_again_has_no_credentials(
         assert sent_to(app, "authorization") == ["Basic dTpw", None]
 
 
-async def test_auth_objects_do_not_answer_another_origin(
+async def test_auth_objects_do_not_authenticate_to_another_origin(
     client: AnyClient, app: AppServer, other: AppServer
 ) -> None:
     """An auth object answers its own origin."""
@@ -630,7 +628,7 @@ async def test_sensitive_headers_do_not_reach_another_origin(
     assert sent_to(other, "x-token") == sent_to(other, "x-key") == [None]
 
 
-async def test_userinfo_of_a_location_serves_one_hop_and_is_never_shown(
+async def test_userinfo_of_a_location_is_for_one_redirect_and_never_shown(
     client: AnyClient, app: AppServer, other: AppServer
 ) -> None:
     """Userinfo of a Location is for that hop, and shown nowhere."""
@@ -661,7 +659,9 @@ async def test_a_host_header_does_not_follow_to_another_origin(
     assert sent_to(other, "host") == [f"127.0.0.1:{other.port}"]
 
 
-async def test_the_total_timeout_spans_all_hops(make_client: MakeClient, app: AppServer) -> None:
+async def test_the_total_timeout_spans_all_redirects(
+    make_client: MakeClient, app: AppServer
+) -> None:
     client = make_client(max_redirects=10**6)  # on a slow machine there is time for many
     app.route("/loop", lambda record, out: _slowly(out))
     begun = time.monotonic()

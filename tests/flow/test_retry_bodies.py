@@ -44,7 +44,7 @@ def of_factory() -> Any:
 
 
 @pytest.mark.parametrize("make", [of_bytes, of_text, of_pieces, of_file, of_factory])
-async def test_a_body_that_can_be_had_again_is_sent_whole_each_time(
+async def test_a_body_that_can_be_replayed_is_sent_whole_each_time(
     scripted: Scripted, make: Callable[[], Any]
 ) -> None:
     client, engine = scripted([reset(), 503, 200], retry=2)
@@ -92,7 +92,7 @@ def spent_generator() -> Any:
 @pytest.mark.parametrize(
     "make", [spent_iterator, spent_generator, lambda: NoSeek(b"body")], ids=["iter", "gen", "file"]
 )
-async def test_a_body_that_was_spent_lets_the_original_error_through(
+async def test_with_a_consumed_body_the_original_error_is_raised(
     scripted: Scripted, make: Callable[[], Any]
 ) -> None:
     client, engine = scripted([reset(), 200], retry=3)
@@ -105,13 +105,13 @@ async def test_a_body_that_was_spent_lets_the_original_error_through(
     assert "sent again" in note
 
 
-async def test_a_body_that_was_not_touched_need_not_be_had_again(scripted: Scripted) -> None:
+async def test_an_unread_body_need_not_be_replayable(scripted: Scripted) -> None:
     client, engine = scripted([refused(), refused(), 200], retry=2)
     assert (await client.post(URL, content=spent_generator())).status_code == 200
     assert [sent.body for sent in engine.sent] == [b"", b"", b"body"]
 
 
-async def test_an_answer_to_a_body_that_was_spent_is_returned(scripted: Scripted) -> None:
+async def test_a_response_to_a_consumed_body_is_returned(scripted: Scripted) -> None:
     client, _ = scripted([503, 200], retry=2)
     found = await client.request("PUT", URL, content=spent_generator())
     assert found.status_code == 503

@@ -29,13 +29,13 @@ MakeClient = Callable[..., AnyClient]
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_server_may_ask_for_a_longer_wait(scripted: Scripted, status: int) -> None:
+async def test_retry_after_may_lengthen_the_wait(scripted: Scripted, status: int) -> None:
     client, engine = scripted([asks(30, status), 200], retry=steady())
     await client.get(URL)
     assert 30.0 <= engine.sleeps[0] <= 33.0
 
 
-async def test_a_server_may_ask_by_a_date(scripted: Scripted) -> None:
+async def test_retry_after_may_be_a_date(scripted: Scripted) -> None:
     client, engine = scripted([asks("Sun, 15 Jun 2025 15:07:10 GMT"), 200], retry=steady())
     assert engine.wall() == 1_750_000_000.0  # 30 s before that
     await client.get(URL)
@@ -148,7 +148,7 @@ async def test_no_attempt_begins_without_time_for_it(make_client: MakeClient, fa
         assert isinstance(caught.value.__cause__, e.ConnectionError)
 
 
-async def test_no_hop_begins_without_time_for_it_either(scripted: Scripted) -> None:
+async def test_no_redirect_begins_without_time_for_it_either(scripted: Scripted) -> None:
     slow = Answer(302, headers={"Location": "/next"}, delay=1.9995)
     client, engine = scripted([slow, 200])
     with pytest.raises(e.DeadlineExceeded):

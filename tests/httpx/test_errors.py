@@ -66,7 +66,7 @@ def is_ours(error: Any, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-async def test_a_server_that_fails_is_told_as_httpxs_own_transport_does(
+async def test_a_failing_server_raises_the_errors_of_httpxs_own_transport(
     library: Any, make_httpx: Make, name: str
 ) -> None:
     handler, expected = SERVERS[name]
@@ -159,7 +159,7 @@ async def test_a_proxys_refusal_is_a_proxy_error(library: Any, make_httpx: Make)
 
 
 @ONE_OF_EACH
-async def test_a_proxy_that_is_not_there_is_a_connect_error(
+async def test_an_unreachable_proxy_is_a_connect_error(
     library: Any, make_httpx: Make, refused: int
 ) -> None:
     client = make_httpx(transport={"proxy": f"http://127.0.0.1:{refused}"})

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.anyio, ONE_OF_EACH]
 
 
 @pytest.mark.parametrize("kind", ["path", "context", "False", "unchecked context", "environment"])
-async def test_authorities_are_trusted_as_httpx_is_told(
+async def test_verify_chooses_authorities_as_in_httpx(
     library: Any,
     tls_app: AppServer,
     make_httpx: Make,
@@ -218,7 +218,7 @@ async def test_without_http1_it_speaks_http2_at_once(make_httpx: Make) -> None:
         ({"keepalive_expiry": 0}, 10_000, 0, 0.0),
     ],
 )
-async def test_limits_are_kept(
+async def test_limits_are_observed(
     library: Any, make_httpx: Make, limits: dict[str, Any], most: int, keep: int, expiry: float
 ) -> None:
     found = make_httpx(transport={"limits": library.Limits(**limits)}).transport._limits
@@ -233,7 +233,7 @@ async def test_limits_are_those_of_httpxs_own_transport_by_default(make_httpx: M
 
 
 @pytest.mark.parametrize("keep", [0, 1])
-async def test_connections_are_kept_as_limits_say(
+async def test_keepalive_limits_are_observed(
     library: Any, app: AppServer, make_httpx: Make, keep: int
 ) -> None:
     client = make_httpx(transport={"limits": library.Limits(max_keepalive_connections=keep)})
@@ -263,6 +263,6 @@ def test_a_proxy_cannot_have_a_context_of_its_own(library: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["verify", "cert"])
-def test_a_missing_file_of_authorities_is_told(library: Any, name: str) -> None:
+def test_a_missing_file_of_authorities_is_an_error(library: Any, name: str) -> None:
     with pytest.raises(FileNotFoundError, match="invalid path"):
         transports(library).Transport(**{name: "/nowhere/ca.pem"})

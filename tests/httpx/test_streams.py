@@ -80,7 +80,7 @@ async def test_a_response_left_early_leaves_nothing(app: AppServer, httpx_client
     assert app.connections == 2  # the rest of the body was not worth the connection
 
 
-async def test_a_response_that_has_come_and_is_not_read_gives_its_connection_back(
+async def test_an_unread_complete_response_releases_its_connection(
     app: AppServer, httpx_client: AnyHTTPX
 ) -> None:
     for _ in range(3):
@@ -89,7 +89,7 @@ async def test_a_response_that_has_come_and_is_not_read_gives_its_connection_bac
     assert app.connections == 1
 
 
-async def test_a_response_that_nobody_reads_or_closes_gives_its_connection_back(
+async def test_a_dropped_response_releases_its_connection(
     library: Any, app: AppServer, make_httpx: Make
 ) -> None:
     limits = library.Limits(max_connections=1)
@@ -187,7 +187,7 @@ async def test_many_at_once_share_few_connections(
 # --- the life of a transport ---
 
 
-async def test_a_transport_that_was_closed_connects_anew(
+async def test_a_closed_transport_opens_new_connections(
     app: AppServer, httpx_client: AnyHTTPX, library: Any
 ) -> None:
     transport = httpx_client.transport
@@ -204,7 +204,7 @@ async def test_a_transport_that_was_closed_connects_anew(
 
 
 @pytest.mark.colours("asyncio", "trio")
-async def test_closing_ends_what_is_under_way(
+async def test_closing_ends_running_requests(
     library: Any, app: AppServer, httpx_client: AnyHTTPX
 ) -> None:
     async def ask() -> None:

@@ -47,7 +47,7 @@ class Heard:
         return [name for name, _ in self.events]
 
 
-async def test_events_are_told_in_order(app: AppServer, httpx_client: AnyHTTPX) -> None:
+async def test_events_are_reported_in_order(app: AppServer, httpx_client: AnyHTTPX) -> None:
     expected = [name.format("http11") for name in EXCHANGED]
     for new in (CONNECTED, []):
         heard = Heard(httpx_client)
@@ -63,7 +63,7 @@ async def test_events_are_told_in_order(app: AppServer, httpx_client: AnyHTTPX) 
     assert (b"Content-Type", b"application/json") in headers
 
 
-async def test_events_of_http2_are_told_apart(
+async def test_events_of_http2_have_their_own_names(
     h2_app: AppServer, make_httpx: Make, certs: Certs
 ) -> None:
     client = make_httpx(transport={"http2": True, "verify": str(certs.ca_path)})
@@ -74,7 +74,7 @@ async def test_events_of_http2_are_told_apart(
     assert status == 200
 
 
-async def test_failures_are_told(
+async def test_failures_are_reported(
     library: Any, app: AppServer, httpx_client: AnyHTTPX, refused: int
 ) -> None:
     heard = Heard(httpx_client)
@@ -90,7 +90,7 @@ async def test_failures_are_told(
 @pytest.mark.parametrize(
     "name", ["http11.send_request_headers.started", "http11.receive_response_body.complete"]
 )
-async def test_what_a_trace_function_raises_comes_through_and_leaves_nothing(
+async def test_an_exception_of_a_trace_function_is_raised_and_leaves_nothing(
     library: Any, app: AppServer, make_httpx: Make, name: str
 ) -> None:
     limits = library.Limits(max_connections=1)

@@ -262,7 +262,7 @@ async def test_a_refusal_is_a_response_with_its_body(
         b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nno",
     ],
 )
-async def test_an_answer_that_breaks_off_is_an_error(
+async def test_a_truncated_response_is_an_error(
     library: Any, httpx_client: AnyHTTPX, answer: bytes
 ) -> None:
     with RawServer(respond_and_close(answer)) as server:
@@ -301,7 +301,7 @@ def _endless_size(conn: RawConnection) -> None:
 
 
 @pytest.mark.parametrize("endless", [_line_ends, _endless_size])
-async def test_a_refusal_whose_chunks_never_come_is_an_error(
+async def test_a_refusal_with_missing_chunks_is_an_error(
     httpx_client: AnyHTTPX, library: Any, endless: Callable[[RawConnection], None]
 ) -> None:
     def refuse(conn: RawConnection) -> None:
@@ -329,7 +329,7 @@ async def test_a_refused_connection_is_tried_again(
     assert naps == [0.0]
 
 
-async def test_a_guard_is_asked(library: Any, shout: RawServer, make_httpx: Make) -> None:
+async def test_a_guard_is_called(library: Any, shout: RawServer, make_httpx: Make) -> None:
     client = make_httpx(transport={"guard": curlhttp.PublicOnly()})
     with pytest.raises(library.ConnectError):
         await client.get(shout.url, headers=HEADERS)
@@ -348,7 +348,7 @@ async def test_upgrades_count_among_connections(
         assert answer.status_code == 101
 
 
-async def test_events_are_told(shout: RawServer, httpx_client: AnyHTTPX) -> None:
+async def test_events_are_reported(shout: RawServer, httpx_client: AnyHTTPX) -> None:
     names: list[str] = []
 
     def hear(name: str, facts: dict[str, Any]) -> None:
@@ -365,7 +365,7 @@ async def test_events_are_told(shout: RawServer, httpx_client: AnyHTTPX) -> None
     assert names[-1] == "http11.response_closed.complete"
 
 
-async def test_a_response_that_nobody_closes_leaves_nothing(
+async def test_a_response_that_is_never_closed_leaves_nothing(
     library: Any, shout: RawServer, httpx_client: AnyHTTPX
 ) -> None:
     request = library.Request("GET", shout.url, headers=HEADERS)
@@ -384,7 +384,7 @@ async def test_a_response_that_nobody_closes_leaves_nothing(
     assert await anyio.to_thread.run_sync(shout.wait_for, lambda: not shout.open_connections)
 
 
-async def test_a_body_goes_out_with_the_request_as_ever(
+async def test_a_body_is_sent_with_the_request_as_usual(
     httpx_client: AnyHTTPX,
 ) -> None:
     with RawServer(respond_and_close(response(b"ok"))) as server:

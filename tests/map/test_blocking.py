@@ -42,7 +42,7 @@ print(*sorted({"asyncio", "anyio", "trio", "uvloop", "ssl"} & set(sys.modules)))
     assert run_script(code, app.url) == "\n"
 
 
-def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
+def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
     engine = SteppedEngine(Limits(), multiplexes=False)
     waiters: list[Any] = []
     gone_on: list[str] = []
@@ -94,7 +94,7 @@ def test_a_limit_is_shared_by_maps_in_threads(app: AppServer) -> None:
     assert limit.in_use(app.url) == 0
 
 
-def test_a_place_that_another_thread_gives_back_ends_the_wait(app: AppServer) -> None:
+def test_a_slot_released_by_another_thread_ends_the_wait(app: AppServer) -> None:
     limit = ConcurrencyLimit(1)
     with Client(concurrency_limit=limit) as client:
         held = client.stream("GET", app.url + "/bytes/5")
@@ -107,7 +107,7 @@ def test_a_place_that_another_thread_gives_back_ends_the_wait(app: AppServer) ->
         timer.join()
 
 
-def test_a_rate_is_kept(app: AppServer) -> None:
+def test_a_rate_is_observed(app: AppServer) -> None:
     with Client(rate_limit=RateLimit(200, burst=1)) as client:
         begun = time.monotonic()
         assert len(list(client.map([app.url] * 21, concurrency=8))) == 21
@@ -148,7 +148,7 @@ def test_what_runs_in_a_map_cannot_close_it(app: AppServer) -> None:
         assert list(results) == []
 
 
-def test_a_middleware_that_needs_a_loop_is_told_so(app: AppServer) -> None:
+def test_a_middleware_that_needs_a_loop_is_an_error(app: AppServer) -> None:
     async def sleeps(request: Any, send: Any) -> Any:
         import asyncio
 
@@ -158,7 +158,7 @@ def test_a_middleware_that_needs_a_loop_is_told_so(app: AppServer) -> None:
         list(client.map([app.url]))
 
 
-def test_a_middleware_that_waits_when_it_is_cancelled_spoils_no_later_map(app: AppServer) -> None:
+def test_a_middleware_that_waits_when_cancelled_does_not_affect_a_later_map(app: AppServer) -> None:
     async def stubborn(request: Any, send: Any) -> Any:
         try:
             return await send(request)
@@ -188,7 +188,7 @@ def test_a_busy_consumer_is_no_silence_of_the_server(app: AppServer) -> None:
     assert [isinstance(result, curlhttp.Response) for result in got] == [True] * 6
 
 
-def test_requests_are_sent_while_there_are_results_to_take(app: AppServer) -> None:
+def test_requests_are_sent_while_results_are_available(app: AppServer) -> None:
     with Client() as client:
         results = client.map([app.url] * 20, concurrency=4)
         for _ in range(4):
@@ -254,7 +254,7 @@ client.close()
 
 
 @pytest.mark.slow
-def test_a_map_does_not_go_on_in_a_forked_child(app: AppServer) -> None:
+def test_a_map_does_not_continue_in_a_forked_child(app: AppServer) -> None:
     code = """
 import os, sys, curlhttp
 url = sys.argv[1]

@@ -83,7 +83,7 @@ async def test_waits_for_retries_go_by_together(make_client: MakeClient, app: Ap
     assert_in_time(time.monotonic() - begun, 0.3, 1.2)
 
 
-async def test_a_policy_that_comes_with_a_map_is_kept(client: AnyClient, app: AppServer) -> None:
+async def test_a_policy_of_a_map_is_used(client: AnyClient, app: AppServer) -> None:
     assert (await results_of(client, [app.url]))[0].status_code == 200  # without one
     fails_once(app)
     got = await results_of(client, [f"{app.url}/once/{n}" for n in range(3)], retry=1)
@@ -99,7 +99,7 @@ async def test_a_concurrency_limit_holds_in_a_map(make_client: MakeClient, app: 
     assert limit.in_use(app.url) == 0
 
 
-async def test_places_are_given_back_when_a_map_is_cancelled(
+async def test_permits_are_released_when_a_map_is_cancelled(
     make_client: MakeClient, app: AppServer
 ) -> None:
     limit, breaker = ConcurrencyLimit(3), CircuitBreaker()
@@ -208,7 +208,7 @@ async def test_middleware_and_hooks_see_each_request(
     assert len(answers) == 9
 
 
-async def test_a_middleware_may_stream_by_itself(make_client: MakeClient, app: AppServer) -> None:
+async def test_a_middleware_may_stream_on_its_own(make_client: MakeClient, app: AppServer) -> None:
     async def streams(request: Any, send: Any) -> Any:
         response = await send(request.derive(stream=True))
         await response.discard()
@@ -298,7 +298,7 @@ async def test_the_clock_of_a_script_is_that_of_the_map(scripted: Scripted) -> N
     assert engine.sleeps == [1.0, 2.0]
 
 
-async def test_a_script_that_is_not_wanted_to_its_end_is_not_played(scripted: Scripted) -> None:
+async def test_a_map_left_early_sends_few_requests(scripted: Scripted) -> None:
     client, engine = scripted(lambda request: 200)
     async with client.map((f"{URL}{n}" for n in range(10_000)), concurrency=4) as results:
         await results.__anext__()

@@ -185,7 +185,7 @@ def test_a_json_value_inside_itself_is_refused() -> None:
         made(json=loop)
 
 
-def test_json_gives_way_to_data_and_to_files() -> None:
+def test_data_and_files_take_precedence_over_json() -> None:
     assert made(data={"a": 1}, json={"b": 1}).data == b"a=1"
     assert made(data="a", json={"b": 1}).data == b"a"
     assert made(data={}, json={"b": 1}).data == b'{"b": 1}'
@@ -213,7 +213,7 @@ def test_a_mapping_or_pairs_are_sent_as_a_form(data: Any, expected: bytes) -> No
     assert body.content_type == "application/x-www-form-urlencoded"
 
 
-def test_data_streams_what_is_not_a_form() -> None:
+def test_data_that_is_no_form_is_streamed() -> None:
     for stream in (io.BytesIO(b"abc"), iter([b"ab", b"c"]), lambda: b"abc"):
         body = made(data=stream)
         assert (body.content_type, body.data) == (None, None)
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_seek_is_sent_once() -> None:
         body.rewind()
 
 
-def test_a_file_like_that_cannot_tell_where_it_stands_is_sent_once() -> None:
+def test_a_file_like_without_tell_is_sent_once() -> None:
     class Lost(io.BytesIO):
         def tell(self) -> int:
             raise OSError("lost")
@@ -292,7 +292,7 @@ def test_a_file_of_no_size_with_content_has_no_length() -> None:
         assert b"Pid:" in read_all(body)
 
 
-def test_a_file_like_may_tell_its_own_length() -> None:
+def test_a_file_like_may_have_its_own_length() -> None:
     body = FileBody(Sized(b"abc"))
     assert (body.length, body.replayable) == (3, False)
     assert read_all(body, 2) == b"abc"
@@ -373,7 +373,7 @@ def test_a_body_shorter_than_its_length_is_reported(make: Callable[[], Any]) -> 
 @pytest.mark.parametrize(
     "make", [lambda: io.BytesIO(b"0123456789"), lambda: iter([b"01234", b"56789"])]
 )
-def test_a_body_longer_than_its_length_is_reported_and_the_excess_kept(
+def test_a_body_longer_than_its_length_is_an_error(
     make: Callable[[], Any],
 ) -> None:
     """A body of another length is an error."""
@@ -407,7 +407,7 @@ def test_an_iterable_is_cut_to_size_and_its_empty_pieces_are_skipped() -> None:
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 25))
-def test_no_size_changes_what_an_iterable_gives(pieces: list[bytes], size: int) -> None:
+def test_no_read_size_changes_the_bytes_of_an_iterable(pieces: list[bytes], size: int) -> None:
     whole = b"".join(pieces)
     assert read_all(made(content=iter(pieces), length=len(whole)), size) == whole
 
@@ -788,7 +788,7 @@ def test_a_part_header_name_is_a_token(name: str) -> None:
         made(files={"f": ("n", b"", None, {name: "v"})})
 
 
-def test_the_content_type_beats_that_of_the_headers_and_the_disposition_stays() -> None:
+def test_the_content_type_overrides_that_of_the_headers_and_the_disposition_is_kept() -> None:
     headers = {"content-type": "a/b", "content-disposition": "evil", "X-None": None}
     (part,) = parts_of(made(files={"f": ("n", b"x", "c/d", headers)}))
     assert part.items() == [

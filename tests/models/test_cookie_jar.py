@@ -49,7 +49,7 @@ def sent(jar: CookieJar, url: str) -> str | None:
         "",
     ],
 )
-def test_a_date_that_is_none_leaves_a_cookie_of_the_session(date: str) -> None:
+def test_an_invalid_date_makes_a_session_cookie(date: str) -> None:
     jar = answer("http://example.com/", f"a=1; Expires={date}", "b=2")
     assert sent(jar, "http://example.com/") == "a=1; b=2"
     assert [cookie.expires for cookie in jar] == [None, None]
@@ -174,7 +174,7 @@ def test_prefixed_cookies_that_keep_their_promise_are_stored() -> None:
 
 
 @pytest.mark.parametrize("attack", ["a=evil", f"a=; {PAST}", "a=evil; Domain=example.com"])
-def test_a_response_without_tls_leaves_a_secure_cookie_alone(attack: str) -> None:
+def test_a_response_without_tls_does_not_change_a_secure_cookie(attack: str) -> None:
     """A Secure cookie needs TLS."""
     jar = answer("https://example.com/", "a=good; Secure; Path=/")
     answer("http://example.com/", attack, jar=jar)
@@ -227,7 +227,7 @@ def test_the_policy_refuses_a_ready_made_cookie_of_another_host() -> None:
     assert jar.keys() == ["own"]
 
 
-def test_a_response_without_tls_may_set_a_namesake_elsewhere() -> None:
+def test_a_response_without_tls_may_set_the_same_name_for_another_path_or_host() -> None:
     jar = answer("https://example.com/", "a=good; Secure; Path=/deep")
     answer("http://example.com/", "a=plain; Path=/", jar=jar)
     answer("http://example.org/", "a=other", jar=jar)
@@ -281,7 +281,7 @@ def test_other_attributes_are_kept_on_the_cookie() -> None:
     assert cookie.get_nonstandard_attr("SameSite") == "Lax"
 
 
-def test_an_expired_cookie_is_not_sent_and_leaves_the_jar() -> None:
+def test_an_expired_cookie_is_not_sent_and_is_removed() -> None:
     jar = answer("http://h.test/", "a=1; Max-Age=60", "b=2")
     for cookie in jar:
         if cookie.name == "a":
@@ -290,7 +290,7 @@ def test_an_expired_cookie_is_not_sent_and_leaves_the_jar() -> None:
     assert jar.keys() == ["b"]
 
 
-def test_control_characters_never_leave_the_jar() -> None:
+def test_control_characters_are_never_sent() -> None:
     """Nor come in by a program."""
     jar = Cookies({"good": "1"})
     for name, value in (("a\r\nb", "1"), ("c", "1\x00"), ("d", "\t")):
@@ -317,7 +317,7 @@ def test_no_set_cookie_value_breaks_the_jar_or_the_header(values: list[str], url
 
 
 @pytest.mark.parametrize("url", ["http://h.test/", "http://h.test/a/b", "http://localhost:81/"])
-def test_our_short_way_and_the_stdlibs_way_build_the_same_header(url: str) -> None:
+def test_our_fast_path_and_the_stdlib_build_the_same_header(url: str) -> None:
     jar = Cookies({"any": "0"})
     jar.set("deep", "1", domain="h.test", path="/a")
     jar.set("tls", "1", domain="h.test", secure=True)

@@ -63,7 +63,7 @@ def test_a_date_is_found_in_any_order(text: str, date: tuple[int, ...]) -> None:
         "9" * 10_000,
     ],
 )
-def test_what_is_no_date_is_none(text: str) -> None:
+def test_an_invalid_date_is_none(text: str) -> None:
     assert parse_cookie_date(text) is None
 
 

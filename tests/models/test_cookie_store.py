@@ -163,7 +163,7 @@ def test_a_secure_cookie_of_localhost_is_not_touched_without_tls(side: Side) -> 
     assert side.sent("https://localhost/") == "a=good"
 
 
-def test_a_secure_cookie_that_is_gone_guards_nothing(side: Side) -> None:
+def test_a_removed_secure_cookie_protects_nothing(side: Side) -> None:
     side.answer("https://example.com/", "a=1; Secure; Path=/", "b=1; Secure; Path=/")
     side.answer("https://example.com/", "a=; Max-Age=0; Path=/", "b=2; Path=/")
     side.answer("http://example.com/", "a=3; Path=/", "b=3; Path=/")
@@ -213,7 +213,7 @@ def test_saving_and_loading_keeps_scope_expiry_and_secure(side: Side, tmp_path: 
     "expires",
     ["Wed, 21 Fed 2027", "Wed, 21 Fed 2027 07:28:00 GMT", "1 Jan 0 0:0:0", "\xb2 Jan 2027 0:0:0"],
 )
-def test_a_date_that_is_none_does_no_harm(side: Side, expires: str) -> None:
+def test_an_invalid_date_is_ignored(side: Side, expires: str) -> None:
     side.answer("http://h.test/", f"a=1; Expires={expires}", "b=2")
     assert side.names() == ["a", "b"]
 
@@ -303,7 +303,7 @@ def test_the_jar_keeps_3000_and_drops_what_was_longest_out_of_use(
     assert side.sent("http://forgotten.test/") is None
 
 
-def test_the_bounds_are_those_that_rfc_6265_asks_for() -> None:
+def test_the_bounds_are_those_of_rfc_6265() -> None:
     assert jars.MAX_COOKIES_PER_RESPONSE >= 50
     assert jars.MAX_COOKIES_PER_SITE >= 50
     assert jars.MAX_COOKIES >= 3000
@@ -386,7 +386,7 @@ def test_the_price_of_a_cookie_header_does_not_grow_with_the_jar(side: Side, dom
 # --- the standard library's ways, beside the index ---
 
 
-def test_what_is_done_to_the_dictionary_itself_is_noticed(side: Side) -> None:
+def test_changes_of_the_underlying_dictionary_are_noticed(side: Side) -> None:
     side.answer("https://h.test/", "a=1; Secure")
     side.jar._cookies = {}
     side.answer("http://h.test/", "a=2")
@@ -422,7 +422,7 @@ def test_a_copy_keeps_its_own_books(side: Side, twin_of: Callable[[Any], Any]) -
     assert side.names() == ["a"]
 
 
-def test_a_policy_that_sends_cookies_elsewhere_is_asked_of_all(side: Side) -> None:
+def test_a_policy_that_sends_cookies_to_other_hosts_is_applied_to_all(side: Side) -> None:
     class Generous(DefaultCookiePolicy):
         def domain_return_ok(self, domain: str, request: Any) -> bool:
             return True

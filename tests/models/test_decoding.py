@@ -152,7 +152,7 @@ def test_a_body_of_no_bytes_needs_no_coding(coding: str, encode: Callable[[bytes
     assert in_chunks([], (coding,)) == b""
 
 
-def test_chained_codings_are_undone_in_reverse() -> None:
+def test_chained_codings_are_decoded_in_reverse() -> None:
     body = b"once upon a time " * 5000
     wire = gzip.compress(brotli.compress(zlib.compress(body)))
     assert undo_codings(wire, ("deflate", "br", "gzip")) == body
@@ -360,7 +360,7 @@ CODINGS = ["gzip", "deflate", "br", pytest.param("zstd", marks=needs_zstd)]
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_a_bomb_costs_no_more_than_max_size(coding: str) -> None:
+def test_a_bomb_takes_no_more_memory_than_max_size(coding: str) -> None:
     """A bomb costs no more than the limit."""
     wire = bomb(coding, 100 * MIB)
 
@@ -406,7 +406,7 @@ def test_a_body_near_max_size_is_not_held_twice() -> None:
     assert peak_of(lambda: undo_codings(wire, ("gzip",), 32 * MIB)) < 40 * MIB
 
 
-def test_a_megabyte_of_empty_members_costs_less_than_a_second() -> None:
+def test_a_megabyte_of_empty_members_takes_less_than_a_second() -> None:
     """Bodies of empty members are read at once."""
     wire = gzip.compress(b"") * 52_000
     start = time.process_time()
@@ -514,7 +514,7 @@ def test_a_caller_may_choose_another_codec_for_text(name: str, codec: str) -> No
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_a_caller_cannot_choose_what_is_no_charset(name: str) -> None:
+def test_a_caller_cannot_choose_an_unknown_charset(name: str) -> None:
     assert chosen_charset(name) is None
 
 
@@ -550,7 +550,7 @@ def test_pieces_of_text_make_the_whole(charset: str, text: str, size: int) -> No
 
 @pytest.mark.parametrize("charset", ["utf_16", "utf_32"])
 @pytest.mark.parametrize("order", ["_le", "_be"])
-def test_a_byte_order_mark_is_heeded_and_left_out(charset: str, order: str) -> None:
+def test_a_byte_order_mark_is_used_and_removed(charset: str, order: str) -> None:
     body = "\ufeffhé".encode(charset + order)
     decoder = TextDecoder(charset)
     pieces = [decoder.decode(body[at : at + 1]) for at in range(len(body))]

@@ -29,7 +29,7 @@ class Both(Child):
 
 
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")  # of pytest
-def test_each_process_calls_what_is_for_it() -> None:
+def test_each_process_calls_its_own_callbacks() -> None:
     child, both = Child(), Both()
     register(child)
     register(both)
@@ -40,7 +40,7 @@ def test_each_process_calls_what_is_for_it() -> None:
     assert (child.seen, both.seen) == ([], ["parent"])
 
 
-def test_what_is_registered_is_not_kept_alive() -> None:
+def test_a_registered_object_is_not_kept_alive() -> None:
     child = Child()
     register(child)
     gone = weakref.ref(child)

@@ -84,7 +84,7 @@ def test_a_header_line_passed_as_a_name_does_not_show_its_value() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "a", "a b", "a\tb", "\xe9", "\x80", '"q"', "a,  b"])
-def test_a_good_value_is_returned_as_it_is(value: str) -> None:
+def test_a_valid_value_is_returned_unchanged(value: str) -> None:
     assert check_header("X", value) == ("X", value)
     assert check_header(b"X", value.encode("latin-1")) == ("X", value)
 
@@ -104,7 +104,7 @@ def test_a_good_value_is_returned_as_it_is(value: str) -> None:
         ("null", "null"),
     ],
 )
-def test_where_from_is_told_without_userinfo(value: str, sent: str) -> None:
+def test_referer_and_origin_have_no_userinfo(value: str, sent: str) -> None:
     """The same in a header that was received and is sent on."""
     for name in ("Referer", "ORIGIN"):
         assert check_header(name, value) == (name, sent)
@@ -115,7 +115,7 @@ def test_where_from_is_told_without_userinfo(value: str, sent: str) -> None:
 
 
 @given(TOKEN, FIELD_TEXT)
-def test_what_is_sent_reads_back_as_the_same_field(name: str, value: str) -> None:
+def test_a_sent_field_is_parsed_as_the_same_field(name: str, value: str) -> None:
     (line,) = Headers([(name, value)]).lines()
     assert b"\r" not in line
     assert b"\n" not in line
@@ -147,7 +147,7 @@ def test_names_are_found_in_any_case_and_shown_as_written() -> None:
     assert headers.get("content-TYPE", "x") == "text/plain"
 
 
-def test_repeats_are_joined_for_reading_and_kept_apart_in_lists() -> None:
+def test_repeats_are_joined_for_reading_and_separate_in_lists() -> None:
     headers = Headers([("A", "1"), ("B", "2"), ("a", "3")])
     assert headers["a"] == "1, 3"
     assert headers.get_list("A") == ["1", "3"]
@@ -156,7 +156,7 @@ def test_repeats_are_joined_for_reading_and_kept_apart_in_lists() -> None:
     assert len(headers) == 2
 
 
-def test_setting_replaces_every_repeat_at_the_place_of_the_first() -> None:
+def test_setting_replaces_every_repeat_at_the_position_of_the_first() -> None:
     headers = Headers([("A", "1"), ("B", "2"), ("a", "3")])
     headers["a"] = "4"
     assert headers.multi_items() == [("a", "4"), ("B", "2")]
@@ -185,7 +185,7 @@ def test_adding_appends_and_deleting_removes_every_repeat() -> None:
         lambda headers: headers.merged({"X": "a\nb"}),
     ],
 )
-def test_every_way_in_is_checked(change: Callable[[Headers], object]) -> None:
+def test_every_change_is_checked(change: Callable[[Headers], object]) -> None:
     headers = Headers({"A": "1"})
     with pytest.raises(InvalidHeader):
         change(headers)

@@ -318,7 +318,7 @@ def test_no_error_of_the_drop_in_shows_a_secret(
     assert "s3cret" not in shown_of(caught.value, log.text)
 
 
-def test_a_retry_is_told_no_secret_either() -> None:
+def test_a_retry_event_has_no_secret_either() -> None:
     told: list[Any] = []
     Retry: Any = requests.packages.urllib3.util.retry.Retry  # noqa: N806
 

@@ -14,7 +14,7 @@ from curlhttp._models.url import parse_url
 NOT_GIVEN = {"_headers", "_shared_headers", "extensions"}
 
 
-def test_fill_sets_every_field_there_is() -> None:
+def test_fill_sets_every_field() -> None:
     bare = Request.__new__(Request)
     assert not any(hasattr(bare, name) for name in Request.__slots__)
     transport = get_transport(True, None, None, False, False)

@@ -59,7 +59,7 @@ async def test_the_reason_is_what_the_server_says(
         assert answer.reason == reason
 
 
-async def test_http_1_0_is_told_apart(client: AnyClient) -> None:
+async def test_http_1_0_has_its_own_version(client: AnyClient) -> None:
     with RawServer(respond(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi")) as raw:
         answer = await client.get(raw.url)
     assert answer.http_version == "HTTP/1.0"
@@ -115,7 +115,7 @@ async def test_raise_for_status_says_what_and_where(
     assert isinstance(caught.value, RequestException)
 
 
-async def test_the_url_is_the_last_one_and_the_history_leads_to_it(
+async def test_the_url_is_the_last_one_of_the_history(
     any_client: AnyClient, server: AppServer
 ) -> None:
     answer = await any_client.get(server.url + "/redirect/2")
@@ -155,7 +155,7 @@ async def test_links_are_read(any_client: AnyClient, server: AppServer) -> None:
     assert (await any_client.get(server.url)).links == {}
 
 
-async def test_times_and_peer_are_told(any_client: AnyClient, server: AppServer) -> None:
+async def test_a_response_has_times_and_peer(any_client: AnyClient, server: AppServer) -> None:
     first = await any_client.get(server.url)
     second = await any_client.get(server.url + "/bytes/1000")
     for answer in (first, second):
@@ -171,7 +171,7 @@ async def test_times_and_peer_are_told(any_client: AnyClient, server: AppServer)
     assert second.timings.connect == second.timings.tls == 0
 
 
-async def test_trailers_are_kept_apart(any_client: AnyClient, server: AppServer) -> None:
+async def test_trailers_are_separate(any_client: AnyClient, server: AppServer) -> None:
     answer = await any_client.get(server.url + "/trailers")
     assert answer.content == b"hello"
     assert answer.trailers["X-Checksum"]
@@ -278,7 +278,7 @@ async def test_an_encoding_may_be_set(client: AnyClient) -> None:
 @pytest.mark.parametrize(
     "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
 )
-async def test_json_finds_its_unicode_encoding_by_itself(client: AnyClient, encoding: str) -> None:
+async def test_json_detects_its_unicode_encoding(client: AnyClient, encoding: str) -> None:
     body = json.dumps({"ä": [1, "€"]}, ensure_ascii=False).encode(encoding)
     assert (await fetch(client, body, "application/json")).json() == {"ä": [1, "€"]}
 
@@ -289,7 +289,7 @@ async def test_json_takes_the_options_of_the_standard_library(client: AnyClient)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"<html>", b'{"a": 1} x', b"\xff\xff\xff", b"\xc3"])
-async def test_what_is_no_json_is_an_error_of_every_family(client: AnyClient, body: bytes) -> None:
+async def test_invalid_json_is_an_error_of_every_family(client: AnyClient, body: bytes) -> None:
     answer = await fetch(client, body, "application/json")
     with pytest.raises(JSONDecodeError) as caught:
         answer.json()
@@ -418,7 +418,7 @@ async def test_no_file_is_written_for_a_name_that_a_server_gives(
     assert files == (["downloaded"] if way == "download" else [])
 
 
-def test_the_history_is_made_when_asked_for_and_kept() -> None:
+def test_the_history_is_built_on_first_use_and_cached() -> None:
     request = ClientRequest("GET", "http://h.test/")
     first, second = Response.of(request, 302), Response.of(request)
     assert "_history" not in vars(second)

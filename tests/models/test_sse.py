@@ -166,7 +166,7 @@ def test_any_cuts_give_the_same_events_before_one_too_large(
     "body",
     [b"data: " + b"x" * 95, b":" + b"x" * 100, b"data: " + b"x" * 95 + b"\n\n", b"data: x\n" * 60],
 )
-def test_what_is_larger_than_the_bound_is_refused(body: bytes) -> None:
+def test_an_event_larger_than_the_bound_is_refused(body: bytes) -> None:
     with pytest.raises(ResponseTooLarge, match="max_event_size=100 bytes"):
         events_of(body, max_size=100)
     assert events_of(b"data: " + b"x" * 94 + b"\n\n", max_size=100)

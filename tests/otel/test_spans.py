@@ -55,7 +55,7 @@ def ids_of(telemetry: Telemetry) -> list[str]:
 # --- what is in a span ---
 
 
-async def test_a_span_tells_of_an_attempt_by_the_conventions(
+async def test_a_span_describes_an_attempt_by_the_semantic_conventions(
     client: AnyClient, app: AppServer, traced: Telemetry
 ) -> None:
     app.route("/fine", lambda record, out: out.reply(200, b"fine"))
@@ -122,7 +122,7 @@ async def test_a_status_of_an_error_is_one_of_the_span(
     assert (span.attributes or {})["error.type"] == str(status)
 
 
-async def test_an_attempt_without_an_answer_has_the_name_of_its_error(
+async def test_an_attempt_without_a_response_has_the_name_of_its_error(
     client: AnyClient, traced: Telemetry
 ) -> None:
     with refused_port() as port, pytest.raises(e.ConnectionError):
@@ -172,7 +172,7 @@ async def test_a_cancelled_attempt_ends_its_span(
 
 
 @EVERY_WAY
-async def test_every_way_of_sending_has_spans(
+async def test_every_api_has_spans(
     make_client: MakeClient,
     app: AppServer,
     traced: Telemetry,
@@ -186,7 +186,7 @@ async def test_every_way_of_sending_has_spans(
     assert parents_of(app) == ids_of(traced)
 
 
-async def test_resends_are_counted_over_retries_hops_and_challenges(
+async def test_resends_are_counted_over_retries_redirects_and_challenges(
     make_client: MakeClient, app: AppServer, traced: Telemetry
 ) -> None:
     answers: list[int] = []
@@ -228,7 +228,9 @@ def test_retries_of_a_session_are_counted(
 
 
 @pytest.mark.parametrize("stream", (False, True))
-def test_hops_of_a_session_are_counted(app: AppServer, traced: Telemetry, stream: bool) -> None:
+def test_redirects_of_a_session_are_counted(
+    app: AppServer, traced: Telemetry, stream: bool
+) -> None:
     with requests.Session() as session:
         prepared = session.prepare_request(requests.Request("GET", app.url + "/redirect/2"))
         for _ in range(2):
@@ -317,7 +319,7 @@ async def test_many_at_once_have_a_span_each(
 
 
 @WITHOUT_UVLOOP
-async def test_garbage_for_an_answer_ends_a_span(client: AnyClient, traced: Telemetry) -> None:
+async def test_an_invalid_response_ends_a_span(client: AnyClient, traced: Telemetry) -> None:
     with RawServer(lambda connection: connection.send(b"\x00\x01 garbage\r\n\r\n")) as server:
         for stream in (False, True):
             with pytest.raises(e.RequestException):
@@ -419,7 +421,7 @@ async def test_a_client_on_an_engine_of_its_own_may_be_traced(
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("is_first", (False, True))
-async def test_what_a_mock_answers_is_traced(
+async def test_responses_of_a_mock_are_traced(
     client: AnyClient, telemetry: Telemetry, is_first: bool
 ) -> None:
     instrumentor = CurlhttpInstrumentor()

@@ -49,7 +49,7 @@ def test_a_long_field_takes_no_long_time() -> None:
         assert parse_http3_age(part * 20_000, URL) == 0
 
 
-def test_an_origin_is_known_until_its_time_is_over_or_it_takes_it_back() -> None:
+def test_an_origin_is_known_until_it_expires_or_is_cleared() -> None:
     now = [100.0]
     known = AltSvcCache(lambda: now[0])
     assert not known.has_http3(URL)

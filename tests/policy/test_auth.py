@@ -123,7 +123,7 @@ def test_a_token_is_text() -> None:
         begin(BearerAuth(cast(Any, lambda: None)), asked())
 
 
-def test_as_auth_takes_what_users_give() -> None:
+def test_as_auth_accepts_every_kind_of_auth() -> None:
     basic = BasicAuth("u", "p")
     assert to_auth(None) is None
     assert to_auth(basic) is basic
@@ -199,7 +199,7 @@ def test_no_repr_shows_a_secret(auth: Auth) -> None:
         ([], []),
     ],
 )
-def test_challenges_are_told_apart(
+def test_challenges_are_split(
     values: list[str], challenges: list[tuple[str, dict[str, str], str | None]]
 ) -> None:
     assert parse_challenges(values) == [Challenge(*fields) for fields in challenges]
@@ -370,9 +370,7 @@ def test_a_sess_algorithm_mixes_both_nonces_into_the_secret_once() -> None:
         ([SHA256.replace('"auth, auth-int"', '"auth-int"'), MD5], "MD5"),
     ],
 )
-def test_the_strongest_challenge_that_can_be_met_is_answered(
-    values: list[str], algorithm: str
-) -> None:
+def test_the_strongest_supported_challenge_is_chosen(values: list[str], algorithm: str) -> None:
     flow, _ = begin(mufasa(), asked())
     assert sent_parameters(challenged(flow, *values))["algorithm"] == algorithm
 
@@ -396,18 +394,18 @@ def test_a_challenge_that_cannot_be_met_ends_the_flow(values: list[str]) -> None
     assert challenged(flow, *values) is None
 
 
-def test_a_challenge_of_another_origin_is_not_answered() -> None:
+def test_a_challenge_of_another_origin_is_returned() -> None:
     flow, _ = begin(mufasa(), asked("http://h.test/"))
     assert challenged(flow, MD5, url="http://h.test:81/") is None
 
 
-def test_other_statuses_are_not_answered() -> None:
+def test_other_statuses_are_returned() -> None:
     for status in (200, 403, 407):
         flow, _ = begin(mufasa(), asked())
         assert finish(flow, status, ("WWW-Authenticate", MD5)) is None
 
 
-def test_a_refused_answer_is_given_back_and_its_nonce_forgotten() -> None:
+def test_a_second_401_is_returned_and_its_nonce_forgotten() -> None:
     auth = mufasa()
     flow, _ = begin(auth, asked())
     assert challenged(flow, MD5) is not None
@@ -424,7 +422,7 @@ def test_a_stale_nonce_is_replaced_once() -> None:
     assert challenged(flow, MD5 + ", stale=true") is None
 
 
-def test_later_requests_to_the_origin_use_the_nonce_unasked() -> None:
+def test_later_requests_to_the_origin_use_the_nonce_preemptively() -> None:
     auth = mufasa()
     flow, _ = begin(auth, asked("http://h.test/a"))
     challenged(flow, MD5)
@@ -438,7 +436,7 @@ def test_later_requests_to_the_origin_use_the_nonce_unasked() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://other.test/", "https://h.test/", "http://h.test:81/"])
-def test_another_origin_gets_nothing_unasked(url: str) -> None:
+def test_another_origin_gets_no_preemptive_credentials(url: str) -> None:
     auth = mufasa()
     flow, _ = begin(auth, asked("http://h.test/"))
     challenged(flow, MD5)
@@ -465,7 +463,7 @@ def test_the_body_is_rewound_before_it_is_sent_again() -> None:
     assert body.read(100) == b"payload"
 
 
-def test_a_body_that_is_gone_cannot_be_sent_again() -> None:
+def test_a_consumed_body_cannot_be_sent_again() -> None:
     body = open_body(iter([b"once"]))
     flow, _ = begin(mufasa(), asked(method="POST", body=body))
     body.read(100)

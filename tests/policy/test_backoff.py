@@ -78,7 +78,7 @@ def test_the_state_of_a_sequence_is_its_own() -> None:
     assert [next(one), next(one), next(other)] == pytest.approx([0.3, 0.9, 0.3])
 
 
-def test_exponential_backoff_leaves_nothing_to_chance() -> None:
+def test_exponential_backoff_is_not_random() -> None:
     def never(low: float, high: float) -> float:
         raise AssertionError("chance was asked")
 

@@ -146,7 +146,7 @@ def test_a_call_counts_in_its_window_of_seconds_and_no_longer(make_breaker: Make
     assert breaker.state(ORIGIN) == "open"
 
 
-def test_slow_calls_leave_the_window_of_seconds_too(make_breaker: MakeBreaker) -> None:
+def test_slow_calls_expire_from_the_window_too(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(
         slow_call_rate=0.9, slow_call_seconds=10.0, window_seconds=10, minimum_calls=9
     )
@@ -187,13 +187,13 @@ def test_a_call_is_slow_from_the_limit_on(make_breaker: MakeBreaker) -> None:
     assert breaker.metrics(ORIGIN).slow_calls == 1
 
 
-def test_failures_in_a_row_go_on_counting_beside_slow_calls(make_breaker: MakeBreaker) -> None:
+def test_consecutive_failures_count_with_a_slow_call_rate_too(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(slow_call_rate=1.0, slow_call_seconds=2.0)
     run(breaker, "FFFFF")
     assert breaker.state(ORIGIN) == "open"
 
 
-def test_a_failure_rate_takes_the_place_of_the_default_threshold(make_breaker: MakeBreaker) -> None:
+def test_a_failure_rate_replaces_the_default_threshold(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(failure_rate=0.9, minimum_calls=20)
     run(breaker, "FFFFFFFFFF")
     assert breaker.state(ORIGIN) == "closed"
@@ -205,7 +205,7 @@ def test_a_failure_rate_takes_the_place_of_the_default_threshold(make_breaker: M
 # --- open and half-open ---
 
 
-def test_an_open_circuit_says_how_long_it_stays_so(make_breaker: MakeBreaker) -> None:
+def test_an_open_circuit_says_how_long_it_stays_open(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1, recovery_timeout=30)
     run(breaker, "F", now=1000.0)
     with pytest.raises(CircuitBreakerOpen, match=r"a\.test:80 is open for 20 s") as caught:
@@ -224,7 +224,7 @@ def test_the_first_call_at_the_open_time_makes_it_half_open(make_breaker: MakeBr
     assert breaker.state(ORIGIN) == "half_open"
 
 
-def test_half_open_lets_its_permits_through_and_no_more(make_breaker: MakeBreaker) -> None:
+def test_half_open_admits_its_permits_and_no_more(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1, recovery_timeout=30, half_open_permits=3)
     run(breaker, "F")
     probes = [breaker.admit(ORIGIN, 30.0) for _ in range(3)]
@@ -335,7 +335,7 @@ def _half_open(make_breaker: MakeBreaker, **settings: Any) -> tuple[CircuitBreak
     return breaker, breaker.admit(ORIGIN, 30.0)
 
 
-def test_a_released_probe_leaves_its_place_to_another(make_breaker: MakeBreaker) -> None:
+def test_a_released_probe_frees_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
     assert is_refused(breaker, 30.0)
     probe.release()
@@ -347,7 +347,7 @@ def test_a_released_probe_leaves_its_place_to_another(make_breaker: MakeBreaker)
     assert breaker.state(ORIGIN) == "closed"
 
 
-def test_a_probe_that_is_lost_leaves_its_place(make_breaker: MakeBreaker) -> None:
+def test_a_lost_probe_frees_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
     assert breaker.metrics(ORIGIN).probes == 1
     del probe
@@ -356,7 +356,7 @@ def test_a_probe_that_is_lost_leaves_its_place(make_breaker: MakeBreaker) -> Non
     assert is_refused(breaker, 30.0) is None
 
 
-def test_a_probe_without_end_loses_its_place(make_breaker: MakeBreaker) -> None:
+def test_a_probe_that_never_ends_loses_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker, half_open_timeout=20)
     assert is_refused(breaker, 49.9) == pytest.approx(0.1)
     second = breaker.admit(ORIGIN, 50.0)
@@ -397,7 +397,7 @@ def test_force_open_refuses_until_reset(make_breaker: MakeBreaker) -> None:
     assert is_refused(breaker, 0.0) is None
 
 
-def test_force_close_lets_all_through_and_counts_nothing(make_breaker: MakeBreaker) -> None:
+def test_force_close_admits_all_and_counts_nothing(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1)
     run(breaker, "F")
     breaker.force_close(ORIGIN)
@@ -459,7 +459,7 @@ def test_metrics_are_read_only() -> None:
 # --- hooks ---
 
 
-def test_a_hook_hears_of_each_change_once(make_breaker: MakeBreaker) -> None:
+def test_a_hook_is_notified_of_each_transition_once(make_breaker: MakeBreaker) -> None:
     heard: list[Transition] = []
     breaker = make_breaker(1, on_transition=heard.append)
     run(breaker, "ss")
@@ -520,7 +520,7 @@ def test_the_circuits_used_last_are_kept() -> None:
     assert rows == [1, 0, 1, 1]  # b went
 
 
-def test_an_open_circuit_stays_for_its_open_time() -> None:
+def test_an_open_circuit_stays_open_for_its_open_time() -> None:
     breaker = CircuitBreaker(1, recovery_timeout=30, max_origins=2)
     run(breaker, "F", origin="http://a.test:80")
     run(breaker, "F", origin="http://b.test:80", now=10.0)
@@ -531,7 +531,7 @@ def test_an_open_circuit_stays_for_its_open_time() -> None:
     assert [breaker.state(f"http://{name}.test") for name in "abd"] == ["closed", "open", "open"]
 
 
-def test_what_was_forced_stays_at_any_number() -> None:
+def test_a_forced_circuit_is_never_forgotten() -> None:
     breaker = CircuitBreaker(1, max_origins=1)
     run(breaker, "F")
     breaker.force_open("http://b.test")

@@ -59,7 +59,7 @@ def test_the_three_forms_of_a_date(text: str) -> None:
         "Sun, 06  Nov 1994 08:49:37 GMT",
     ],
 )
-def test_what_is_no_date(text: str) -> None:
+def test_an_invalid_date(text: str) -> None:
     assert parse_date(text) is None
 
 

@@ -153,7 +153,7 @@ def test_another_method_never_is(method: str) -> None:
     assert not may_hedge(keyed, Hedge(1))
 
 
-def test_an_idempotency_key_is_heeded_when_the_policy_says_so() -> None:
+def test_an_idempotency_key_counts_if_the_policy_says_so() -> None:
     keyed = request("POST", b"x", Idempotency_Key="1")
     assert may_hedge(keyed, Hedge(1, idempotency_key=True))
 
@@ -170,7 +170,7 @@ def test_a_body_that_cannot_be_sent_again_is_sent_once() -> None:
 @pytest.mark.parametrize(
     "source", [b"abcdef", [b"abc", b"def"], lambda: iter([b"abc", b"def"])], ids=["b", "list", "f"]
 )
-def test_a_twin_gives_the_whole_body_while_the_other_is_read(source: Any) -> None:
+def test_a_copy_yields_the_whole_body_while_the_other_is_read(source: Any) -> None:
     body = open_body(source)
     assert body.read(2) == b"ab"
     clone = body.clone()
@@ -233,7 +233,7 @@ def test_an_attempt_without_limits_is_let_in() -> None:
     assert ticket.settle(200, 1.0, 1.0) == []
 
 
-def test_what_the_budget_refuses_costs_nothing_elsewhere() -> None:
+def test_a_refusal_of_the_budget_costs_no_other_permit() -> None:
     rate, concurrency = RateLimit(0.1), ConcurrencyLimit(1)
     circuits = CircuitBreaker(1, recovery_timeout=1.0)
     circuits.admit(ORIGIN, 0.0).fail(0.0)
@@ -251,7 +251,7 @@ def test_what_the_budget_refuses_costs_nothing_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("who", ["rate", "concurrency", "circuits"])
-def test_what_another_refuses_takes_nothing_from_the_budget(who: str) -> None:
+def test_a_refusal_by_another_policy_takes_nothing_from_the_budget(who: str) -> None:
     rate, concurrency = RateLimit(0.1, 2), ConcurrencyLimit(1)
     circuits, budget = CircuitBreaker(1), RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
     if who == "rate":
@@ -271,7 +271,7 @@ def test_what_another_refuses_takes_nothing_from_the_budget(who: str) -> None:
     ("result", "failures"),
     [(200, 0), (404, 0), (503, 1), (ReadTimeout("late"), 1), (ValueError("ours"), 0), (None, 0)],
 )
-def test_the_breaker_hears_what_became_of_an_attempt(result: Any, failures: int) -> None:
+def test_the_breaker_gets_the_outcome_of_an_attempt(result: Any, failures: int) -> None:
     circuits, concurrency = CircuitBreaker(failure_rate=1.0), ConcurrencyLimit(1)
     ticket = extra_attempts(circuits=circuits, concurrency=concurrency).admit(bound(), 0.0)
     assert ticket is not None

@@ -58,7 +58,7 @@ def test_names_below_a_host_are_meant_where_it_says_so() -> None:
     assert not hosts.covers("xa.test", 5.0)
 
 
-def test_a_host_takes_back_what_it_said() -> None:
+def test_max_age_zero_removes_a_host() -> None:
     hosts = HSTSStore()
     hosts.note("a.test", "max-age=10", 0.0)
     assert hosts.note("a.test", "max-age=0", 1.0)
@@ -73,7 +73,7 @@ def test_an_address_has_no_say(host: str) -> None:
     assert not hosts.covers(host, 0.0)
 
 
-def test_what_every_answer_says_is_not_written_each_time() -> None:
+def test_a_repeated_header_is_not_written_each_time() -> None:
     hosts = HSTSStore()
     assert hosts.note("a.test", "max-age=1000", 0.0)
     assert not hosts.note("a.test", "max-age=1000", 50.0)

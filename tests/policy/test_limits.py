@@ -66,7 +66,7 @@ def test_there_are_no_more_leases_than_the_limit() -> None:
     assert limit.in_use(A) == 0
 
 
-def test_a_lease_is_given_back_once() -> None:
+def test_a_lease_is_released_once() -> None:
     limit = ConcurrencyLimit(2)
     first, second = taken(limit), taken(limit)
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
     assert limit.in_use(A) == 2
 
 
-def test_a_newcomer_does_not_overtake_who_was_woken_and_has_not_gone_on() -> None:
+def test_a_new_request_does_not_overtake_a_woken_waiter() -> None:
     limit = ConcurrencyLimit(2)
     running, woken = [taken(limit), taken(limit)], list[int]()
     first = queued(limit, lambda: woken.append(1))
@@ -116,7 +116,7 @@ def test_a_newcomer_does_not_overtake_who_was_woken_and_has_not_gone_on() -> Non
     assert limit.in_use(A) == 2
 
 
-def test_who_leaves_the_line_is_passed_over() -> None:
+def test_a_waiter_that_left_the_queue_is_skipped() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(3)]  # type: ignore[misc]
@@ -130,7 +130,7 @@ def test_who_leaves_the_line_is_passed_over() -> None:
     assert taken(limit).granted
 
 
-def test_who_leaves_with_the_lease_in_hand_passes_it_on() -> None:
+def test_a_waiter_that_leaves_with_its_lease_passes_it_on() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(2)]  # type: ignore[misc]
@@ -141,7 +141,7 @@ def test_who_leaves_with_the_lease_in_hand_passes_it_on() -> None:
     assert waiting[1].granted
 
 
-def test_joining_an_empty_line_is_a_lease() -> None:
+def test_joining_an_empty_queue_is_a_lease() -> None:
     limit = ConcurrencyLimit(1)
     lease = queued(limit)
     assert lease.granted
@@ -239,7 +239,7 @@ def test_64_threads_are_never_more_than_the_limit() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["come", "leave"]), st.integers(0, 9)), max_size=60))
-def test_a_line_is_fifo_whoever_comes_and_leaves(steps: list[tuple[str, int]]) -> None:
+def test_a_queue_is_fifo_whoever_joins_and_leaves(steps: list[tuple[str, int]]) -> None:
     limit = ConcurrencyLimit(2)
     running: list[int] = []
     waiting: list[int] = []
@@ -286,7 +286,7 @@ def test_rates_are_per_origin_or_for_all() -> None:
     assert not together.try_acquire(B, 0.0)
 
 
-def test_the_first_in_line_is_told_how_long_to_sleep() -> None:
+def test_the_first_waiter_gets_the_time_to_sleep() -> None:
     limit = RateLimit(10)
     assert limit.try_acquire(A, 0.0)
     turn = join(limit)
@@ -321,7 +321,7 @@ def test_turns_come_in_order_and_only_the_first_has_a_time() -> None:
     assert limit.try_acquire(A, 0.3)
 
 
-def test_who_leaves_the_middle_of_the_line_makes_the_others_sooner() -> None:
+def test_leaving_the_middle_of_the_queue_moves_the_others_up() -> None:
     limit = RateLimit(1)
     assert limit.try_acquire(A, 0.0)
     first, second, third = join(limit), join(limit), join(limit)
@@ -344,7 +344,7 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
     assert len(turns) == 3
 
 
-def test_a_request_that_was_not_sent_is_given_back() -> None:
+def test_a_reservation_of_an_unsent_request_is_returned() -> None:
     limit = RateLimit(1, burst=2)
     assert [limit.try_acquire(A, 0.0) for _ in range(3)] == [True, True, False]
     limit.refund(A)
@@ -353,7 +353,7 @@ def test_a_request_that_was_not_sent_is_given_back() -> None:
     assert limit.try_acquire(B, 0.0)
 
 
-def test_a_turn_may_be_left_while_its_thread_has_the_lock() -> None:
+def test_a_reservation_may_be_released_while_its_thread_holds_the_lock() -> None:
     limit = RateLimit(10)
     assert limit.try_acquire(A, 0.0)
     first, second = join(limit), join(limit)

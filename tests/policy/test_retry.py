@@ -76,7 +76,7 @@ def test_what_was_not_processed_may_go_out_again_with_any_method(
     assert objection(error, method) is None
 
 
-def test_a_caller_may_say_that_a_post_does_no_harm_twice() -> None:
+def test_a_caller_may_declare_a_post_idempotent() -> None:
     error = failing(e.ConnectionError)
     assert objection(error, "POST", retry_non_idempotent=True) is None
     assert objection(error, "POST", {"Idempotency-Key": "k"}) is None
@@ -231,7 +231,7 @@ def test_a_total_that_ran_out_is_final() -> None:
 # --- the policy as a value ---
 
 
-def test_without_settings_there_are_three_attempts_in_all() -> None:
+def test_the_default_is_three_attempts() -> None:
     policy = RetryPolicy()
     assert policy.max_retries == 2
     assert policy.statuses == {408, 425, 429, 502, 503, 504}
@@ -240,12 +240,12 @@ def test_without_settings_there_are_three_attempts_in_all() -> None:
 
 
 @pytest.mark.parametrize("value", [None, False, 0])
-def test_nothing_stands_for_no_policy(value: Any) -> None:
+def test_none_means_no_policy(value: Any) -> None:
     assert RetryPolicy.of(value) is None
     assert RetryPolicy.of(value, RetryPolicy()) is None
 
 
-def test_a_number_stands_for_a_policy_that_shares_the_budget() -> None:
+def test_a_number_means_a_policy_that_shares_the_budget() -> None:
     base = RetryPolicy(1, statuses=[500], budget=RetryBudget(ratio=0.5))
     found = RetryPolicy.of(7, base)
     assert found is not None

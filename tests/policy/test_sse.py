@@ -60,7 +60,7 @@ def test_where_no_backoff_was_chosen_delays_are_some_seconds_and_never_more_than
         assert 15 <= delays[-1] <= 30
 
 
-def test_the_servers_time_is_kept_with_a_little_chance() -> None:
+def test_the_servers_time_is_used_with_jitter() -> None:
     for _ in range(50):
         delay = reconnections().next_delay(None, 5000, None)
         assert delay is not None
@@ -73,7 +73,7 @@ def test_while_no_event_comes_the_servers_time_is_not_all() -> None:
     assert [stream.next_delay(None, 5000, None) for _ in range(3)] == [6, 7, 9]
 
 
-def test_a_server_cannot_ask_for_more_than_a_day() -> None:
+def test_the_servers_time_is_at_most_a_day() -> None:
     delay = reconnections().next_delay(None, 10**18 - 1, None)
     assert delay is not None
     assert delay <= 86_400 * 1.1
@@ -101,7 +101,7 @@ def test_a_wrong_number_is_refused(most: Any) -> None:
         reconnections(most)
 
 
-def test_what_is_not_idempotent_is_not_sent_twice() -> None:
+def test_a_request_that_is_not_idempotent_is_not_sent_twice() -> None:
     for failure in (None, broken()):
         assert reconnections(method="POST").next_delay(failure, None, None) is None
         allowed = reconnections(method="POST", key="1")

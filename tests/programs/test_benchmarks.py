@@ -106,7 +106,7 @@ def test_many_tasks_are_compared_with_64(tmp_path: Path) -> None:
     assert case["rows"][1]["samples"][0]["requests"] >= 200
 
 
-def test_the_server_has_ports_that_no_client_gets_by_itself() -> None:
+def test_the_server_has_ports_outside_the_ephemeral_range() -> None:
     """Beside many clients another one's could be taken before the server asks for it."""
     lowest = 49_152
     with suppress(OSError):
@@ -116,9 +116,7 @@ def test_the_server_has_ports_that_no_client_gets_by_itself() -> None:
         assert all(int(url.rpartition(":")[2]) < lowest for url in urls)
 
 
-def test_pairs_are_of_clients_in_one_way_and_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_measures_each_chosen_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {"streamed", "threads", "kept", "first requests to TLS origins"}
     few = [group for group in pairs._GROUPS if group.name in chosen]
     few[-1] = replace(few[-1], origins=3)
@@ -171,7 +169,7 @@ def test_import_times_are_those_of_fresh_interpreters(
     assert list(found["rows"]) == list(import_time._STATEMENTS)
 
 
-def test_cpu_prints_a_table_for_each_way_of_calling(
+def test_cpu_prints_a_table_for_each_api(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cpu, "_COUNT", 20)
@@ -247,7 +245,7 @@ def test_a_simulated_server_works_off_what_it_can_and_no_more() -> None:
     assert seen.sum("calls") == sum(seen.sum(name) for name in ("good", "failed", "refused"))
 
 
-def test_requests_of_a_simulation_wait_beside_each_other_on_its_clock() -> None:
+def test_requests_of_a_simulation_wait_concurrently_on_its_clock() -> None:
     async def main() -> float:
         network = ScriptedNetwork(lambda request: Answer(delay=3600))
         clients = [AsyncClient(transport=network, timeout=None) for _ in range(3)]
@@ -363,7 +361,7 @@ def test_check_measures_again(
     assert "1 ratios compared" in capsys.readouterr().out
 
 
-def test_all_goes_on_without_what_fails(
+def test_all_continues_after_a_failed_benchmark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(options: Options) -> dict[str, Any]:
@@ -423,7 +421,7 @@ def test_a_client_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         assert "Nothing" in crew.failed[absent]
 
 
-def test_a_worker_that_is_silent_is_given_up() -> None:
+def test_a_silent_worker_is_abandoned() -> None:
     with Worker(_FLOOR, Settings(), None) as worker:
         worker.answer()
         with pytest.raises(Failed, match="no answer within 0 s"):
@@ -436,7 +434,7 @@ def test_clients_without_http2_are_named_with_the_reason() -> None:
         assert crew.failed == {aiohttp: "has no HTTP/2"}
 
 
-def test_a_client_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_client_is_refused() -> None:
     with pytest.raises(SystemExit, match="no such client: httq; there are: curlhttp, "):
         main(["sync", "--clients", "httq"])
 

@@ -92,7 +92,7 @@ def test_the_sdk_on_httpx2_is_carried_by_libcurl() -> None:
     ]
 
 
-def test_the_resilience_example_tells_one_story_with_both_clients() -> None:
+def test_the_resilience_example_prints_the_same_with_both_clients() -> None:
     begun = time.monotonic()
     finished = run("examples/resilience.py")
     seconds = time.monotonic() - begun
@@ -187,7 +187,7 @@ def test_the_example_of_debugging_shows_what_was_sent_and_no_credentials() -> No
     assert "abc" not in finished.stdout
 
 
-def test_the_example_of_caching_needs_the_server_for_what_is_new() -> None:
+def test_the_example_of_caching_contacts_the_server_for_new_data() -> None:
     finished = run("examples/caching.py")
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""
@@ -210,7 +210,7 @@ def test_the_example_of_shared_limits_keeps_one_rate_over_four_processes() -> No
     assert ("no redis-server" in finished.stdout) != ("sent: True" in finished.stdout)
 
 
-def test_the_example_of_a_guard_stays_out_of_this_machine() -> None:
+def test_the_example_of_a_guard_does_not_reach_this_machine() -> None:
     finished = run("examples/guard.py")
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""
@@ -365,7 +365,7 @@ async def _run(sources: list[str]) -> list[str]:
     return printed
 
 
-def test_the_bulk_fetch_example_tells_the_same_story_three_times() -> None:
+def test_the_bulk_fetch_example_gets_the_same_results_three_times() -> None:
     done = run("examples/bulk_fetch.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -393,7 +393,7 @@ def test_the_example_of_downloads_survives_what_its_server_does() -> None:
     ]
 
 
-def test_the_service_example_answers_for_its_upstream() -> None:
+def test_the_service_example_responds_while_its_upstream_fails() -> None:
     pytest.importorskip("starlette")
     finished = run("examples/service.py")
     assert finished.returncode == 0, finished.stderr

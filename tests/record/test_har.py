@@ -130,7 +130,7 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_written_is_har_1_2(recorded: Path) -> None:
+def test_the_written_file_is_har_1_2(recorded: Path) -> None:
     log = json.loads(recorded.read_text())["log"]
     check(log, "log")
     assert log["version"] == "1.2"
@@ -312,7 +312,7 @@ def test_whatever_a_server_sends_can_be_read_again(
         assert b"".join(played.pieces) == content
 
 
-def test_an_error_whose_words_are_no_text_can_be_written(tmp_path: Path) -> None:
+def test_an_error_with_an_undecodable_message_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / "odd.har"
     odd = curlhttp.ConnectionError("odd \udce4 words")
     with curlhttp.Client(transport=ScriptedEngine([odd])) as client:
@@ -365,7 +365,7 @@ def test_a_file_of_a_browser_plays_back(tmp_path: Path) -> None:
         assert "content-encoding" not in response.headers
 
 
-def test_new_entries_leave_those_of_others_as_they_are(recorded: Path) -> None:
+def test_new_entries_do_not_change_those_of_other_programs(recorded: Path) -> None:
     def change(whole: Any) -> None:
         whole["log"]["pages"] = [{"id": "1"}]
         whole["log"]["entries"][0]["comment"] = "mine"

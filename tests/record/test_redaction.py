@@ -67,7 +67,7 @@ def test_bodies(body: str, kind: str, masked: str) -> None:
     assert MASKS.body(body.encode(), kind).decode() == masked
 
 
-def test_what_is_no_text_stays_but_for_what_can_be_read_in_it() -> None:
+def test_binary_data_is_unchanged_except_for_readable_secrets() -> None:
     assert MASKS.body(b'\xff"token": "a"\0', "") == b'\xff"token": "***"\0'
 
 

@@ -111,7 +111,7 @@ def test_an_open_time_is_no_longer_where_the_clock_is_set_back(redis: RedisServe
     )
 
 
-def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServer) -> None:
+def test_an_unreported_success_resets_consecutive_failures(redis: RedisServer) -> None:
     store = FakeClockStore(redis)
     shared = CircuitBreaker(3, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
@@ -125,7 +125,7 @@ def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServe
 # --- clients ---
 
 
-async def test_what_one_client_opens_is_open_to_all(
+async def test_a_circuit_that_one_client_opens_is_open_for_all(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     heard: list[Transition] = []
@@ -182,7 +182,7 @@ async def test_exactly_one_probe_goes_among_many_clients(
     assert {breaker.state(app.url) for breaker in breakers} == {"closed"}
 
 
-async def test_a_healthy_origin_costs_a_question_now_and_then(
+async def test_a_healthy_origin_needs_few_commands(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     client = make_client(breaker=CircuitBreaker(store=make_store(redis)))
@@ -216,7 +216,7 @@ async def test_rates_count_the_calls_of_all(
     assert breakers[0].state(app.url) == "open"
 
 
-async def test_a_cancelled_probe_gives_its_place_back(
+async def test_a_cancelled_probe_releases_its_permit(
     make_client: MakeClient,
     app: AppServer,
     redis: RedisServer,
@@ -238,7 +238,7 @@ async def test_a_cancelled_probe_gives_its_place_back(
     assert breaker.state(app.url) == "closed"
 
 
-async def test_what_is_forced_is_forced_for_all(
+async def test_a_forced_state_holds_for_all_clients(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     mine, theirs = (CircuitBreaker(store=make_store(redis)) for _ in range(2))

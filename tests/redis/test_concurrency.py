@@ -68,7 +68,7 @@ def take(store: Any, limit: ConcurrencyLimit, joins: bool = True) -> tuple[Share
     return lease, store.ask_here(lease.make_acquire_command(joins=joins))
 
 
-async def test_no_more_are_under_way_over_all_than_the_limit(
+async def test_no_more_requests_run_in_total_than_the_limit(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     route = AtOnce(app, 0.02)
@@ -83,7 +83,7 @@ async def test_no_more_are_under_way_over_all_than_the_limit(
     assert in_redis(redis) == 0
 
 
-def test_threads_that_are_the_first_at_the_same_time_give_their_places_back(
+def test_slots_that_threads_name_at_the_same_time_are_recognised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = iter(range(100))
@@ -100,7 +100,7 @@ def test_threads_that_are_the_first_at_the_same_time_give_their_places_back(
     assert len({name for _, name in places}) == 8
 
 
-async def test_a_stream_holds_its_place_up_to_its_end(
+async def test_a_stream_holds_its_lease_to_its_end(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     stores = [make_store(redis) for _ in range(2)]
@@ -112,7 +112,7 @@ async def test_a_stream_holds_its_place_up_to_its_end(
     assert (await theirs.get(app.url)).status_code == 200
 
 
-async def test_a_request_that_fails_or_is_cancelled_gives_its_place_back(
+async def test_a_request_that_fails_or_is_cancelled_releases_its_lease(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -127,7 +127,7 @@ async def test_a_request_that_fails_or_is_cancelled_gives_its_place_back(
     assert in_redis(redis) == 0
 
 
-def test_places_are_given_in_the_order_of_the_line(
+def test_leases_are_granted_in_the_order_of_the_queue(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, limit = make_store(redis), ConcurrencyLimit(1)
@@ -147,7 +147,7 @@ def test_places_are_given_in_the_order_of_the_line(
     third.release()
 
 
-def test_who_leaves_the_line_holds_up_nobody(redis: RedisServer, make_store: MakeStore) -> None:
+def test_leaving_the_queue_delays_no_other(redis: RedisServer, make_store: MakeStore) -> None:
     store, limit = make_store(redis), ConcurrencyLimit(1)
     first, _ = take(store, limit)
     second, _ = take(store, limit)
@@ -158,7 +158,7 @@ def test_who_leaves_the_line_holds_up_nobody(redis: RedisServer, make_store: Mak
     third.release()
 
 
-def test_places_of_the_dead_end_by_themselves(
+def test_leases_of_dead_processes_expire(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 0.3)
@@ -176,7 +176,7 @@ def test_places_of_the_dead_end_by_themselves(
         lease.release()
 
 
-def test_a_place_is_renewed_as_long_as_it_is_held(
+def test_a_lease_is_renewed_as_long_as_it_is_held(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 1.0)
@@ -195,7 +195,7 @@ def test_a_place_is_renewed_as_long_as_it_is_held(
     other.release()
 
 
-def test_places_end_no_later_where_the_clock_is_set_back(redis: RedisServer) -> None:
+def test_leases_do_not_end_later_if_the_clock_is_set_back(redis: RedisServer) -> None:
     store, limit = FakeClockStore(redis), ConcurrencyLimit(1)
     held, answer = take(store, limit)
     assert answer == [1, 0]
@@ -211,7 +211,7 @@ def test_places_end_no_later_where_the_clock_is_set_back(redis: RedisServer) -> 
         lease.release()
 
 
-def test_a_place_is_renewed_though_nobody_asks_whether_redis_is_back(
+def test_a_lease_is_renewed_even_if_no_request_checks_that_redis_is_back(
     own_redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_lease, "_RENEWAL_SECONDS", 0.1)
@@ -239,7 +239,7 @@ client.get({url!r})
 """
 
 
-async def test_a_killed_process_gives_its_place_back_and_no_sooner(
+async def test_the_lease_of_a_killed_process_expires_in_time_and_no_sooner(
     app: AppServer, redis: RedisServer, make_store: MakeStore, make_client: MakeClient, colour: str
 ) -> None:
     if colour != "asyncio":
@@ -257,7 +257,7 @@ async def test_a_killed_process_gives_its_place_back_and_no_sooner(
     assert (await client.get(app.url, timeout=Timeout(pool=60))).status_code == 200
 
 
-def test_one_who_waits_asks_seldom() -> None:
+def test_a_waiter_polls_seldom() -> None:
     waited, asked = 0.0, 0
     while waited < 60:
         waited += get_poll_interval(0, waited)
@@ -295,7 +295,7 @@ class Line:
         """Hold it no longer."""
 
 
-def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
+def test_a_waiter_that_moves_up_polls_soon_however_long_it_waited() -> None:
     line: Any = Line(*[(0, 1)] * 60, (0, 0), (1, 0))
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
@@ -306,7 +306,7 @@ def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
     lease.release()
 
 
-async def test_a_hedge_asks_the_store_and_never_waits_for_it(
+async def test_a_hedge_asks_the_store_without_waiting_in_the_queue(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -321,7 +321,7 @@ async def test_a_hedge_asks_the_store_and_never_waits_for_it(
     assert in_redis(redis) == 0
 
 
-async def test_places_that_are_none_are_a_clear_error(
+async def test_leases_of_the_wrong_type_are_a_clear_error(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     limit = ConcurrencyLimit(7, store=make_store(redis))
@@ -376,13 +376,11 @@ print("ok")
 """
 
 
-def test_a_forked_child_gives_back_nothing_of_its_parents(
-    app: AppServer, redis: RedisServer
-) -> None:
+def test_a_forked_child_releases_no_lease_of_its_parent(app: AppServer, redis: RedisServer) -> None:
     assert run_script(_FORKED.format(url=redis.url, app=app.url)) == "ok\n"
 
 
-def test_a_program_gives_its_places_back_before_it_ends(app: AppServer, redis: RedisServer) -> None:
+def test_a_program_releases_its_leases_before_it_ends(app: AppServer, redis: RedisServer) -> None:
     for _ in range(3):
         run_script(_HOLDER.format(redis=redis.url, url=app.url))
         assert in_redis(redis) == 0

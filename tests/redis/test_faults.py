@@ -101,7 +101,7 @@ def free_port() -> int:
     return port
 
 
-async def test_requests_go_on_without_redis(
+async def test_requests_continue_without_redis(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     store = make_store(f"redis://127.0.0.1:{free_port()}/0")
@@ -115,7 +115,7 @@ async def test_requests_go_on_without_redis(
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*-7\r\n", b"$999999999\r\n"]
 )
-async def test_requests_go_on_whatever_answers_in_place_of_redis(
+async def test_requests_continue_whatever_replies_instead_of_redis(
     make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
 ) -> None:
     with listening(answer) as port:
@@ -151,7 +151,7 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("answer", NONSENSE)
-async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
+async def test_requests_continue_if_scripts_get_invalid_replies(
     make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
 ) -> None:
     with listening(b"+OK\r\n", answer) as port:
@@ -164,7 +164,7 @@ async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
 
 
 @pytest.mark.parametrize("answer", NONSENSE)
-async def test_nonsense_is_no_answer_of_a_store_that_is_to_be_obeyed(
+async def test_an_invalid_reply_is_an_error_if_the_store_is_required(
     make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
 ) -> None:
     with listening(b"+OK\r\n", answer) as port:
@@ -240,7 +240,7 @@ BAD: dict[str, list[list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_an_answer_is_what_the_script_may_say_and_meant_for_its_question(name: str) -> None:
+def test_a_reply_must_be_valid_and_belong_to_its_command(name: str) -> None:
     question = ASKED[name]
     for parts in GOOD[name]:
         assert parse_answer([*parts, b"7"], question, "7") == parts
@@ -258,7 +258,7 @@ def test_an_answer_is_what_the_script_may_say_and_meant_for_its_question(name: s
 @pytest.mark.parametrize(
     ("key", "field", "value"), [("rate", "due", "9e15"), ("rate", "due", "1e300")]
 )
-async def test_what_somebody_wrote_into_a_key_lets_nobody_wait(
+async def test_foreign_data_in_a_key_makes_no_request_wait(
     make_client: MakeClient,
     app: AppServer,
     redis: RedisServer,
@@ -341,7 +341,7 @@ async def until(is_so: Callable[[], Any]) -> None:
             await anyio.sleep(0.001)
 
 
-async def test_a_connection_may_take_longer_than_an_answer(
+async def test_a_connection_may_take_longer_than_a_reply(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     timeout = paced(0.05)
@@ -367,7 +367,7 @@ async def test_a_client_connects_when_it_is_made(
     assert len(app.requests) == 0
 
 
-async def test_nobody_who_makes_a_client_waits_for_redis(
+async def test_making_a_client_does_not_wait_for_redis(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     with listening() as port:  # it takes connections, and says nothing
@@ -382,7 +382,7 @@ async def test_nobody_who_makes_a_client_waits_for_redis(
     store.close()
 
 
-async def test_a_redis_whose_answers_are_late_is_left_alone_as_one_without_any(
+async def test_a_redis_with_late_replies_is_treated_as_unavailable(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     timeout = paced(0.05)
@@ -453,7 +453,7 @@ async def test_states_are_joined_again_when_redis_is_back(
 
 
 @pytest.mark.parametrize("name", ["maxmemory", "requirepass", "replicaof"])
-def test_requests_go_on_where_redis_takes_nothing_and_the_log_is_short(
+def test_requests_continue_if_redis_refuses_writes_and_the_log_is_short(
     app: AppServer,
     own_redis: RedisServer,
     make_store: MakeStore,
@@ -479,7 +479,7 @@ def test_requests_go_on_where_redis_takes_nothing_and_the_log_is_short(
     assert ["responds again" in text for text in said[1:]] in ([], [True])
 
 
-def test_redis_that_forgot_the_scripts_is_told_them_again(
+def test_scripts_are_loaded_again_if_redis_forgot_them(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
@@ -516,7 +516,7 @@ async def test_a_retry_that_a_silent_store_should_pay_for_is_not_sent(
     assert len(app.requests) == 1
 
 
-async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
+async def test_the_log_says_once_that_redis_is_unavailable_and_once_that_it_is_back(
     app: AppServer,
     own_redis: RedisServer,
     make_store: MakeStore,
@@ -550,7 +550,7 @@ async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
         assert "hunter2" not in repr(other)
 
 
-async def test_an_open_circuit_stays_so_when_redis_goes(
+async def test_an_open_circuit_stays_open_without_redis(
     make_client: MakeClient, app: AppServer, own_redis: RedisServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker(1, store=make_store(own_redis))
@@ -581,7 +581,7 @@ async def test_without_redis_a_process_has_circuits_of_its_own(
 # --- answers that nobody waits for any more ---
 
 
-def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeStore) -> None:
+def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
     link = store._connection
     store.ask_here(rate.make_reserve_command("http://a.test", INF))
@@ -605,7 +605,7 @@ def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeS
     assert max(waits) <= 300e6
 
 
-async def test_a_thousand_at_once_are_answered(
+async def test_a_thousand_at_once_get_replies(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore, colour: str
 ) -> None:
     if colour == "blocking":
@@ -654,7 +654,7 @@ def test_a_client_of_the_users_lends_its_settings(redis: RedisServer) -> None:
     given.close()
 
 
-def test_a_user_who_may_not_use_the_keys_is_told_so(redis: RedisServer, app: AppServer) -> None:
+def test_missing_permissions_for_keys_are_a_clear_error(redis: RedisServer, app: AppServer) -> None:
     with redis.client() as admin:
         admin.acl_setuser(
             "mallory",
@@ -674,7 +674,7 @@ def test_a_user_who_may_not_use_the_keys_is_told_so(redis: RedisServer, app: App
             assert client.get(app.url).status_code == 200
 
 
-def test_a_store_that_is_closed_or_dropped_leaves_nothing(redis: RedisServer) -> None:
+def test_a_closed_or_dropped_store_leaves_nothing(redis: RedisServer) -> None:
     def count() -> int:
         return [each.name for each in threading.enumerate()].count("curlhttp-redis")
 
@@ -701,6 +701,6 @@ print(*[name for name in ("redis", "curlhttp.redis", "curlhttp.redis") if name i
 """
 
 
-def test_redis_is_loaded_by_whoever_asks_for_it() -> None:
+def test_redis_is_imported_on_first_use() -> None:
     assert run_script(_LAZY).strip() == ""
     assert curlhttp.redis.RedisStore is RedisStore

@@ -75,7 +75,7 @@ def test_eight_processes_share_a_rate(app: AppServer, redis: RedisServer) -> Non
         assert number <= 10 + 100 * (moment - begun + _CLOCKS) + 1
 
 
-def test_nobody_waits_for_a_redis_that_is_frozen_killed_or_started_anew(
+def test_no_request_waits_for_a_frozen_killed_or_restarted_redis(
     app: AppServer, own_redis: RedisServer
 ) -> None:
     counter = RequestCounter(app)
@@ -132,7 +132,7 @@ def test_eight_processes_share_a_budget(app: AppServer, redis: RedisServer) -> N
     assert min(len(each) for each in outcomes) > 0
 
 
-def test_places_at_once_are_never_more_though_who_has_them_is_killed(
+def test_the_limit_holds_when_processes_with_leases_are_killed(
     app: AppServer, redis: RedisServer
 ) -> None:
     counter = RequestCounter(app, seconds=0.02)

@@ -41,7 +41,7 @@ def test_stream_gives_a_streamed_response(app: AppServer) -> None:
         assert b"".join(response.iter_bytes(1000)) == payload(100_000)
 
 
-def test_head_follows_redirects_only_when_asked(app: AppServer) -> None:
+def test_head_follows_redirects_only_on_request(app: AppServer) -> None:
     assert curlhttp.head(app.url + "/redirect/1").status_code == 302
     assert curlhttp.head(app.url + "/redirect/1", allow_redirects=True).status_code == 200
     assert curlhttp.head(app.url + "/redirect/1", follow_redirects=True).status_code == 200

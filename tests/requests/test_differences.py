@@ -101,7 +101,7 @@ def test_proxies_of_a_session_beat_the_environment(
 
 
 @pytest.mark.parametrize("verify", [None, 1])
-def test_send_verifies_unless_it_is_told_not_to(
+def test_send_verifies_by_default(
     session: requests.Session, tls_app: AppServer, verify: Any
 ) -> None:
     prepared = session.prepare_request(requests.Request("GET", tls_app.url))
@@ -156,9 +156,7 @@ def test_timeout_is_an_exception_and_a_setting(app: AppServer) -> None:
 
 
 @pytest.mark.parametrize("limit", [math.inf, math.nan, 10**400])
-def test_a_time_limit_that_is_no_number_of_seconds_is_refused_in_one_way(
-    app: AppServer, limit: Any
-) -> None:
+def test_an_invalid_time_limit_is_a_value_error(app: AppServer, limit: Any) -> None:
     for timeout in (limit, (1, limit), (limit, 1)):
         with pytest.raises(ValueError):
             requests.get(app.url, timeout=timeout)
@@ -207,7 +205,7 @@ def test_the_certificate_is_known_from_when_a_stream_opened_the_connection(
         assert answer.raw._connection.sock.getpeercert()["subjectAltName"]
 
 
-def test_the_certificate_is_not_known_where_nobody_asked_for_it_when_it_came(
+def test_the_certificate_of_a_connection_is_unknown_if_it_was_not_requested(
     session: requests.Session, tls_app: AppServer, certs: Certs
 ) -> None:
     session.verify = str(certs.ca_path)
@@ -291,7 +289,7 @@ def test_a_body_with_head_is_refused(app: AppServer) -> None:
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "Transfer-Encoding"])
-def test_framing_in_the_headers_gives_way_to_the_body(
+def test_the_body_takes_precedence_over_framing_headers(
     session: requests.Session, app: AppServer, name: str
 ) -> None:
     value = "99" if name == "Content-Length" else "chunked"
@@ -302,7 +300,7 @@ def test_framing_in_the_headers_gives_way_to_the_body(
     assert not app.requests[1].chunked
 
 
-def test_text_files_are_as_long_as_what_is_sent_of_them(app: AppServer) -> None:
+def test_the_length_of_text_files_is_that_of_the_sent_bytes(app: AppServer) -> None:
     requests.post(app.url + "/echo", data=io.StringIO("\u20ac"))
     assert app.requests[0].header("content-length") == "3"
     assert app.requests[0].body == "\u20ac".encode()
@@ -337,7 +335,7 @@ def test_the_message_of_a_status_hides_the_password(app: AppServer) -> None:
     assert str(caught.value) == f"404 Client Error: Not Found for url: {app.url}/status/404"
 
 
-def test_a_digest_challenge_of_another_origin_is_not_answered(app: AppServer) -> None:
+def test_a_digest_challenge_of_another_origin_is_returned(app: AppServer) -> None:
     auth = requests.auth.HTTPDigestAuth("user", "s3cret")
     with AppServer() as other:
         answer = requests.get(
@@ -515,7 +513,7 @@ def test_a_redirect_whose_body_breaks_off_is_followed(session: requests.Session)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_of_the_body_of_a_redirect_64_kib_are_kept(
+def test_at_most_64_kib_of_the_body_of_a_redirect_are_kept(
     session: requests.Session, app: AppServer, stream: bool
 ) -> None:
     url = app.url + to(app.url) + "&body=300000"
@@ -591,7 +589,7 @@ def test_follow_redirects_is_another_name_for_allow_redirects(app: AppServer) ->
     assert requests.head(app.url + "/redirect/1", follow_redirects=True).status_code == 200
 
 
-def test_a_response_tells_its_version_and_where_the_time_went(app: AppServer) -> None:
+def test_a_response_has_its_version_and_timings(app: AppServer) -> None:
     answer = requests.get(app.url)
     assert answer.http_version == "HTTP/1.1"
     assert answer.timings.first_byte > 0

@@ -105,7 +105,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("shared", ["session", "module"])
-def test_each_of_sixteen_threads_gets_its_own_answers(
+def test_each_of_sixteen_threads_gets_its_own_responses(
     session: requests.Session, app: AppServer, shared: str
 ) -> None:
     """In the drop-in."""
@@ -189,7 +189,7 @@ print("ok")
 
 
 @pytest.mark.slow
-def test_parent_and_child_go_on_with_a_session_and_the_shared_pool(app: AppServer) -> None:
+def test_parent_and_child_continue_with_a_session_and_the_shared_pool(app: AppServer) -> None:
     """In the drop-in."""
     assert run_script(_FORK, app.url) == "ok\n"
     owners: dict[int, set[str]] = {}
@@ -346,7 +346,7 @@ _FAULTS: dict[str, Any] = {
 @STREAMED
 @pytest.mark.parametrize("retries", [0, 3, Retry(total=3, status_forcelist=[503])])
 @pytest.mark.parametrize("fault", _FAULTS)
-def test_a_post_goes_out_once_whatever_the_server_does(
+def test_a_post_is_sent_once_whatever_the_server_does(
     fault: str, retries: Any, streamed: bool
 ) -> None:
     with RawServer(_FAULTS[fault]) as server, requests.Session() as session:
@@ -365,7 +365,7 @@ def test_a_post_goes_out_once_whatever_the_server_does(
 
 
 @pytest.mark.parametrize("warm", ["closes on the next request", "has closed"])
-def test_a_post_on_a_kept_connection_goes_out_once(warm: str) -> None:
+def test_a_post_on_a_reused_connection_is_sent_once(warm: str) -> None:
     def handler(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(response(b"x"))
@@ -491,7 +491,7 @@ def test_a_head_that_is_cut_is_an_error(end: bytes, streamed: bool) -> None:
         b"HTTP/1.1 103 Early\r\n\r\n\nHTTP/1.1 200 OK",
     ],
 )
-def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
+def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
     session: requests.Session, line: bytes, streamed: bool
 ) -> None:
     odd = line + b"\r\nContent-Length: 2\r\n\r\nok"
@@ -556,7 +556,7 @@ def test_json_beyond_what_python_reads_is_no_json(body: bytes, raw: bool) -> Non
 
 
 @pytest.mark.parametrize("date", ["Wed, 21 Fed 2027 07:28:00 GMT", "21 Oct " + "9" * 5000])
-def test_a_date_that_is_none_costs_no_cookie(session: requests.Session, date: str) -> None:
+def test_an_invalid_date_loses_no_cookie(session: requests.Session, date: str) -> None:
     fields = [("Set-Cookie", f"a=1; Expires={date}"), ("Set-Cookie", "b=2")]
     with RawServer(respond(response(headers=fields))) as server:
         answer = session.get(server.url)
@@ -589,9 +589,7 @@ def test_a_length_that_is_none_is_none(length: str) -> None:
 @pytest.mark.parametrize(
     "answer", [b"garbage", b"HTTP/2026 05:00\r\n\r\n", HEAD + b"X: y", b"\r\n\r\n"]
 )
-def test_what_is_no_answer_to_connect_is_an_error_of_the_proxy(
-    answer: bytes, streamed: bool
-) -> None:
+def test_an_invalid_response_to_connect_is_a_proxy_error(answer: bytes, streamed: bool) -> None:
     with RawServer(respond_and_close(answer)) as proxy:
         with pytest.raises(requests.exceptions.ProxyError) as caught:
             requests.get("https://made.up/", proxies={"https": proxy.url}, stream=streamed)
@@ -912,7 +910,7 @@ def test_credentials_do_not_follow_to_another_origin(
     assert other.requests[0].header("authorization") is None
 
 
-def test_an_answered_challenge_stays_with_its_origin(
+def test_credentials_for_a_challenge_stay_with_its_origin(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
     """In the drop-in."""
@@ -924,7 +922,7 @@ def test_an_answered_challenge_stays_with_its_origin(
     assert session.get(app.url + to(protected)).status_code == 200  # at home it is answered
 
 
-def test_other_hooks_go_on_at_another_origin(
+def test_other_hooks_continue_at_another_origin(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
     seen: list[str] = []
@@ -1023,7 +1021,7 @@ def test_a_url_means_one_host_or_none(
 
 
 @pytest.mark.parametrize("path", ["/a/%2e%2e/b", "/a/.%2E/b?x=/../y#/../z", "/%2e/b", "/a/../b"])
-def test_what_the_url_shows_is_what_is_asked_for(
+def test_the_response_url_is_the_requested_one(
     session: requests.Session, app: AppServer, path: str
 ) -> None:
     answers = [session.get(app.url + path), session.get(app.url + to(app.url + path))]
@@ -1051,7 +1049,7 @@ def test_a_loop_of_redirects_ends(session: requests.Session, app: AppServer) -> 
     assert app.connections == 1
 
 
-def test_many_redirects_are_followed_where_that_is_wanted(
+def test_many_redirects_are_followed_if_configured(
     session: requests.Session, app: AppServer
 ) -> None:
     session.max_redirects = 500
@@ -1083,7 +1081,7 @@ def test_a_redirect_to_no_url_is_an_error_of_ours(
 # --- bodies ---
 
 
-def test_a_body_that_answers_head_is_no_part_of_the_next_response() -> None:
+def test_a_body_in_response_to_head_is_no_part_of_the_next_response() -> None:
     fake = response(b"evil")
 
     def handler(conn: RawConnection) -> None:
@@ -1212,7 +1210,7 @@ def test_a_bomb_that_is_streamed_comes_in_small_steps(
     assert peak(read) < 1_000_000
 
 
-def test_a_bomb_that_is_read_raw_gives_what_is_asked_for(
+def test_a_bomb_that_is_read_raw_returns_the_requested_size(
     session: requests.Session, bomb: RawServer
 ) -> None:
     """In the drop-in, by its raw file."""
@@ -1225,7 +1223,7 @@ def test_a_bomb_that_is_read_raw_gives_what_is_asked_for(
     assert peak(read) < 1_000_000
 
 
-def test_a_bomb_that_is_wanted_whole_costs_no_more_than_its_pieces_joined(
+def test_a_bomb_read_whole_takes_no_more_memory_than_its_chunks(
     session: requests.Session, bomb: RawServer
 ) -> None:
     """In the drop-in."""
@@ -1315,14 +1313,14 @@ def test_a_full_pool_is_waited_for_no_longer_than_said(app: AppServer) -> None:
 
 
 @pytest.mark.parametrize("verify", [False, None, "/nowhere", [], ["a"], {"a": 1}])
-def test_plain_http_asks_nothing_of_verify(verify: Any, app: AppServer) -> None:
+def test_plain_http_ignores_verify(verify: Any, app: AppServer) -> None:
     with requests.Session() as session:
         assert session.get(app.url).ok
         assert session.get(app.url, verify=verify).ok
     assert app.connections == 1
 
 
-def test_a_request_without_verification_leaves_no_trust_behind(
+def test_a_request_without_verification_does_not_trust_for_the_next(
     session: requests.Session, tls_app: AppServer
 ) -> None:
     """In the drop-in."""
@@ -1340,7 +1338,7 @@ def test_a_request_without_verification_leaves_no_trust_behind(
 # --- pickling ---
 
 
-def test_a_pickled_session_goes_on(session: requests.Session, app: AppServer) -> None:
+def test_a_pickled_session_continues(session: requests.Session, app: AppServer) -> None:
     session.auth, session.timeout = ("user", SECRET), 3
     session.get(app.url + "/cookies/set?a=1")
     twin = pickle.loads(pickle.dumps(session))

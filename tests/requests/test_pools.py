@@ -93,7 +93,7 @@ def test_a_pool_outlives_its_adapter(app: AppServer) -> None:
     pool.close()
 
 
-def test_an_adapter_whose_pools_were_used_by_themselves_is_freed(app: AppServer) -> None:
+def test_an_adapter_whose_pools_were_used_directly_is_freed(app: AppServer) -> None:
     adapter = HTTPAdapter()
     pool = adapter.poolmanager.connection_from_url(app.url)
     for _ in range(2):
@@ -107,7 +107,7 @@ def test_an_adapter_whose_pools_were_used_by_themselves_is_freed(app: AppServer)
 
 
 @pytest.mark.parametrize("release_conn", [None, True])
-def test_a_body_is_read_whose_adapter_nobody_holds(
+def test_a_body_is_readable_after_its_adapter_is_dropped(
     app: AppServer, release_conn: bool | None
 ) -> None:
     adapter = HTTPAdapter()
@@ -133,7 +133,7 @@ def test_the_connection_of_a_stream_has_urllib3s_attributes(app: AppServer) -> N
     adapter.close()
 
 
-def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
+def test_a_context_that_only_urllib3_supports_is_left_to_it(
     tls_app: AppServer, certs: Certs
 ) -> None:
     context = certs.client_context()
@@ -160,9 +160,7 @@ def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
     assert seen == ["HTTPResponse", "RawResponse", "HTTPResponse"]
 
 
-def test_what_is_changed_on_a_context_counts_from_the_next_request(
-    tls_app: AppServer, certs: Certs
-) -> None:
+def test_a_changed_context_applies_to_the_next_request(tls_app: AppServer, certs: Certs) -> None:
     context = ssl.create_default_context(cafile=str(certs.other_ca_path))
 
     class Adapter(HTTPAdapter):
@@ -292,7 +290,7 @@ def test_pools_are_on_guard(app: AppServer, how: str) -> None:
     assert app.connections == 0
 
 
-def test_what_urllib3_would_dial_is_refused_on_guard(tls_app: AppServer) -> None:
+def test_a_guard_refuses_connections_of_urllib3(tls_app: AppServer) -> None:
     class Adapter(HTTPAdapter):
         def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
             super().init_poolmanager(*args, assert_fingerprint="00" * 32, **kwargs)
@@ -320,7 +318,7 @@ class WithItsOwnManager(HTTPAdapter):
 
 @pytest.mark.parametrize("sends_first", [False, True])
 @pytest.mark.parametrize("has_pools", [False, True])
-def test_a_manager_that_was_put_in_place_is_on_guard(
+def test_a_replaced_pool_manager_is_guarded(
     app: AppServer, sends_first: bool, has_pools: bool
 ) -> None:
     adapter = WithItsOwnManager()
@@ -368,7 +366,7 @@ def test_what_outlives_a_guarded_session_dials_no_more(
     assert app.connections == 0
 
 
-def test_a_guard_that_comes_later_judges_what_urllib3_has_dialled(app: AppServer) -> None:
+def test_a_guard_set_later_checks_open_connections_of_urllib3(app: AppServer) -> None:
     with requests.Session() as session:
         pool = manager_of(session).connection_from_url(app.url)
         pool.uses_urllib3 = True
@@ -390,7 +388,7 @@ def test_a_socket_of_urllib3s_is_not_to_be_had_on_guard(app: AppServer) -> None:
     assert app.connections == 0
 
 
-def test_what_a_test_puts_on_an_adapter_is_asked_for_the_pool(app: AppServer) -> None:
+def test_a_method_replaced_by_a_test_is_called_for_the_pool(app: AppServer) -> None:
     adapter: Any = HTTPAdapter()
     pool = urllib3.HTTPConnectionPool("127.0.0.1", app.port)
     with (

@@ -113,7 +113,7 @@ def test_a_redirect_is_followed_whatever_its_body_is(
 
 @STREAMED
 @KIND
-def test_of_the_body_of_a_redirect_64_kib_are_kept_at_most(
+def test_no_more_than_64_kib_of_the_body_of_a_redirect_are_kept(
     session: requests.Session, kind: str, streamed: bool
 ) -> None:
     with Script(KINDS[kind], KINDS[kind], plain()) as server:
@@ -143,7 +143,7 @@ def test_a_hook_gets_no_more_of_it_either(
 
 
 @STREAMED
-def test_what_is_read_of_a_redirect_is_bounded_in_raw_as_well(
+def test_reading_a_redirect_is_bounded_in_raw_as_well(
     session: requests.Session, streamed: bool
 ) -> None:
     seen = []
@@ -170,7 +170,7 @@ def test_the_last_of_too_many_redirects_is_bounded(
 
 
 @STREAMED
-def test_hops_that_a_program_asks_for_are_bounded(
+def test_redirects_that_a_program_follows_are_bounded(
     session: requests.Session, streamed: bool
 ) -> None:
     with Script(plain(NEXT, status="302 Found"), endless(NEXT), plain()) as server:
@@ -206,7 +206,7 @@ def test_subclasses_that_send_copies_are_bounded(streamed: bool) -> None:
 
 
 @STREAMED
-def test_a_redirect_that_a_subclass_stays_at_is_bounded_as_well(streamed: bool) -> None:
+def test_a_redirect_that_a_subclass_does_not_follow_is_bounded_as_well(streamed: bool) -> None:
     class Session(requests.Session):
         def get_redirect_target(self, resp: Any) -> None:
             return None
@@ -219,7 +219,7 @@ def test_a_redirect_that_a_subclass_stays_at_is_bounded_as_well(streamed: bool) 
 
 @STREAMED
 @pytest.mark.parametrize("location", ["\xa0", "\x01", "\x7f"])
-def test_a_redirect_to_nowhere_is_an_answer_with_its_whole_body(
+def test_a_redirect_without_location_is_a_response_with_its_whole_body(
     session: requests.Session, streamed: bool, location: str
 ) -> None:
     """What the session follows and what the engine bounds must be the same."""
@@ -272,9 +272,7 @@ def test_a_streamed_redirect_that_is_not_followed_stays_on_the_wire(
 
 
 @STREAMED
-def test_what_a_hook_sends_by_itself_is_not_bounded(
-    session: requests.Session, streamed: bool
-) -> None:
+def test_a_request_sent_by_a_hook_is_not_bounded(session: requests.Session, streamed: bool) -> None:
     large = plain(NEXT, body=bytes(300_000), status="302 Found")
     seen: list[int] = []
 
@@ -288,7 +286,7 @@ def test_what_a_hook_sends_by_itself_is_not_bounded(
     assert seen == [300_000]
 
 
-def test_an_adapter_without_a_session_gives_the_whole_body(session: requests.Session) -> None:
+def test_an_adapter_without_a_session_returns_the_whole_body(session: requests.Session) -> None:
     large = plain(NEXT, body=bytes(300_000), status="302 Found")
     with Script(large, plain(), large) as server:
         answer = session.get(server.url)
@@ -361,7 +359,7 @@ def test_bodies_through_pools_of_urllib3_are_bounded(
 CHALLENGE = ("WWW-Authenticate", 'Digest realm="r", nonce="n", qop="auth"')
 
 
-def test_a_challenge_is_answered_whatever_its_body_is(session: requests.Session) -> None:
+def test_a_challenge_is_met_whatever_its_body_is(session: requests.Session) -> None:
     challenge = endless(CHALLENGE, status="401 Unauthorized")
     with Script(challenge, endless(NEXT), plain()) as server:
         auth = requests.auth.HTTPDigestAuth("u", "p")
@@ -397,7 +395,7 @@ def test_the_body_of_a_challenge_is_not_decoded_further_than_64_kib(
     ids=["endless", "chunked", "cut", "broken"],
 )
 @pytest.mark.parametrize("total", [2, 1])
-def test_a_stream_is_asked_for_again_whatever_the_body_of_a_failure_is(
+def test_a_stream_is_retried_whatever_the_body_of_a_failure_is(
     session: requests.Session, failing: Say, total: int
 ) -> None:
     retry = Retry(total=total, status_forcelist=[503], backoff_factor=0)

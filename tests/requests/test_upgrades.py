@@ -112,7 +112,7 @@ def test_frames_that_came_together_are_waited_for_one_by_one(
             assert read_when_ready(sock, size) == frame
 
 
-def test_the_server_hears_of_the_end_of_this_direction(session: Session, context: Any) -> None:
+def test_the_server_sees_the_end_of_the_sending_direction(session: Session, context: Any) -> None:
     ended = threading.Event()
 
     def serve(conn: RawConnection) -> None:
@@ -254,7 +254,7 @@ def test_a_body_that_was_read_closes_its_connection(session: Session, context: A
         assert closed.wait(30)
 
 
-def test_an_informational_answer_is_passed_over(session: Session, context: Any) -> None:
+def test_an_informational_response_is_skipped(session: Session, context: Any) -> None:
     def serve(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + SWITCHED + b"x")
@@ -265,7 +265,7 @@ def test_an_informational_answer_is_passed_over(session: Session, context: Any) 
         assert socket_of(answer).recv(1) == b"x"
 
 
-def test_a_protocol_that_nobody_asked_for_is_an_error(session: Session) -> None:
+def test_an_unrequested_protocol_is_an_error(session: Session) -> None:
     with (
         RawServer(echo) as server,
         pytest.raises(curlhttp.RemoteProtocolError, match="was not requested"),
@@ -273,7 +273,7 @@ def test_a_protocol_that_nobody_asked_for_is_an_error(session: Session) -> None:
         session.post(server.url, stream=True)
 
 
-def test_a_proxy_leads_to_the_socket(session: Session, context: Any) -> None:
+def test_a_socket_is_reached_through_a_proxy(session: Session, context: Any) -> None:
     with RawServer(echo, context) as server, HTTPProxy() as proxy:
         proxies = {"http": proxy.url, "https": proxy.url}
         with upgrade(session, server, proxies=proxies) as answer:
@@ -281,7 +281,7 @@ def test_a_proxy_leads_to_the_socket(session: Session, context: Any) -> None:
             assert socket_of(answer).recv(100) == b"<one>"
 
 
-def test_a_guard_judges_where_the_connection_leads() -> None:
+def test_a_guard_checks_the_connected_address() -> None:
     with RawServer(echo) as server, Session(guard=PublicOnly()) as session:
         with pytest.raises(curlhttp.BlockedAddress):
             upgrade(session, server)
@@ -292,7 +292,7 @@ def test_a_guard_judges_where_the_connection_leads() -> None:
             assert socket_of(answer).recv(100) == b"<one>"
 
 
-def test_a_mock_answers_in_place_of_a_server(session: Session) -> None:
+def test_a_mock_responds_instead_of_a_server(session: Session) -> None:
     with mock() as mocked:
         mocked.post("http://host.example/").respond(content=b"mocked")
         with session.post("http://host.example/", headers=ASKS, stream=True) as answer:
@@ -332,7 +332,7 @@ def test_a_length_that_is_no_number_is_an_error(session: Session, length: bytes)
 
 
 @pytest.mark.parametrize("length", [b"5", b"5, 5", b"0" * 20 + b"5", b"0" * 5_000 + b"5"])
-def test_a_length_is_read_in_whatever_way_it_is_written(session: Session, length: bytes) -> None:
+def test_a_content_length_is_parsed_in_any_spelling(session: Session, length: bytes) -> None:
     with RawServer(refuse(b"Content-Length: " + length, b"abcde, and more")) as server:
         for read in READERS:
             with upgrade(session, server) as answer:
@@ -415,7 +415,7 @@ def test_a_body_that_is_in_time_keeps_the_sockets_limit(session: Session) -> Non
         assert answer.content == b"de"
 
 
-def test_another_protocol_is_spoken_beyond_the_total_time_limit(session: Session) -> None:
+def test_another_protocol_runs_beyond_the_total_time_limit(session: Session) -> None:
     limit = pace.paced(0.3)
 
     def serve(conn: RawConnection) -> None:
@@ -454,7 +454,7 @@ def test_closing_wakes_the_thread_that_reads(session: Session, context: Any) -> 
     assert ["closed while it was read" in error for error in errors] == [True]
 
 
-def test_a_forked_child_leaves_the_connection_to_the_reader_of_its_parent(
+def test_a_forked_child_does_not_close_the_connection_of_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     near, far = socket.socketpair()
@@ -470,7 +470,7 @@ def test_a_forked_child_leaves_the_connection_to_the_reader_of_its_parent(
         assert far.recv(1) == b""
 
 
-def test_an_error_that_is_kept_keeps_no_connection(session: Session, context: Any) -> None:
+def test_a_kept_error_keeps_no_connection(session: Session, context: Any) -> None:
     closed = threading.Event()
 
     def serve(conn: RawConnection) -> None:

@@ -125,7 +125,7 @@ def test_a_tls_failure_has_openssls_reason(words: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("error", "count", "reason", "kind"), TRIED_AGAIN)
-def test_an_error_is_counted_and_given_up_in_urllib3s_words(
+def test_an_error_is_counted_and_raised_as_urllib3s(
     error: e.RequestException, count: str, reason: str, kind: Any
 ) -> None:
     retries = urllib3.Retry(2, connect=2, read=2, other=2, status=2)
@@ -256,7 +256,7 @@ class Raw:
         self.is_drained = True
 
 
-def test_a_response_is_asked_for_again_until_the_attempts_are_used_up() -> None:
+def test_a_request_is_retried_until_the_attempts_are_used_up() -> None:
     retries = urllib3.Retry(1, status_forcelist=[500])
     assert after_response(retries, "GET", URL, Raw(200)) is None
     fewer = after_response(retries, "GET", URL, Raw(500))
@@ -314,7 +314,7 @@ def test_timeouts_of_all_kinds_become_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.5, "1", b"", object()])
-def test_what_is_no_timeout_is_a_value_error(value: Any) -> None:
+def test_an_invalid_timeout_is_a_value_error(value: Any) -> None:
     with pytest.raises(ValueError):
         parse_timeout(value)
     with pytest.raises(ValueError, match="Invalid timeout"):

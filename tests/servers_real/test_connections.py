@@ -73,7 +73,7 @@ async def test_connections_that_end_after_two_requests_cost_none(
 
 
 @pytest.mark.parametrize("name", ["nginx", "envoy"])
-async def test_goaway_after_two_requests_costs_none(talk_with: TalkWith, name: str) -> None:
+async def test_goaway_after_two_requests_fails_none(talk_with: TalkWith, name: str) -> None:
     talk = talk_with(name, "h2", "short tls")
     found = [await talk.stamp(method) for method in _METHODS * 3]
     assert {response.http_version for response in found} == {"HTTP/2"}
@@ -118,7 +118,7 @@ async def test_a_reload_under_load_loses_at_most_posts_that_may_have_been_proces
 
 @doors(only=("plain", "h2", "h3"))
 @ONE_OF_EACH
-async def test_a_restart_while_connections_are_idle_costs_nothing(
+async def test_a_restart_while_connections_are_idle_fails_no_request(
     talk_with: TalkWith, name: str, door: str
 ) -> None:
     """HTTP/3 has nobody who says that the server is another one: there it may cost a request."""
@@ -136,7 +136,7 @@ async def test_a_restart_while_connections_are_idle_costs_nothing(
 
 @doors(only=("plain", "h2", "h3"))
 @ONE_OF_EACH
-async def test_what_was_under_way_when_the_server_was_killed_counts_as_sent(
+async def test_a_request_running_when_the_server_is_killed_counts_as_sent(
     talk_with: TalkWith, name: str, door: str
 ) -> None:
     timeout = Timeout(read=paced(2.0) if door == "h3" else 2 * SECONDS)
@@ -191,7 +191,7 @@ async def test_a_client_certificate_that_is_demanded(
 
 @doors(only=("plain", "h2", "h3"))
 @WITHOUT_UVLOOP
-async def test_a_silent_connection_costs_only_what_is_on_it(
+async def test_a_silent_connection_fails_only_its_own_requests(
     talk_with: TalkWith, name: str, door: str
 ) -> None:
     talk = talk_with(name, door, timeout=Timeout(connect=SECONDS, read=paced(0.3)))

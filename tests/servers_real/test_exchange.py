@@ -20,7 +20,7 @@ TalkWith = Callable[..., Talk]
 
 
 @doors_and_ways(WAYS, OF_SESSIONS)
-async def test_each_way_gets_its_own_answer(
+async def test_each_api_gets_its_own_response(
     talk_with: TalkWith, name: str, door: str, way: str
 ) -> None:
     talk = talk_with(name, door)
@@ -87,7 +87,7 @@ async def test_a_validator_gets_304(talk_with: TalkWith, name: str, door: str) -
 
 
 @doors("static")
-async def test_ranges_are_what_was_asked_for(talk_with: TalkWith, name: str, door: str) -> None:
+async def test_ranges_are_the_requested_ones(talk_with: TalkWith, name: str, door: str) -> None:
     talk = talk_with(name, door)
     for text, part in {"0-9": FILE[:10], "1000-": FILE[1000:], "-77": FILE[-77:]}.items():
         with talk.counted():
@@ -97,7 +97,7 @@ async def test_ranges_are_what_was_asked_for(talk_with: TalkWith, name: str, doo
 
 
 @doors("static")
-async def test_a_download_goes_on_where_it_stopped(
+async def test_a_download_is_resumed(
     talk_with: TalkWith, name: str, door: str, tmp_path: Path
 ) -> None:
     talk, path = talk_with(name, door), tmp_path / "file"
@@ -118,7 +118,7 @@ async def test_a_download_goes_on_where_it_stopped(
 
 
 @doors("gzip")
-async def test_codings_are_undone(talk_with: TalkWith, name: str, door: str) -> None:
+async def test_codings_are_decoded(talk_with: TalkWith, name: str, door: str) -> None:
     talk = talk_with(name, door)
     codings = [coding for coding in ("gzip", "br") if coding in talk.program.can]
     for coding in codings:
@@ -135,7 +135,7 @@ async def test_codings_are_undone(talk_with: TalkWith, name: str, door: str) -> 
 
 
 @doors("trailers")
-async def test_trailers_are_told(talk_with: TalkWith, name: str, door: str) -> None:
+async def test_trailers_are_returned(talk_with: TalkWith, name: str, door: str) -> None:
     talk = talk_with(name, door)
     with talk.counted():
         response = await talk.client.get(talk.url("/trailers"), headers={"TE": "trailers"})
@@ -166,7 +166,7 @@ async def test_messages_come_back(talk_with: TalkWith, name: str, door: str) -> 
 
 @doors()
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_map_gives_each_request_its_own_answer(
+async def test_a_map_returns_each_request_its_own_response(
     talk_with: TalkWith, name: str, door: str, method: str
 ) -> None:
     talk = talk_with(name, door)

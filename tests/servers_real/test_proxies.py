@@ -53,7 +53,7 @@ def _check(found: Any, talk: Talk) -> None:
 
 @forward
 @_ways(WAYS)
-async def test_each_way_gets_its_own_answer(
+async def test_each_api_gets_its_own_response(
     talk_through: TalkWith, name: str, door: str, way: str
 ) -> None:
     talk = talk_through(name, door)
@@ -79,7 +79,7 @@ async def test_bodies_arrive_as_they_were_sent(
 
 @forward
 @each_door
-async def test_many_at_once_get_their_own_answers(
+async def test_concurrent_requests_get_their_own_responses(
     talk_through: TalkWith, name: str, door: str
 ) -> None:
     talk = talk_through(name, door)
@@ -124,7 +124,7 @@ async def test_messages_and_events_go_through(talk_through: TalkWith, name: str,
 
 
 @each_door
-async def test_squid_lets_in_whom_it_knows(talk_through: TalkWith, door: str) -> None:
+async def test_squid_authenticates_users(talk_through: TalkWith, door: str) -> None:
     for credentials in ("", "user:wrong@"):
         talk = talk_through("squid", door, "asking", credentials)
         for method in ("GET", "POST"):
@@ -235,7 +235,7 @@ async def test_a_body_that_is_cut_is_an_error(toxic_talk: TalkWith, door: str) -
 
 
 @each_door
-async def test_a_download_that_is_cut_again_and_again_goes_on_where_it_was(
+async def test_a_download_that_is_cut_repeatedly_is_resumed(
     toxic_talk: TalkWith, door: str, tmp_path: Path
 ) -> None:
     talk = toxic_talk(door, "limit_data", {}, bytes=100_000)

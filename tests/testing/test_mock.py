@@ -42,7 +42,7 @@ async def test_clients_are_served_that_were_made_before_and_within(client: AnyCl
     assert route.calls[1].params == {"page": "2"}
 
 
-async def test_the_network_is_back_afterwards(client: AnyClient, app: AppServer) -> None:
+async def test_the_network_is_restored_afterwards(client: AnyClient, app: AppServer) -> None:
     with mock() as network:
         network.get(app.url).respond(418)
         assert (await client.get(app.url)).status_code == 418
@@ -122,7 +122,7 @@ async def test_a_closed_client_stays_closed(client: AnyClient) -> None:
             await client.get(API)
 
 
-async def test_a_mock_within_another_takes_its_place(client: AnyClient) -> None:
+async def test_a_mock_within_another_replaces_it(client: AnyClient) -> None:
     with mock() as outer:
         outer.get(API).respond(201)
         with mock() as inner:
@@ -172,7 +172,7 @@ async def test_everything_above_works_as_ever(client: AnyClient) -> None:
 
 
 @ONE_OF_EACH
-async def test_a_list_answers_in_turn_and_then_no_more(client: AnyClient) -> None:
+async def test_a_list_of_responses_is_used_in_order_and_then_exhausted(client: AnyClient) -> None:
     with mock(API) as network:
         network.get("/").respond([201, Answer(202), refused()])
         rest = network.get("/").respond(203)
@@ -185,7 +185,7 @@ async def test_a_list_answers_in_turn_and_then_no_more(client: AnyClient) -> Non
 
 
 @ONE_OF_EACH
-async def test_a_function_answers_by_the_request(client: AnyClient) -> None:
+async def test_a_function_makes_a_response_from_the_request(client: AnyClient) -> None:
     def answer(sent: Sent) -> Answer | int:
         return Answer(json={"got": sent.json()}) if sent.json() else 400
 
@@ -196,7 +196,7 @@ async def test_a_function_answers_by_the_request(client: AnyClient) -> None:
 
 
 @pytest.mark.colours("asyncio", "trio")
-async def test_a_coroutine_function_answers_an_async_client(client: AnyClient) -> None:
+async def test_a_coroutine_function_serves_an_async_client(client: AnyClient) -> None:
     async def answer(sent: Sent) -> int:
         await anyio.sleep(0)
         return 204
@@ -234,7 +234,7 @@ def test_only_what_clients_raise_can_be_raised(wrong: object) -> None:
         Mock().get(API).raises(wrong)  # type: ignore[arg-type]
 
 
-def test_an_answer_that_is_whole_takes_no_more() -> None:
+def test_a_complete_response_takes_no_other_options() -> None:
     with pytest.raises(TypeError, match=r"Answer\(\.\.\.\)"):
         Mock().get(API).respond(Answer(), headers={"A": "b"})
     with pytest.raises(TypeError, match="cannot go together"):
@@ -288,7 +288,7 @@ HIT = [
 
 @ONE_OF_EACH
 @pytest.mark.parametrize(("method", "path", "options", "wanted"), HIT)
-async def test_a_route_takes_what_fits(
+async def test_a_route_serves_matching_requests(
     client: AnyClient, method: str, path: str, options: dict[str, object], wanted: dict[str, object]
 ) -> None:
     with mock(API) as network:
@@ -320,7 +320,7 @@ MISSED = [
 
 @pytest.mark.colours("blocking")
 @pytest.mark.parametrize(("path", "options", "wanted", "said"), MISSED)
-async def test_a_request_that_fits_no_route_is_told_why(
+async def test_the_error_for_an_unmatched_request_says_why(
     client: AnyClient, path: str, options: dict[str, object], wanted: dict[str, object], said: str
 ) -> None:
     with mock(API, assert_all_called=False) as network:
@@ -447,7 +447,7 @@ async def test_a_real_delay_can_be_cancelled(client: AnyClient) -> None:
 
 
 @ONE_OF_EACH
-async def test_a_slow_answer_is_hedged(colour: str) -> None:
+async def test_a_slow_response_is_hedged(colour: str) -> None:
     async with AnyClient(colour, hedge=curlhttp.Hedge(after=1)) as client:
         with mock(API) as network:
             route = network.get("/").respond([Answer(201, delay=10), Answer(202, delay=0.5)])

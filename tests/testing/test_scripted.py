@@ -67,7 +67,7 @@ async def test_a_script_that_is_too_short_says_so(scripted: Scripted) -> None:
         await client.get(URL)
 
 
-async def test_a_script_may_go_on_for_ever(scripted: Scripted) -> None:
+async def test_a_script_may_be_endless(scripted: Scripted) -> None:
     client, engine = scripted(itertools.repeat(503))
     for _ in range(50):
         await client.get(URL)
@@ -199,7 +199,7 @@ async def test_a_host_that_does_not_react_runs_into_the_connect_timeout(scripted
     assert engine.now() == 3.0
 
 
-async def test_the_total_ends_what_is_slow(scripted: Scripted) -> None:
+async def test_the_total_ends_a_slow_request(scripted: Scripted) -> None:
     client, engine = scripted([silent(), unreachable(), Answer(content=[b"a"] * 9, pace=1.0)])
     for end in (2.0, 4.0, 6.0):
         with pytest.raises(e.DeadlineExceeded):
@@ -238,14 +238,14 @@ async def test_a_body_may_break_off(scripted: Scripted) -> None:
             await pieces.__anext__()
 
 
-async def test_a_stream_that_is_given_up_counts_as_aborted(scripted: Scripted) -> None:
+async def test_a_stream_closed_early_counts_as_aborted(scripted: Scripted) -> None:
     client, engine = scripted([Answer(content=[b"a", b"b"])])
     async with await client.stream("GET", URL):
         assert engine.aborted == 0
     assert engine.aborted == 1
 
 
-async def test_content_codings_are_undone(scripted: Scripted) -> None:
+async def test_content_codings_are_decoded(scripted: Scripted) -> None:
     coded = Answer(headers={"Content-Encoding": "gzip"}, content=gzip.compress(b"plain"))
     client, _ = scripted([coded, coded])
     assert (await client.get(URL)).content == b"plain"
@@ -314,7 +314,7 @@ async def test_limits_wait_on_the_engines_clock(scripted: Scripted) -> None:
     assert [sent.at for sent in engine.sent] == pytest.approx([0.0, 10.0, 20.0])
 
 
-async def test_a_stream_that_is_never_closed_holds_its_place(scripted: Scripted) -> None:
+async def test_a_stream_that_is_never_closed_holds_its_permit(scripted: Scripted) -> None:
     client, _ = scripted(
         [Answer(content=b"a"), 200], concurrency_limit=curlhttp.ConcurrencyLimit(1)
     )
@@ -344,7 +344,7 @@ async def test_the_first_attempt_may_win_after_all(scripted: Scripted) -> None:
     assert (engine.now(), engine.cancelled, len(engine.sent)) == (1.5, 1, 2)
 
 
-async def test_what_is_fast_is_not_hedged(scripted: Scripted) -> None:
+async def test_a_fast_response_is_not_hedged(scripted: Scripted) -> None:
     client, engine = scripted([Answer(delay=0.9)], hedge=curlhttp.Hedge(after=1.0))
     assert (await client.get(URL)).ok
     assert (len(engine.sent), engine.cancelled) == (1, 0)

@@ -89,7 +89,7 @@ def random_frames(seed: int) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_stream_in_any_pieces_gives_what_the_parser_gives(seed: int) -> None:
+def test_any_stream_in_any_pieces_yields_what_the_parser_yields(seed: int) -> None:
     stream = random_frames(seed)
     events, _ = bulk(cut(stream, seed))
     assert events == plain(cut(stream, seed + 1))

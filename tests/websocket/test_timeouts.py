@@ -315,7 +315,7 @@ def way(
 
 @pytest.mark.parametrize("before", BEFORE, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("scheme", "through"), ROUTES)
-async def test_it_is_opened_once_whatever_went_before(
+async def test_it_is_opened_once_whatever_happened_before(
     way: Way, before: Callable[[Way], Awaitable[None]]
 ) -> None:
     with anyio.fail_after(NEVER):
@@ -326,7 +326,7 @@ async def test_it_is_opened_once_whatever_went_before(
 
 @pytest.mark.parametrize("before", BEFORE, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("scheme", "through"), [TLS])
-async def test_each_wait_ends_whatever_went_before(
+async def test_each_wait_ends_whatever_happened_before(
     way: Way, before: Callable[[Way], Awaitable[None]]
 ) -> None:
     for wait in WAITS:
@@ -338,7 +338,7 @@ async def test_each_wait_ends_whatever_went_before(
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("scheme", "through"), [way for way in ROUTES if way != TLS])
-async def test_each_wait_ends_on_every_way(
+async def test_each_wait_ends_on_every_route(
     way: Way, wait: Callable[[Way], Awaitable[None]]
 ) -> None:
     await get(way)

@@ -244,7 +244,7 @@ async def test_it_goes_through_the_layers_of_the_client(make_client: Make) -> No
     assert dict(client.real.cookies)["session"] == "1"
 
 
-async def test_digest_is_answered_with_a_key_of_its_own(client: AnyClient) -> None:
+async def test_digest_uses_a_new_websocket_key(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         head, _ = conn.read_request()
         if b"\r\nAuthorization: Digest" in head:
@@ -283,7 +283,7 @@ async def test_a_retry_opens_it_after_a_failure(make_client: Make) -> None:
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden", "200 OK", "404 Not Found"])
-async def test_another_answer_is_an_error_with_the_response(client: AnyClient, status: str) -> None:
+async def test_another_status_is_an_error_with_the_response(client: AnyClient, status: str) -> None:
     with RawServer(respond_and_close(response(b"the reason", status))) as server:
         with pytest.raises(WebSocketRefused, match=status) as caught:
             await client.websocket(url_of(server))
@@ -318,7 +318,7 @@ async def test_redirects_are_not_followed_and_the_error_says_where_they_point(
         b"\x00\xff" * 100,
     ],
 )
-async def test_a_wrong_answer_is_an_error(client: AnyClient, answer: bytes) -> None:
+async def test_an_invalid_handshake_response_is_an_error(client: AnyClient, answer: bytes) -> None:
     with RawServer(respond_and_close(answer)) as server, pytest.raises(RemoteProtocolError):
         await client.websocket(url_of(server))
 
@@ -347,7 +347,7 @@ async def test_a_subprotocol_is_agreed_upon(client: AnyClient) -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://a.test/", "wss:", "nothing", "ws://a.test/#part"])
-async def test_what_is_no_url_of_a_websocket_is_refused(client: AnyClient, url: str) -> None:
+async def test_an_invalid_url_of_a_websocket_is_refused(client: AnyClient, url: str) -> None:
     with pytest.raises((InvalidSchema, InvalidURL, MissingSchema)):
         await client.websocket(url)
 
@@ -601,7 +601,7 @@ async def test_a_cancelled_sender_does_not_break_the_frames(client: AnyClient) -
         (b"\xff" * 1000, 1002),
     ],
 )
-async def test_a_server_that_breaks_the_protocol_is_told_so(
+async def test_a_server_that_breaks_the_protocol_gets_a_close_code(
     client: AnyClient, data: bytes, code: int
 ) -> None:
     got = []
@@ -738,9 +738,7 @@ async def test_closing_the_client_wakes_a_thread_that_receives(
     assert errors
 
 
-async def test_its_place_among_connections_is_given_back_at_its_end(
-    make_client: Make, echo_server: RawServer
-) -> None:
+async def test_its_slot_is_released_at_its_end(make_client: Make, echo_server: RawServer) -> None:
     client = make_client(
         max_connections=1,
         timeout=curlhttp.Timeout(pool=paced(0.05)),
@@ -752,7 +750,7 @@ async def test_its_place_among_connections_is_given_back_at_its_end(
                 await client.websocket(url_of(echo_server))
 
 
-async def test_one_that_is_dropped_is_let_go_of(make_client: Make, echo_server: RawServer) -> None:
+async def test_a_dropped_websocket_is_released(make_client: Make, echo_server: RawServer) -> None:
     client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=30))
     for _ in range(3):
         ws = await client.websocket(url_of(echo_server))
@@ -763,9 +761,7 @@ async def test_one_that_is_dropped_is_let_go_of(make_client: Make, echo_server: 
         await anyio.sleep(0)
 
 
-async def test_one_that_receives_already_is_told_of(
-    client: AnyClient, echo_server: RawServer
-) -> None:
+async def test_a_second_recv_at_once_is_an_error(client: AnyClient, echo_server: RawServer) -> None:
     async with await client.websocket(url_of(echo_server)) as ws:
         ws.real._connection._receives = True
         with pytest.raises(RuntimeError, match="receives"):
@@ -776,7 +772,7 @@ async def test_one_that_receives_already_is_told_of(
 # --- keepalive ---
 
 
-async def test_pings_are_answered_while_nobody_receives(client: AnyClient) -> None:
+async def test_pings_get_pongs_without_recv(client: AnyClient) -> None:
     answered = threading.Event()
 
     def talk(conn: RawConnection) -> None:
@@ -791,7 +787,7 @@ async def test_pings_are_answered_while_nobody_receives(client: AnyClient) -> No
             assert await anyio.to_thread.run_sync(answered.wait, 30)
 
 
-async def test_its_own_pings_measure_the_way(client: AnyClient) -> None:
+async def test_its_own_pings_measure_the_latency(client: AnyClient) -> None:
     with RawServer(speaking(echo)) as server:
         async with await client.websocket(url_of(server), ping_interval=0.02) as ws:
             with anyio.fail_after(30):
@@ -801,7 +797,7 @@ async def test_its_own_pings_measure_the_way(client: AnyClient) -> None:
 
 
 @pytest.mark.parametrize("receives", [True, False])
-async def test_a_server_without_a_pong_is_given_up(client: AnyClient, receives: bool) -> None:
+async def test_a_server_without_a_pong_is_disconnected(client: AnyClient, receives: bool) -> None:
     with RawServer(speaking(lambda conn: conn.stall())) as server:
         ws = await client.websocket(
             url_of(server), ping_interval=paced(0.05), ping_timeout=paced(0.1)
@@ -816,7 +812,7 @@ async def test_a_server_without_a_pong_is_given_up(client: AnyClient, receives: 
         await ws.aclose()
 
 
-async def test_a_ping_goes_out_on_demand(client: AnyClient) -> None:
+async def test_a_ping_is_sent_on_demand(client: AnyClient) -> None:
     got = threading.Event()
 
     def talk(conn: RawConnection) -> None:
@@ -859,7 +855,7 @@ async def test_threads_send_while_one_receives(client: AnyClient, echo_server: R
     assert len(set(got)) == 400
 
 
-async def test_what_is_read_ahead_is_bounded_when_it_is_decompressed(client: AnyClient) -> None:
+async def test_read_ahead_is_bounded_by_the_decompressed_size(client: AnyClient) -> None:
     coder = zlib.compressobj(wbits=-15)
     data = coder.compress(bytes(1 << 20)) + coder.flush(zlib.Z_SYNC_FLUSH)
     bomb = frame(BINARY, data[:-4], rsv1=True)
@@ -908,9 +904,7 @@ async def test_pieces_without_data_are_not_kept(client: AnyClient, opcode: int) 
 @pytest.mark.colours("blocking")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-async def test_a_forked_child_leaves_it_to_its_parent(
-    client: AnyClient, echo_server: RawServer
-) -> None:
+async def test_a_forked_child_does_not_use_it(client: AnyClient, echo_server: RawServer) -> None:
     with client.real.websocket(url_of(echo_server)) as ws:
         child = os.fork()
         if not child:
@@ -931,7 +925,7 @@ async def test_a_forked_child_leaves_it_to_its_parent(
 
 
 @pytest.mark.colours("blocking")
-async def test_ctrl_c_ends_a_wait_and_leaves_it_as_it_was(
+async def test_ctrl_c_ends_a_wait_and_changes_nothing_else(
     client: AnyClient, echo_server: RawServer
 ) -> None:
     with client.real.websocket(url_of(echo_server)) as ws:
