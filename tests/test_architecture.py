@@ -340,7 +340,7 @@ def test_circles_are_found() -> None:
 
 
 @pytest.mark.parametrize("path", [p for _, p in (param.values for param in ALL_FILES)], ids=str)
-def test_a_file_says_what_it_is(path: object) -> None:
+def test_a_file_has_a_docstring(path: object) -> None:
     assert isinstance(path, Path)
     source = path.read_text()
     assert not source.strip() or ast.get_docstring(ast.parse(source))

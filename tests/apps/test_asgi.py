@@ -206,7 +206,7 @@ async def test_files_and_forms_arrive_whole(make: Make, tmp_path: Any) -> None:
         assert (await client.get(URL)).text == "0"
 
 
-async def test_what_the_body_itself_raises_is_raised(make: Make) -> None:
+async def test_an_exception_of_the_body_is_raised(make: Make) -> None:
     ended: list[Any] = []
 
     async def body() -> AsyncIterator[bytes]:
@@ -261,7 +261,7 @@ async def test_a_slow_reader_slows_the_app(make: Make) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 204, 304])
-async def test_what_has_no_body_gets_none(make: Make, status: int) -> None:
+async def test_a_response_without_a_body_gets_none(make: Make, status: int) -> None:
     headers = [(b"content-length", b"5")] if status == 200 else []
     async with make(answering(b"hello", status=status, headers=headers)) as client:
         method = "HEAD" if status == 200 else "GET"
@@ -505,7 +505,7 @@ async def raising(scope: Any, receive: Any, send: Any) -> None:
     raise ZeroDivisionError("of the app")
 
 
-async def test_what_the_app_raises_is_raised(make: Make) -> None:
+async def test_an_exception_of_the_app_is_raised(make: Make) -> None:
     async with make(raising) as client:
         for path in ("/", "/within", "/after"):
             with pytest.raises(ZeroDivisionError, match="of the app"):
@@ -680,7 +680,7 @@ async def test_a_client_whose_scope_is_cancelled_leaves_no_task(make: Make) -> N
 
 
 @pytest.mark.parametrize("kind", [SystemExit, BaseException])
-async def test_what_ends_programs_reaches_the_caller_and_not_the_loop(
+async def test_an_exception_that_ends_programs_reaches_the_caller_and_not_the_loop(
     make: Make, kind: type[BaseException]
 ) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -749,7 +749,7 @@ async def test_the_app_sees_the_callers_context_and_keeps_its_own(make: Make) ->
     assert (seen, _var.get()) == (["of the caller"], "of the caller")
 
 
-async def test_whatever_is_cancelled_nothing_is_left(make: Make) -> None:
+async def test_a_cancellation_at_any_point_leaves_nothing(make: Make) -> None:
     live = 0
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

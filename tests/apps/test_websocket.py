@@ -195,7 +195,7 @@ async def test_the_scope_describes_the_request(meet: Meet) -> None:
     }
 
 
-async def test_messages_are_compressed_where_the_client_offers_it(meet: Meet) -> None:
+async def test_messages_are_compressed_if_the_client_offers_it(meet: Meet) -> None:
     async with meet(app_of(echo), extensions=[ClientPerMessageDeflateFactory()]) as peer:
         reply = await peer.shake_hands()
         assert "permessage-deflate" in reply.headers["sec-websocket-extensions"]
@@ -252,7 +252,7 @@ async def test_an_app_that_does_not_accept_responds_403(meet: Meet) -> None:
         assert await peer.hear() is None
 
 
-async def test_an_app_refuses_with_a_response_of_its_own(meet: Meet) -> None:
+async def test_an_app_may_refuse_with_its_own_response(meet: Meet) -> None:
     async def endpoint(websocket: WebSocket) -> None:
         await websocket.send_denial_response(PlainTextResponse("pay first", status_code=402))
 
@@ -269,7 +269,7 @@ async def broken(scope: Any, receive: Any, send: Any) -> None:
         raise ZeroDivisionError("of the app")
 
 
-async def test_what_the_app_raises_is_raised_or_a_refusal(meet: Meet) -> None:
+async def test_an_exception_of_the_app_is_raised_or_a_refusal(meet: Meet) -> None:
     async with meet(broken) as peer:
         with pytest.raises(ZeroDivisionError, match="of the app"):
             await peer.shake_hands()

@@ -180,7 +180,7 @@ def test_files_and_forms_arrive_whole(tmp_path: Path) -> None:
         assert client.post(URL).text == "0"
 
 
-def test_what_the_body_itself_raises_is_raised_whatever_the_app_makes_of_it() -> None:
+def test_an_exception_of_the_body_is_raised_even_if_the_app_handles_it() -> None:
     def body() -> Iterator[bytes]:
         yield b"one"
         raise ZeroDivisionError
@@ -271,7 +271,7 @@ def test_written_data_precedes_the_returned_iterable() -> None:
 
 
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "304 Not Modified"])
-def test_what_has_no_body_gets_none(status: str) -> None:
+def test_a_response_without_a_body_gets_none(status: str) -> None:
     body = Closing(b"hello", b"there")
     with client_of(returning(body, ("Content-Length", "10"), status=status)) as client:
         assert client.request("HEAD" if status[0] == "2" else "GET", URL).content == b""
@@ -299,7 +299,7 @@ def test_start_response_may_be_called_again_until_the_body_begins() -> None:
             client.get(URL + "/late")
 
 
-def test_what_the_app_raises_is_raised_or_a_response() -> None:
+def test_an_exception_of_the_app_is_raised_or_a_response() -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/within":
             start_response("200 OK", [])
@@ -380,7 +380,7 @@ def test_a_slow_app_is_an_error_once_it_yields() -> None:
 _var = contextvars.ContextVar("_var", default="unset")
 
 
-def test_the_app_runs_in_the_callers_thread_with_a_context_of_its_own() -> None:
+def test_the_app_runs_in_the_callers_thread_with_its_own_context() -> None:
     seen: list[Any] = []
 
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:

@@ -41,7 +41,7 @@ async def bodies(client: AnyClient, count: int, **options: Any) -> list[bytes]:
     return [(await client.get(URL, **options)).content for _ in range(count)]
 
 
-async def test_a_fresh_response_is_given_without_the_server(cached: Any) -> None:
+async def test_a_fresh_response_is_returned_without_the_server(cached: Any) -> None:
     client, engine = cached([Answer(headers=FRESH, content=b"one")])
     first = await client.get(URL)
     assert (first.from_cache, first.cache_status) == (False, "curlhttp; fwd=uri-miss; stored")
@@ -114,7 +114,7 @@ async def test_the_age_of_a_cache_before_counts(cached: Any) -> None:
 
 
 @pytest.mark.parametrize("age", [{}, {"Age": "50"}])
-async def test_what_was_stored_in_the_future_is_confirmed_first(
+async def test_a_response_stored_in_the_future_is_validated_first(
     cached: Any, age: dict[str, str]
 ) -> None:
     script = [Answer(headers={**TAGGED, **age}, content=b"one"), 304, 304]
@@ -187,7 +187,7 @@ async def test_how_long_a_response_is_fresh(cached: Any, said: Any, seconds: int
     assert not (await client.get(URL)).from_cache
 
 
-async def test_s_maxage_counts_where_a_cache_is_shared(cached: Any) -> None:
+async def test_s_maxage_counts_in_a_shared_cache(cached: Any) -> None:
     told = {"Cache-Control": "max-age=60, s-maxage=5"}
     client, engine = cached([Answer(headers=told), Answer()], shared=True)
     await client.get(URL)
@@ -333,7 +333,7 @@ async def test_head_is_served_from_a_stored_get_and_is_not_stored(cached: Any) -
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "MOVE"])
-async def test_an_unsafe_method_removes_what_it_changed(cached: Any, method: str) -> None:
+async def test_an_unsafe_method_removes_the_stored_response(cached: Any, method: str) -> None:
     def answer(request: Request) -> Answer:
         if request.method == "GET":
             return Answer(headers=FRESH, content=str(len(engine.sent)))
@@ -411,7 +411,7 @@ async def test_a_hit_is_no_attempt(cached: Any) -> None:
 # whose it is
 
 
-async def test_who_has_other_credentials_gets_no_private_response(cached: Any) -> None:
+async def test_a_private_response_is_not_returned_for_other_credentials(cached: Any) -> None:
     def answer(request: Request) -> Answer:
         names = ("Authorization", "Cookie", "X-Api-Key", "X-Mine")
         return Answer(headers=FRESH, content=repr([request.headers.get(name) for name in names]))
@@ -446,7 +446,7 @@ async def test_the_same_url_by_another_route_is_another_entry(cached: Any) -> No
     assert len(set(first)) == len(engine.sent) == len(ways)
 
 
-async def test_what_libcurl_signs_goes_past_the_cache(cached: Any) -> None:
+async def test_requests_signed_by_libcurl_bypass_the_cache(cached: Any) -> None:
     async def signed(request: Request, send: Any) -> Any:
         request.transport = dataclasses.replace(request.transport, negotiate=True)
         return await send(request)

@@ -108,7 +108,7 @@ def test_a_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, wh
         assert on_disk(path) <= 1_000_000
 
 
-def test_a_body_beyond_the_bound_is_given_and_not_stored() -> None:
+def test_a_body_beyond_the_bound_is_returned_and_not_stored() -> None:
     with Cache(":memory:", max_body_size=99) as cache:
         for size, hit in [(100, False), (99, True)]:
             answer = Answer(headers={"Cache-Control": "max-age=60"}, content=bytes(size))
@@ -129,7 +129,7 @@ def test_the_arguments_are_checked() -> None:
         Client(cache="http.db")  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_no_cache_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_cache_is_refused_and_not_changed(tmp_path: Path) -> None:
     text, other = tmp_path / "a.txt", tmp_path / "b.db"
     text.write_text("no database" * 100)
     with pytest.raises(ValueError, match="is no cache of responses: file is not a database"):
@@ -456,7 +456,7 @@ async def test_a_damaged_entry_is_removed(
     assert [each for each in caplog.records if edit != "no count"] == []
 
 
-async def test_what_was_stored_without_a_checksum_is_a_miss(
+async def test_an_entry_without_a_checksum_is_a_miss(
     scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Cache(tmp_path / "http.db") as cache:

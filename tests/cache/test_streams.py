@@ -194,7 +194,7 @@ async def test_a_map_uses_the_cache(make_client: MakeClient, app: AppServer, cac
     assert len(asked) == 1
 
 
-async def test_a_download_goes_past_the_cache(
+async def test_a_download_bypasses_the_cache(
     make_client: MakeClient, app: AppServer, cache: Cache, tmp_path: Path
 ) -> None:
     asked = counted(app, "/file", b"x" * 1000)
@@ -330,7 +330,7 @@ def test_without_the_extra_the_error_names_it() -> None:
     assert "pip install 'curlhttp[cache]'" in done.stderr
 
 
-async def test_a_guard_holds_for_what_other_clients_stored(
+async def test_a_guard_applies_to_responses_stored_by_other_clients(
     make_client: MakeClient, app: AppServer, cache: Cache
 ) -> None:
     asked = counted(app, "/inside", b"secret")
@@ -378,7 +378,7 @@ async def test_a_body_that_cannot_be_decoded_is_not_stored(
     assert len(asked) == 2
 
 
-async def test_what_a_users_function_raises_in_a_refresh_is_logged(
+async def test_an_exception_of_a_users_function_in_a_refresh_is_logged(
     make_client: MakeClient, app: AppServer, cache: Cache, caplog: pytest.LogCaptureFixture
 ) -> None:
     counted(app, "/stale", b"x", [("Cache-Control", "max-age=0, stale-while-revalidate=60")])

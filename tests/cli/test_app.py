@@ -103,7 +103,7 @@ def test_the_short_options_of_scripts_are_taken(app: AppServer) -> None:
 
 
 @pytest.mark.slow
-def test_what_stdout_cannot_show_is_escaped(app: AppServer, tmp_path: Path) -> None:
+def test_characters_that_stdout_cannot_encode_are_escaped(app: AppServer, tmp_path: Path) -> None:
     app.route("/t", lambda record, conn: conn.reply(
         200, "\u20ac".encode(), [("Content-Type", "text/plain; charset=utf-8")]
     ))  # fmt: skip

@@ -115,7 +115,7 @@ def test_fewer_requests_than_at_once_are_all_at_once(app: AppServer) -> None:
     assert app.max_open <= 3
 
 
-def test_two_urls_take_turns(app: AppServer) -> None:
+def test_two_urls_alternate(app: AppServer) -> None:
     first, second = app.url + "/bytes/10", app.url + "/bytes/20"
     ended = run("bench", first, second, "-c", "2", "-n", "25", "--json")
     assert ended.status == 0, ended.err

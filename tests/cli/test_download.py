@@ -156,7 +156,7 @@ def test_a_part_that_cannot_be_resumed_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [[], ["-C"]])
-def test_ctrl_c_keeps_what_came(app: AppServer, tmp_path: Path, option: list[str]) -> None:
+def test_ctrl_c_keeps_the_received_part(app: AppServer, tmp_path: Path, option: list[str]) -> None:
     file = tmp_path / "saved"
     app.route("/ranged", ranged)
     process = start("get", app.url + "/ranged", "-o", file, *option)

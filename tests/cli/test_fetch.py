@@ -214,7 +214,7 @@ def test_a_list_may_come_from_stdin(app: AppServer) -> None:
 
 
 @pytest.mark.slow
-def test_who_reads_records_gets_them_at_once(app: AppServer) -> None:
+def test_records_are_flushed_at_once(app: AppServer) -> None:
     process = start("fetch", "-", "-c", "1", "-q", stdin=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -266,7 +266,7 @@ def test_the_list_itself_is_not_overwritten(app: AppServer, tmp_path: Path) -> N
     assert file.read_text() == app.url + "\n"
 
 
-def test_a_folder_of_other_files_is_left_alone(app: AppServer, tmp_path: Path) -> None:
+def test_a_folder_of_other_files_is_not_changed(app: AppServer, tmp_path: Path) -> None:
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "letter").write_text("dear")
@@ -350,7 +350,7 @@ def test_the_rate_is_observed(app: AppServer, tmp_path: Path) -> None:
     assert_in_time(seconds, 0.5, 1.5)
 
 
-def test_an_origin_that_fails_is_left_alone(app: AppServer, tmp_path: Path) -> None:
+def test_a_failing_origin_is_not_contacted(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, *[app.url + "/status/503"] * 20)
     run("fetch", file, "-o", tmp_path / "o.db", "--breaker", "3", "-c", "1")
     kinds = Counter(record["error"] for record in recorded(tmp_path / "o.db"))
@@ -358,7 +358,7 @@ def test_an_origin_that_fails_is_left_alone(app: AppServer, tmp_path: Path) -> N
     assert len(app.requests) == 3
 
 
-def test_what_fails_is_sent_again(app: AppServer, tmp_path: Path) -> None:
+def test_a_failed_request_is_retried(app: AppServer, tmp_path: Path) -> None:
     app.route("/flaky", lambda record, conn: conn.reply(503 if len(app.requests) < 3 else 200))
     run("fetch", listed(tmp_path, app.url + "/flaky"), "-o", tmp_path / "o.db", "--retry", "3")
     (record,) = recorded(tmp_path / "o.db")

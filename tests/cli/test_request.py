@@ -56,7 +56,7 @@ def test_the_user_is_authenticated(app: AppServer) -> None:
     assert app.requests[0].values("authorization") == ["Basic bWU6c2VjcmV0OmVy"]
 
 
-def test_what_fails_is_sent_again(app: AppServer) -> None:
+def test_a_failed_request_is_retried(app: AppServer) -> None:
     def flaky(record: Record, conn: AppConnection) -> None:
         conn.reply(503 if len(app.requests) < 3 else 200, b"done")
 

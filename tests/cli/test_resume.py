@@ -188,9 +188,7 @@ def begin(line: int, fingerprint: str = "00000001") -> str:
         begin(9_999_999_999) + "}\n",
     ],
 )
-def test_a_file_that_is_something_else_is_left_alone(
-    app: AppServer, tmp_path: Path, text: str
-) -> None:
+def test_a_file_of_another_kind_is_not_changed(app: AppServer, tmp_path: Path, text: str) -> None:
     file, out = listed(tmp_path, app.url), tmp_path / "out.jsonl"
     out.write_text(text, errors="surrogatepass")
     ended = run("fetch", file, "-o", out, "--resume")
@@ -214,7 +212,7 @@ def test_a_damaged_line_of_an_index_is_fetched_again(
 @pytest.mark.parametrize(
     "row", [(1, "zz", 1), (1, "ffffffff", 1), (0, "1", 1), (2**62, "1", 1), (1, 1.5, 1)]
 )
-def test_a_database_with_a_row_of_something_else_is_left_alone(
+def test_a_database_with_a_foreign_row_is_not_changed(
     app: AppServer, tmp_path: Path, row: tuple[object, ...]
 ) -> None:
     file, out = listed(tmp_path, app.url), tmp_path / "out.db"
@@ -228,7 +226,7 @@ def test_a_database_with_a_row_of_something_else_is_left_alone(
     assert not app.requests
 
 
-def test_a_database_of_something_else_is_left_alone(app: AppServer, tmp_path: Path) -> None:
+def test_a_database_of_another_kind_is_not_changed(app: AppServer, tmp_path: Path) -> None:
     file, out = listed(tmp_path, app.url), tmp_path / "out.db"
     with closing(sqlite3.connect(out)) as database:
         database.execute("CREATE TABLE results (mine)")

@@ -89,7 +89,7 @@ def test_only_its_owner_may_read_a_session(app: AppServer, home: Path) -> None:
     assert stat.S_IMODE(files[0].parent.stat().st_mode) == 0o700
 
 
-def test_each_origin_has_sessions_of_its_own(app: AppServer, home: Path) -> None:
+def test_each_origin_has_its_own_sessions(app: AppServer, home: Path) -> None:
     with AppServer() as other:
         got(run("get", "--session=a", f"{app.url}/echo", "-u", "me:secret"))
         assert "authorization" not in got(run("get", "--session=a", f"{other.url}/echo"))
@@ -110,7 +110,9 @@ def test_a_session_in_a_file_is_of_one_origin(app: AppServer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"origin": 1}', '{"a": "b"', "\x00"])
-def test_a_file_that_is_no_session_is_left_alone(app: AppServer, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_session_is_not_changed(
+    app: AppServer, tmp_path: Path, text: str
+) -> None:
     file = tmp_path / "mine.json"
     file.write_text(text)
     ended = run("get", "--session", file, f"{app.url}/echo")
@@ -254,7 +256,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_session_is_an_error_and_left_as_it_is(tmp_path: Path, text: str) -> None:
+def test_a_hostile_session_is_an_error_and_not_changed(tmp_path: Path, text: str) -> None:
     file = tmp_path / "mine.json"
     file.write_text(text, encoding="latin-1")
     ended = run("get", "--session", file, f"{ORIGIN}/echo")
@@ -283,7 +285,7 @@ def cookie_line(expires: str = "0", domain: str = "127.0.0.1") -> str:
     ],
     ids=repr,
 )
-def test_a_hostile_cookie_file_is_an_error_and_left_as_it_is(
+def test_a_hostile_cookie_file_is_an_error_and_not_changed(
     tmp_path: Path, text: str, option: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.cookies"
@@ -335,7 +337,7 @@ def test_a_symbolic_link_to_a_session_is_kept(app: AppServer, tmp_path: Path) ->
     assert json.loads(file.read_text())["headers"] == [["X-Key", "1"]]
 
 
-def test_what_a_run_that_was_killed_left_stops_no_other(app: AppServer, tmp_path: Path) -> None:
+def test_files_of_a_killed_run_block_no_other(app: AppServer, tmp_path: Path) -> None:
     for name in ("mine.json", "mine.cookies", "jar"):
         (tmp_path / f".{name}.{os.getpid()}.new").write_text("torn")
     file, jar = tmp_path / "mine.json", tmp_path / "jar"
@@ -371,5 +373,5 @@ def test_the_jar_of_curl_is_read(app: AppServer, tmp_path: Path) -> None:
     assert "old" not in jar.read_text()
 
 
-def test_cookies_on_the_command_line_go_to_their_host_alone(app: AppServer) -> None:
+def test_cookies_on_the_command_line_are_sent_to_their_host_only(app: AppServer) -> None:
     assert echoed("get", "-b", "a=1; b=2=3", app.url + "/echo")["headers"]["cookie"] == "a=1; b=2=3"

@@ -76,7 +76,7 @@ async def test_another_client_and_another_host_do_not_use_http3(
 
 
 @needs_http3
-async def test_nothing_goes_past_a_proxy(
+async def test_nothing_bypasses_a_proxy(
     make_client: MakeClient, server: AppServer, datagrams: socket.socket
 ) -> None:
     with HTTPProxy() as proxy:

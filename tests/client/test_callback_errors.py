@@ -63,7 +63,7 @@ class NoBytes(io.BytesIO):
 
 
 @pytest.mark.parametrize("after", [0, 1, 100])
-async def test_what_a_body_raises_reaches_the_caller_as_it_is(
+async def test_an_exception_of_a_body_reaches_the_caller_unchanged(
     after: int, client: AnyClient, app: AppServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     boom = Boom("the iterator")
@@ -77,7 +77,7 @@ async def test_what_a_body_raises_reaches_the_caller_as_it_is(
 
 
 @pytest.mark.parametrize("after", [0, 1, 100])
-async def test_what_an_async_body_raises_reaches_the_caller_as_it_is(
+async def test_an_exception_of_an_async_body_reaches_the_caller_unchanged(
     after: int, client: AnyClient, app: AppServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     boom = Boom("the iterator")

@@ -109,7 +109,7 @@ async def test_the_default_headers_are_few(client: AnyClient, app: AppServer) ->
     assert sent["Host"] == app.url.removeprefix("http://")
 
 
-async def test_headers_go_out_in_their_order_and_case(make_client: Make, app: AppServer) -> None:
+async def test_headers_are_sent_in_their_order_and_case(make_client: Make, app: AppServer) -> None:
     client = make_client(headers=[("X-ClienT", "c"), ("accept", "a/b")])
     await client.get(app.url, headers=[("x-One", "1"), ("X-Two", "2"), ("x-one", "again")])
     names = [name for name, _ in app.requests[-1].headers if name not in ("Host",)]
@@ -357,7 +357,7 @@ def test_a_client_shows_its_base() -> None:
 
 
 @BOTH
-def test_what_holds_connections_can_be_neither_pickled_nor_copied(
+def test_objects_with_connections_can_be_neither_pickled_nor_copied(
     kind: Any, tmp_path: Path
 ) -> None:
     """It says so, be it in an object that somebody hands to another process."""
@@ -404,7 +404,7 @@ async def test_a_client_can_be_subclassed(colour: str, app: AppServer) -> None:
     assert repr(api) == f"<curlhttp.Api {app.url}/>" or "Api" in repr(api)
 
 
-async def test_a_built_request_is_sent_as_it_is(client: AnyClient, app: AppServer) -> None:
+async def test_a_built_request_is_sent_unchanged(client: AnyClient, app: AppServer) -> None:
     request = client.real.build_request("POST", app.url + "/echo", json={"a": 1})
     request.headers["X-Later"] = "1"
     answer = await client.send(request)

@@ -533,7 +533,7 @@ async def test_no_failure_shows_a_credential(
         assert not SECRET.search(text)
 
 
-async def test_no_failure_shows_what_was_refused_as_a_header(client: AnyClient) -> None:
+async def test_no_error_shows_the_refused_header_value(client: AnyClient) -> None:
     """No message, repr or log shows a secret."""
     for headers in ({"Authorization": "Bearer sesame\n"}, {"Cookie": "a=crumbs\r\n"}):
         with pytest.raises(e.InvalidHeader) as info:
@@ -679,7 +679,7 @@ async def test_a_connect_error_is_pickled(client: AnyClient) -> None:
     assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)
 
 
-async def test_silence_says_where(client: AnyClient) -> None:
+async def test_a_timeout_error_says_in_which_phase(client: AnyClient) -> None:
     with RawServer(respond_and_stall(b"")) as server, pytest.raises(e.ReadTimeout) as before:
         await client.get(server.url, timeout=(30, paced(0.05)))
     with RawServer(respond_and_stall(response(b"abc")[:-1])) as server:

@@ -80,7 +80,7 @@ async def test_this_machine_is_refused_however_it_is_written(
 
 
 @pytest.mark.parametrize("way", ("allow", "function"))
-async def test_what_a_guard_allows_is_reached(
+async def test_an_allowed_address_is_reached(
     make_client: MakeClient, app: AppServer, way: str
 ) -> None:
     asked: list[tuple[str, str, int]] = []
@@ -346,7 +346,7 @@ async def test_a_unix_socket_of_a_relative_path_is_refused(make_client: MakeClie
             await client.get("http://h.test/", uds=path)
 
 
-def test_a_guard_goes_with_its_client(app: AppServer) -> None:
+def test_a_guard_applies_to_its_client(app: AppServer) -> None:
     class Judge:
         def __call__(self, host: str, address: str, port: int) -> bool:
             return True
@@ -360,7 +360,7 @@ def test_a_guard_goes_with_its_client(app: AppServer) -> None:
     assert gone() is None
 
 
-def test_a_guard_that_is_none_is_an_error_at_once() -> None:
+def test_an_invalid_guard_is_an_error_at_once() -> None:
     for wrong in ("10.0.0.0/8", PublicOnly, ["10.0.0.0/8"]):
         with pytest.raises(TypeError, match="guard must be"):
             curlhttp.Client(guard=wrong)  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def test_the_default_of_each_client_is_the_faster_protocol(h2_app: H2Server, cer
 
 
 @pytest.mark.parametrize("value", ["yes", 2, "h2c", None])
-def test_a_value_that_is_none_is_refused(value: Any) -> None:
+def test_an_invalid_value_is_refused(value: Any) -> None:
     if value is None:
         Client(http2=None).close()
         return
@@ -225,7 +225,7 @@ async def test_uploads_arrive_whole(kind: str, h2_client: AnyClient, h2_app: H2S
     assert seen["expect"] is None
 
 
-async def test_no_field_of_http_1_goes_along(h2_client: AnyClient, h2_app: H2Server) -> None:
+async def test_no_field_of_http_1_is_sent(h2_client: AnyClient, h2_app: H2Server) -> None:
     await h2_client.post(h2_app.url + "/echo", content=iter([b"abc"]))
     names = [name for name, _ in h2_app.requests[0].headers]
     assert names == [name.lower() for name in names]
@@ -422,7 +422,7 @@ def setting(stream: int) -> Frame:
         (":path", "/"),
     ],
 )
-async def test_a_field_that_is_none_is_dropped_or_an_error(
+async def test_an_invalid_field_is_dropped_or_an_error(
     field: tuple[str, str], make_client: MakeClient
 ) -> None:
     """A field of HTTP/2 that is none goes nowhere."""

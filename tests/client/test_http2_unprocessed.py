@@ -119,7 +119,7 @@ def seen(server: H2Server, path: str) -> list[Record]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_every_api_sends_again_what_was_not_processed(
+async def test_every_api_resends_an_unprocessed_request(
     h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str
 ) -> None:
     await h2_client.get(h2_app.url)
@@ -150,7 +150,7 @@ async def assert_sent_again(
 @pytest.mark.colours("blocking")
 @pytest.mark.parametrize("path", LEFT_OUT)
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_the_drop_in_sends_it_again_where_it_speaks_http_2(
+async def test_the_drop_in_resends_it_over_http_2(
     h2_app: H2Server, certs: Certs, method: str, path: str
 ) -> None:
     h2_app.memory.counts.clear()
@@ -227,7 +227,7 @@ async def test_a_body_that_cannot_be_replayed_is_not_sent_again(
     assert len(seen(h2_app, path)) == 1
 
 
-async def test_a_body_that_fails_to_begin_again_raises_what_it_raises(
+async def test_a_body_that_fails_to_rewind_raises_its_own_exception(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     bodies = iter([[b"p", b"ay"]])
@@ -399,7 +399,7 @@ def limited(certs: Certs) -> Any:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_no_request_is_lost_or_doubled_where_connections_carry_few(
+async def test_no_request_is_lost_or_doubled_when_connections_carry_few(
     h2_client: AnyClient, limited: H2Server, method: str
 ) -> None:
     assert await send_many(h2_client, limited.url, method, 300, 50) == []
@@ -408,7 +408,7 @@ async def test_no_request_is_lost_or_doubled_where_connections_carry_few(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_those_that_goaway_left_out_share_one_new_connection(
+async def test_streams_excluded_by_goaway_share_one_new_connection(
     make_client: MakeClient, h2_app: H2Server, method: str
 ) -> None:
     client = make_client(http2=True)

@@ -51,7 +51,7 @@ def closed_port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_nothing_sent_where_nothing_listens(
+async def test_a_refused_connection_sends_nothing(
     h3_client: AnyClient, closed_port: int, method: str
 ) -> None:
     with pytest.raises(curlhttp.ConnectionError, match="refused or the host is unre") as caught:
@@ -87,7 +87,7 @@ async def test_each_api_uses_a_new_connection(
             assert server.requests == {"GET": number}
 
 
-async def test_many_requests_at_once_go_to_new_connections(
+async def test_many_concurrent_requests_use_new_connections(
     h3_client: AnyClient, server: HTTP3Server
 ) -> None:
     for number in range(1, 4):

@@ -64,7 +64,7 @@ def injections() -> Iterator[Any]:
     ("method", "options"),
     [pytest.param(*case[1:], id=case[0]) for case in injections()],
 )
-async def test_what_would_break_the_message_is_refused_before_anything_is_sent(
+async def test_a_value_that_would_break_the_message_is_refused_before_anything_is_sent(
     method: str, options: dict[str, Any], client: AnyClient
 ) -> None:
     """S1, S2, S4, S5, S78, S79: wherever the caller's text may get to."""

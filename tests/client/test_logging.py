@@ -177,7 +177,7 @@ async def test_no_credential_is_logged(
     assert "hidden" not in lines.text
 
 
-async def test_what_a_server_sends_cannot_write_lines_of_its_own(
+async def test_a_server_cannot_inject_log_lines(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     logger.setLevel(logging.DEBUG)
@@ -202,7 +202,7 @@ async def test_the_log_of_an_attempt_is_bounded(
     assert lines.of(logging.INFO)
 
 
-async def test_a_failed_request_is_logged_with_what_came_before(
+async def test_a_failed_request_is_logged_with_its_earlier_events(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     logger.setLevel(logging.DEBUG)

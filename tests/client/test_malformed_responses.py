@@ -197,7 +197,7 @@ CONTRADICTED = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", CONTRADICTED)
-async def test_a_body_that_is_not_what_its_head_announces_is_an_error(
+async def test_a_body_that_contradicts_its_head_is_an_error(
     case: str, way: str, client: AnyClient, tmp_path: Path
 ) -> None:
     """A length that cannot be is an error."""
@@ -230,7 +230,7 @@ async def test_a_body_that_is_not_what_its_head_announces_is_an_error(
         b"2\r\nok\r\n0\r\n\r\n",
     ],
 )
-async def test_a_body_that_is_what_its_head_announces_is_read(
+async def test_a_body_that_matches_its_head_is_read(
     answer: bytes, streams: bool, client: AnyClient
 ) -> None:
     with RawServer(respond_and_close(answer)) as server:
@@ -239,7 +239,7 @@ async def test_a_body_that_is_what_its_head_announces_is_read(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("length", ["3", "9223372036854775808"])
-async def test_a_length_without_a_body_is_right_where_none_is_sent(
+async def test_a_length_without_a_body_is_valid_for_head_and_304(
     length: str, stream: bool, client: AnyClient
 ) -> None:
     for method, status in (("HEAD", 200), ("GET", 204), ("GET", 304)):
@@ -328,7 +328,7 @@ async def test_endless_trailers_are_an_error(client: AnyClient) -> None:
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("trailer", ["X-A: b\r\n folded", "no colon", "X-A: a\x00b"])
-async def test_a_trailer_that_is_none_is_an_error(
+async def test_an_invalid_trailer_is_an_error(
     trailer: str, streams: bool, client: AnyClient
 ) -> None:
     body = b"5\r\nhello\r\n0\r\n" + trailer.encode() + b"\r\n\r\n"
@@ -440,7 +440,9 @@ async def test_a_fast_stream_does_not_block_other_tasks(client: AnyClient) -> No
 
 
 @pytest.mark.parametrize("size", [1, 4 * 1024 * 1024])
-async def test_a_body_behind_what_ends_no_head_is_an_error(size: int, client: AnyClient) -> None:
+async def test_a_body_after_an_invalid_end_of_head_is_an_error(
+    size: int, client: AnyClient
+) -> None:
     """libcurl takes a line that only begins with CR for the end of the head."""
     answer = b"HTTP/1.1 200 OK\r\nX-A: b\r\n\rmore\r\n" + b"x" * size
     with RawServer(respond_and_close(answer)) as server:
@@ -499,7 +501,7 @@ async def test_a_cookie_with_control_bytes_is_not_sent_back(client: AnyClient) -
         (b"HTTP/1.1 999 LinkedIn", 999, "LinkedIn"),
     ],
 )
-async def test_the_reason_is_what_the_server_said(
+async def test_the_reason_is_the_servers(
     status_line: bytes, code: int, reason: str, client: AnyClient
 ) -> None:
     with RawServer(respond_and_close(status_line + b"\r\nContent-Length: 2\r\n\r\nok")) as server:
@@ -735,7 +737,7 @@ async def test_early_hints_are_no_part_of_the_response(
         assert await stream.read() == b"hello"
 
 
-async def test_several_informational_heads_may_come(client: AnyClient) -> None:
+async def test_several_informational_heads_are_skipped(client: AnyClient) -> None:
     hints = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\nX-A: 1\r\n\r\n"
     with RawServer(respond(hints * 3 + response(b"ok", headers=[("X-A", "2")]))) as server:
         for _ in range(2):
@@ -766,7 +768,7 @@ async def test_many_headers_within_bounds_are_fine(client: AnyClient) -> None:
         assert len(response_.headers) == 1501
 
 
-async def test_http_1_0_closes_unless_it_says_otherwise(client: AnyClient) -> None:
+async def test_http_1_0_closes_by_default(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         while conn.read_request()[0]:
             conn.send(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")

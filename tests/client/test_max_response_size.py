@@ -90,7 +90,9 @@ async def test_a_decoded_body_is_bounded_to_the_byte(get: Any, app: AppServer, c
     assert caught.value.response.status_code == 200  # type: ignore[union-attr]
 
 
-async def test_the_wire_counts_where_coding_makes_a_body_larger(get: Any, app: AppServer) -> None:
+async def test_the_size_on_the_wire_counts_if_coding_makes_a_body_larger(
+    get: Any, app: AppServer
+) -> None:
     size = 1000
     wire = len(gzip.compress(payload(size), mtime=0))
     assert wire > size
@@ -138,7 +140,7 @@ async def test_raw_pieces_are_bounded_by_the_wire(make_client: Make, app: AppSer
     assert len(gzip.decompress(raw)) == 1_000_000
 
 
-async def test_what_fits_comes_before_the_error(make_client: Make, app: AppServer) -> None:
+async def test_bytes_within_the_limit_precede_the_error(make_client: Make, app: AppServer) -> None:
     client = make_client(max_response_size=100_000)
     async with await client.stream("GET", f"{app.url}/gzip?zeros=1&size=1000000") as stream:
         got = 0

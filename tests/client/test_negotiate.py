@@ -148,7 +148,7 @@ async def test_a_server_that_refuses_a_ticket_is_believed(
 
 
 @WITHOUT_UVLOOP
-async def test_without_a_ticket_the_request_goes_without(
+async def test_without_a_ticket_the_request_is_sent_without_credentials(
     client: AnyClient, app: AppServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")

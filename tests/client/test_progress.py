@@ -134,7 +134,9 @@ async def test_a_hedge_does_not_send_a_body_that_is_watched(scripted: Scripted, 
     assert len(engine.sent) == 1
 
 
-async def test_what_the_function_raises_ends_the_request(client: AnyClient, app: AppServer) -> None:
+async def test_an_exception_of_the_function_ends_the_request(
+    client: AnyClient, app: AppServer
+) -> None:
     def tell(done: int, total: int | None) -> None:
         raise KeyError("enough")
 
@@ -166,7 +168,7 @@ async def test_a_request_without_a_body_has_no_progress(
 
 
 @pytest.mark.parametrize("tell", [3, "f"])
-async def test_what_cannot_be_called_is_no_progress(client: AnyClient, tell: Any) -> None:
+async def test_progress_must_be_callable(client: AnyClient, tell: Any) -> None:
     with pytest.raises(TypeError, match="plain function"):
         await client.post(URL, content=b"x", progress=tell)
 
@@ -179,7 +181,7 @@ async def test_a_coroutine_function_is_no_progress(client: AnyClient) -> None:
         await client.post(URL, content=b"x", progress=tell)
 
 
-async def test_the_length_is_kept_to(client: AnyClient, app: AppServer, told: Told) -> None:
+async def test_the_given_length_is_enforced(client: AnyClient, app: AppServer, told: Told) -> None:
     with pytest.raises(e.RequestException, match="only 300000 bytes"):
         await client.post(
             app.url + "/echo",

@@ -56,7 +56,7 @@ def tls_made_up(_tls_made_up: AppServer) -> AppServer:
 # --- kinds of proxies ---
 
 
-async def test_http_goes_through_a_proxy_in_absolute_form(
+async def test_http_uses_a_proxy_in_absolute_form(
     client: AnyClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     found = await client.post("http://made.up/echo?x=1", content=b"abc", proxies=proxy.url)
@@ -65,7 +65,7 @@ async def test_http_goes_through_a_proxy_in_absolute_form(
     assert found.timings.peer == ("127.0.0.1", proxy.port)
 
 
-async def test_https_goes_through_a_tunnel(
+async def test_https_uses_a_tunnel(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy
 ) -> None:
     """Nothing of the request is in CONNECT, nothing of its answer in the response."""
@@ -143,7 +143,7 @@ async def test_socks_credentials(client: AnyClient, app: AppServer) -> None:
 # --- credentials ---
 
 
-async def test_credentials_go_to_the_proxy_alone(
+async def test_credentials_are_sent_to_the_proxy_only(
     client: AnyClient, app: AppServer, tls_made_up: AppServer
 ) -> None:
     """Credentials of a proxy go to no origin."""
@@ -464,7 +464,7 @@ async def test_a_redirect_to_https_uses_the_proxy_for_https(
         assert [asked.method for asked in proxy.log] == ["CONNECT"]
 
 
-async def test_a_redirect_to_a_host_without_proxy_goes_direct(
+async def test_a_redirect_to_a_host_without_proxy_connects_directly(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", with_credentials(proxy.url))

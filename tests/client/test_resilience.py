@@ -131,7 +131,7 @@ async def test_a_policy_set_on_the_request_is_used(scripted: Scripted) -> None:
     assert len(engine.sent) == 2
 
 
-async def test_a_middleware_may_give_a_request_a_policy(scripted: Scripted) -> None:
+async def test_a_middleware_may_set_the_policy_of_a_request(scripted: Scripted) -> None:
     async def patient(request: Any, send: Any) -> Any:
         return await send(request.derive(retry=steady()))
 
@@ -287,7 +287,7 @@ async def _set_soon(event: anyio.Event) -> None:
     event.set()
 
 
-async def test_a_call_with_a_policy_of_its_own_forgets_no_times(scripted: Scripted) -> None:
+async def test_a_call_with_its_own_policy_forgets_no_latencies(scripted: Scripted) -> None:
     answers = [*[Answer(delay=0.1)] * 21, Answer(delay=9.0), Answer(delay=0.1)]
     client, engine = scripted(answers, hedge=Hedge("p95"))
     for _ in range(20):
@@ -300,7 +300,7 @@ async def test_a_call_with_a_policy_of_its_own_forgets_no_times(scripted: Script
 # --- time ---
 
 
-def test_the_clock_of_real_engines_only_goes_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_real_engines_is_monotonic(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the wall clock shows is for dates in headers alone."""
     with Client() as client:
         for clock in (client.clock, AsyncClient().clock):

@@ -161,7 +161,7 @@ async def test_a_post_whose_connection_is_refused_is_retried_until_one_opens(
         assert seen(server) == 1
 
 
-async def test_a_post_that_is_refused_for_ever_is_seen_never(make_client: MakeClient) -> None:
+async def test_a_post_that_is_always_refused_is_never_seen(make_client: MakeClient) -> None:
     client = make_client(retry=SAFE)
     with refused_port() as port:
         with pytest.raises(e.ConnectionError) as caught:
@@ -207,7 +207,7 @@ async def test_an_unresolved_name_is_retried_with_any_method(
 
 
 @pytest.mark.parametrize(("status", "count"), [(502, 3), (503, 3), (504, 3), (403, 1), (407, 1)])
-async def test_what_a_proxy_says_to_connect_decides(
+async def test_the_response_to_connect_decides(
     make_client: MakeClient, status: int, count: int
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -241,7 +241,7 @@ async def test_a_certificate_that_does_not_hold_is_tried_once(
     assert tls_app.connections == 1
 
 
-async def test_what_http_2_refuses_again_and_again_is_sent_again_by_the_policy(
+async def test_a_request_that_http_2_refuses_repeatedly_is_resent_by_the_policy(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     """REFUSED_STREAM, which is sent again five times without a policy: RFC 9113, section 8.7."""
@@ -254,7 +254,7 @@ async def test_what_http_2_refuses_again_and_again_is_sent_again_by_the_policy(
     assert len(h2_app.requests) == 8
 
 
-async def test_a_post_that_http_2_refuses_for_ever_is_sent_as_often_as_is_allowed(
+async def test_a_post_that_http_2_always_refuses_is_sent_as_often_as_allowed(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True, retry=SAFE)

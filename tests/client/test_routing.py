@@ -175,7 +175,7 @@ async def test_the_proxies_of_the_environment_are_no_matter_of_a_unix_socket(
 # --- other addresses than those of the URL ---
 
 
-async def test_a_name_is_resolved_to_the_address_that_is_given(
+async def test_a_name_is_resolved_to_the_given_address(
     make_client: MakeClient, named: AppServer
 ) -> None:
     for key in (f"made.up:{named.port}", "made.up", f"MADE.UP:{named.port}"):
@@ -239,7 +239,7 @@ async def test_the_target_of_connect_to_may_have_several_addresses(
     assert named.handshakes[-1].sni == "made.up"
 
 
-async def test_an_address_that_was_given_counts_for_its_host_and_port_alone(
+async def test_a_given_address_is_used_for_its_host_and_port_only(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(resolve={f"made.up:{app.port}": "127.0.0.1", "other.up": "127.0.0.1"})
@@ -251,7 +251,7 @@ async def test_an_address_that_was_given_counts_for_its_host_and_port_alone(
         await client.get(app.at("third.up"))
 
 
-async def test_an_address_that_was_given_is_no_other_requests(
+async def test_a_given_address_is_not_used_for_other_requests(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client()
@@ -301,7 +301,9 @@ async def test_the_target_of_connect_to_may_be_resolved_by_resolve(
     assert (await client.get("https://made.up/")).ok
 
 
-async def test_a_redirect_goes_by_the_map_too(make_client: MakeClient, app: AppServer) -> None:
+async def test_a_redirect_uses_the_given_addresses_too(
+    make_client: MakeClient, app: AppServer
+) -> None:
     target = app.at("made.up") + "/"
     app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", target)]))
     client = make_client()
@@ -313,7 +315,7 @@ async def test_a_redirect_goes_by_the_map_too(make_client: MakeClient, app: AppS
 
 
 @on_linux
-async def test_a_connection_begins_at_the_address_that_is_given(
+async def test_a_connection_starts_from_the_given_address(
     make_client: MakeClient, app: AppServer
 ) -> None:
     found = peers(app)
@@ -339,7 +341,7 @@ async def test_no_connection_is_used_from_another_address(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the loopback interface has another name")
-async def test_a_connection_goes_through_the_interface_that_is_given(
+async def test_a_connection_uses_the_given_interface(
     make_client: MakeClient, app: AppServer
 ) -> None:
     assert (await make_client(interface="lo").get(app.url)).ok
@@ -510,14 +512,14 @@ async def test_an_invalid_route_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("name", ["resolve", "connect_to", "pins"])
-def test_what_goes_by_host_is_a_mapping(name: str) -> None:
+def test_settings_by_host_must_be_a_mapping(name: str) -> None:
     wrong: Any = {name: "a:1"}
     with pytest.raises(TypeError, match=f"{name} must be a mapping by host, not str"):
         Client(**wrong)
 
 
 @ONE_OF_EACH
-async def test_a_keyword_that_is_none_is_a_type_error(client: AnyClient, app: AppServer) -> None:
+async def test_an_unknown_keyword_is_a_type_error(client: AnyClient, app: AppServer) -> None:
     with pytest.raises(TypeError, match="no keyword 'colour'"):
         await client.get(app.url, colour="red")
     assert not app.connections

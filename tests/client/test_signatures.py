@@ -123,7 +123,7 @@ def test_a_double_of_a_function_refuses_what_the_function_refuses() -> None:
         session.post("http://x/", colour="red")
 
 
-def test_no_signature_is_made_before_somebody_looks() -> None:
+def test_signatures_are_built_lazily() -> None:
     code = (
         "import curlhttp\n"
         "curlhttp.Client().close()\n"

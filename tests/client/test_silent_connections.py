@@ -205,7 +205,7 @@ async def test_a_stalled_body_marks_the_connection_silent(
 
 
 @pytest.mark.parametrize("settings", [{"retry": 1}, {"retry": 2, "hedge": Hedge(after=0.1)}])
-async def test_a_retry_goes_to_another_connection(
+async def test_a_retry_uses_another_connection(
     make_client: MakeClient, relay: Relay, url: str, settings: dict[str, Any]
 ) -> None:
     client = make_client(http2=True, timeout=Timeout(read=30), **settings)
@@ -216,7 +216,7 @@ async def test_a_retry_goes_to_another_connection(
     assert len(response.attempts) >= 2
 
 
-async def test_a_probe_of_a_breaker_goes_to_another_connection(
+async def test_a_probe_of_a_breaker_uses_another_connection(
     make_client: MakeClient, relay: Relay, url: str
 ) -> None:
     breaker = curlhttp.CircuitBreaker(failure_threshold=1, recovery_timeout=0.01)

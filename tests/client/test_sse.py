@@ -63,7 +63,7 @@ async def take(events: AnyEvents, count: int = -1) -> list[Any]:
 # --- one connection ---
 
 
-async def test_events_come_as_they_are(scripted: Scripted) -> None:
+async def test_events_are_parsed(scripted: Scripted) -> None:
     client, engine = scripted([stream("event: a\ndata: 1\nid: x\nre", "try: 9\n\nda", "ta: 2\n\n")])
     async with client.sse(URL, reconnect=False) as events:
         assert events.real.response.status_code == 200
@@ -100,7 +100,7 @@ async def test_options_are_those_of_every_verb(scripted: Scripted) -> None:
     assert sent.headers["X-One"] == "1"
 
 
-async def test_the_callers_accept_stands(scripted: Scripted) -> None:
+async def test_the_callers_accept_is_kept(scripted: Scripted) -> None:
     client, engine = scripted([stream()])
     async with client.sse(URL, headers={"accept": "a/b"}, reconnect=False) as events:
         assert await take(events) == []
@@ -195,7 +195,7 @@ async def test_an_endless_body_of_another_type_is_not_waited_for(
     assert caught.value.response.content == b""
 
 
-async def test_a_compressed_stream_is_decoded_as_it_comes(scripted: Scripted) -> None:
+async def test_a_compressed_stream_is_decoded_incrementally(scripted: Scripted) -> None:
     body = gzip.compress(b"data: 1\n\ndata: 2\n\n")
     headers = {**KIND, "Content-Encoding": "gzip"}
     client, _ = scripted([Answer(headers=headers, content=[body[:15], body[15:]])])
@@ -309,7 +309,7 @@ async def test_reconnections_are_counted(scripted: Scripted) -> None:
     assert len(engine.sent) == 4
 
 
-async def test_without_reconnection_what_breaks_the_stream_is_raised(scripted: Scripted) -> None:
+async def test_without_reconnection_the_error_of_the_stream_is_raised(scripted: Scripted) -> None:
     client, engine = scripted([stream("data: a\n\n", error=ChunkedEncodingError("cut"))])
     events = client.sse(URL, reconnect=False)
     assert await take(events, 1) == ["a"]
@@ -409,7 +409,7 @@ async def test_a_stream_continues_an_earlier_one(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\r", "\0", "\ud800"])
-async def test_an_id_that_no_server_can_give_is_refused(scripted: Scripted, value: str) -> None:
+async def test_an_invalid_last_event_id_is_refused(scripted: Scripted, value: str) -> None:
     client, _ = scripted([])
     with pytest.raises(ValueError, match="last_event_id"):
         client.sse(URL, last_event_id=value)
@@ -699,7 +699,7 @@ async def test_a_closed_client_has_no_events(make_client: Make) -> None:
             await take(events)
 
 
-async def test_events_that_are_dropped_give_their_connection_back(make_client: Make) -> None:
+async def test_dropped_events_release_their_connection(make_client: Make) -> None:
     client = make_client(max_connections=1, timeout=Timeout(pool=30, read=30))
     with ticking(b"data: a\n\n") as server:
         for _ in range(3):
@@ -729,7 +729,9 @@ async def test_many_streams_at_once(make_client: Make) -> None:
                 tasks.start_soon(one)
 
 
-async def test_cookies_and_auth_go_with_each_connection(client: AnyClient, app: AppServer) -> None:
+async def test_cookies_and_auth_are_sent_with_each_connection(
+    client: AnyClient, app: AppServer
+) -> None:
     def handler(record: Record, out: Out) -> None:
         headers = [*KIND.items(), ("Set-Cookie", "a=b")]
         body = f"retry: 1\ndata: {record.header('authorization')} {record.header('cookie')}\n\n"

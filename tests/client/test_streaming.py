@@ -163,7 +163,7 @@ async def test_raw_pieces_keep_their_coding(any_client: AnyClient, server: AppSe
     assert gzip.decompress(b"".join(pieces)) == payload(5000)
 
 
-async def test_a_decompression_bomb_comes_in_small_pieces(
+async def test_a_decompression_bomb_is_yielded_in_small_chunks(
     client: AnyClient, app: AppServer
 ) -> None:
     """A bomb that is streamed comes in small pieces."""
@@ -206,7 +206,7 @@ async def test_text_follows_the_charset_or_utf_8(
         assert (await client.get(raw.url)).text == text
 
 
-async def test_lines_come_without_their_ends(client: AnyClient) -> None:
+async def test_lines_have_no_line_ends(client: AnyClient) -> None:
     body = b"one\ntwo\r\nthree\rfour\n\nsix\r\n\r\n" + "süß".encode()
     with RawServer(respond(response(body))) as raw:
         async with await client.stream("GET", raw.url) as stream:
@@ -431,7 +431,7 @@ async def test_two_streams_and_whole_responses_at_once(
 
 
 @pytest.mark.parametrize("size", [None, 7, 1000])
-async def test_a_truncated_body_comes_in_part_and_then_fails(
+async def test_a_truncated_body_yields_a_part_and_then_fails(
     any_client: AnyClient, server: AppServer, size: int | None
 ) -> None:
     stream = await any_client.stream("GET", server.url + "/truncated?length=1000&sent=100")
@@ -469,7 +469,7 @@ async def test_a_reset_comes_after_what_was_received(client: AnyClient) -> None:
 
 
 @pytest.mark.parametrize("end", [b"zz\r\n", b"5\r\nab", b"5\r\nabcdeXX", b""])
-async def test_broken_chunks_come_in_part_and_then_fail(client: AnyClient, end: bytes) -> None:
+async def test_broken_chunks_yield_a_part_and_then_fail(client: AnyClient, end: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     with RawServer(respond_and_close(head + b"4\r\ngood\r\n" + end)) as raw:
         async with await client.stream("GET", raw.url) as stream:
@@ -479,7 +479,7 @@ async def test_broken_chunks_come_in_part_and_then_fail(client: AnyClient, end: 
 
 
 @pytest.mark.parametrize("spoil", ["cut", "corrupt"])
-async def test_a_broken_coding_comes_in_part_and_then_fails(narrow: AnyClient, spoil: str) -> None:
+async def test_a_broken_coding_yields_a_part_and_then_fails(narrow: AnyClient, spoil: str) -> None:
     plain = payload(300_000)
     body = bytearray(gzip.compress(plain))
     if spoil == "cut":

@@ -287,7 +287,7 @@ def test_the_error_for_json_without_a_body_names_the_right_method(number: int) -
         assert "did you mean timeout=?" in told_by(call, timeuot=1)
 
 
-def test_a_setting_of_the_client_that_a_request_is_given_is_sent_there() -> None:
+def test_the_error_for_a_setting_of_the_client_on_a_request_names_the_client() -> None:
     with a_client() as client:
         for name in ("guard", "hedge", "rate_limit", "max_connections"):
             assert told_by(client.get, URL, **{name: 1}).endswith(f"write {name}= of the client")
@@ -326,7 +326,7 @@ def test_clients_say_which_hooks_and_urls_they_take() -> None:
         assert "URLs begin with http://" in told_by(client.get, "localhost:8000/x")
 
 
-def test_a_circle_of_redirects_names_where_it_was_left() -> None:
+def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
     away = Answer(302, headers={"Location": "/again"})
     with (
         curlhttp.Client(transport=ScriptedEngine([away] * 3), max_redirects=2) as client,

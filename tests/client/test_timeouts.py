@@ -182,7 +182,7 @@ LONG_CASES = {
 }
 
 
-def test_silence_ends_on_time_where_libcurl_runs_the_loop() -> None:
+def test_the_read_timeout_is_on_time_when_libcurl_runs_the_loop() -> None:
     """All at once, in threads: a long limit takes its time."""
 
     limit = max(LONG, paced(0.4))
@@ -199,7 +199,7 @@ def test_silence_ends_on_time_where_libcurl_runs_the_loop() -> None:
             assert_on_time(took, limit)
 
 
-def test_the_total_ends_on_time_where_libcurl_runs_the_loop() -> None:
+def test_the_total_timeout_is_on_time_when_libcurl_runs_the_loop() -> None:
     with (
         RawServer(respond_and_stall(b"HTTP/1.1 200 OK\r\nX-")) as server,
         curlhttp.Client() as client,
@@ -408,7 +408,7 @@ async def test_an_upload_that_moves_is_no_silence(kind: str, client: AnyClient) 
 
 
 @pytest.mark.slow
-def test_an_upload_that_moves_is_no_silence_where_libcurl_runs_the_loop() -> None:
+def test_an_active_upload_has_no_read_timeout_when_libcurl_runs_the_loop() -> None:
     body = bytes(40_000_000)
     limit = paced(1.0)
     with RawServer(takes_slowly(paced(0.03))) as server, curlhttp.Client() as client:
@@ -584,7 +584,7 @@ def test_the_default_bounds_connecting_and_silence_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "given", [0, -1, "5", True, float("nan"), float("inf"), (1,), (1, 2, 3), (0, 1), (1, "2")]
 )
-async def test_a_timeout_that_is_none_is_refused(
+async def test_an_invalid_timeout_is_refused(
     given: Any, make_client: MakeClient, app: AppServer
 ) -> None:
     with pytest.raises(ValueError, match="timeout"):

@@ -139,7 +139,7 @@ async def test_a_failure_on_a_reused_connection_says_so(client: AnyClient, app: 
     assert caught.value.timings.reused
 
 
-async def test_what_was_never_sent_has_no_timings(client: AnyClient) -> None:
+async def test_an_unsent_request_has_no_timings(client: AnyClient) -> None:
     with pytest.raises(e.InvalidURL) as caught:
         await client.get("http://a b/")
     assert caught.value.timings is None

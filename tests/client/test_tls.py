@@ -105,7 +105,7 @@ async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
         assert not server.requests
 
 
-async def test_the_dot_at_the_end_of_a_name_is_none_of_the_certificates(
+async def test_a_trailing_dot_of_a_name_is_not_compared_with_the_certificate(
     client: AnyClient, tls_app: AppServer
 ) -> None:
     """SNI goes out without it, and the name is checked without it (RFC 6066, section 3)."""
@@ -137,7 +137,7 @@ async def test_missing_authorities_are_named_in_the_error(
         await make_client().get(tls_app.url, verify=verify)
 
 
-async def test_authorities_that_are_none_are_an_error(
+async def test_invalid_authorities_are_an_error(
     make_client: MakeClient, tls_app: AppServer, tmp_path: Path
 ) -> None:
     garbage = tmp_path / "ca.pem"

@@ -162,7 +162,7 @@ async def test_curl_gets_the_cookies_of_the_last_redirect(make_client: Any, app:
 
 
 @needs_curl
-async def test_curl_goes_over_tls_with_the_same_authorities(
+async def test_curl_uses_the_same_authorities(
     make_client: Any, h2_app: H2Server, certs: Certs
 ) -> None:
     response = await make_client(http2=True).get(f"{h2_app.url}/echo")
@@ -191,7 +191,7 @@ def test_curl_shows_a_certificate_from_a_path_with_odd_characters(
 
 
 @needs_curl
-async def test_curl_goes_through_the_same_proxy(make_client: Any, app: AppServer) -> None:
+async def test_curl_uses_the_same_proxy(make_client: Any, app: AppServer) -> None:
     with HTTPProxy(credentials=("us'er", "wo rd")) as proxy:
         there = proxy.url.replace("://", "://us'er:wo%20rd@")
         response = await make_client(proxies=there).get(f"{app.url}/echo")
@@ -283,9 +283,7 @@ async def test_a_request_shows_what_was_sent(client: AnyClient, app: AppServer) 
 
 @pytest.mark.parametrize("content", [b"x", b"", ["x"], None], ids=repr)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_what_frames_the_body_is_shown_as_it_was_sent(
-    app: AppServer, content: Any, method: str
-) -> None:
+def test_framing_headers_are_shown_as_sent(app: AppServer, content: Any, method: str) -> None:
     content = (piece.encode() for piece in content) if isinstance(content, list) else content
     headers = {"X-A": "1", "Host": "other.test", "Proxy-Authorization": "x"}
     with curlhttp.Client() as client:

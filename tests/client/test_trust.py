@@ -220,7 +220,7 @@ _NO_PINS: dict[str, Any] = {
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("what", _NO_PINS)
-async def test_pins_that_are_none_are_refused_before_anything_is_sent(
+async def test_invalid_pins_are_refused_before_anything_is_sent(
     make_client: MakeClient, tls_app: AppServer, what: str
 ) -> None:
     with pytest.raises(ValueError, match="pin"):

@@ -107,7 +107,7 @@ async def test_without_trust_env_no_api_reads_the_environment(
     assert len(app.requests) == 1
 
 
-async def test_libcurl_reads_no_netrc_of_its_own(
+async def test_libcurl_reads_no_netrc_on_its_own(
     make_client: MakeClient, app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without trust_env the environment says nothing."""

@@ -144,7 +144,7 @@ async def test_the_callers_content_type_beats_the_bodys(client: AnyClient, app: 
         (b"a\0\r\nb", b"a\0\r\nb"),
     ],
 )
-async def test_content_in_memory_is_sent_as_it_is(
+async def test_content_in_memory_is_sent_unchanged(
     any_client: AnyClient, server: AppServer, content: Any, expected: bytes
 ) -> None:
     response = await any_client.post(server.url + "/echo", content=content)
@@ -181,7 +181,7 @@ async def test_pieces_of_any_size_and_type_arrive_in_order(
     assert response.json()["sha256"] == sha256(b"abc" + b"d" * 300_000 + b"e")
 
 
-async def test_a_file_is_sent_from_where_it_stands(
+async def test_a_file_is_sent_from_its_position(
     any_client: AnyClient, server: AppServer, tmp_path: Path
 ) -> None:
     data = random_bytes(2 * MIB)
@@ -476,7 +476,7 @@ def failing(asynchronous: bool, after: int) -> Any:
 @pytest.mark.parametrize("after", [0, 1, 300])
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("streams", [False, True])
-async def test_what_a_body_raises_reaches_the_caller_and_nothing_is_left(
+async def test_an_exception_of_a_body_reaches_the_caller_and_nothing_is_left(
     make_client: Make, app: AppServer, after: int, asynchronous: bool, streams: bool
 ) -> None:
     before = app.open_connections  # of other tests' clients
@@ -491,7 +491,7 @@ async def test_what_a_body_raises_reaches_the_caller_and_nothing_is_left(
     assert (await client.get(app.url + "/bytes/1")).status_code == 200
 
 
-async def test_what_a_body_raises_spares_the_other_streams_of_its_connection(
+async def test_an_exception_of_a_body_does_not_affect_other_streams(
     make_client: Make, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True)
@@ -822,7 +822,7 @@ def test_an_async_body_runs_in_the_tasks_own_context(app: AppServer) -> None:
 # --- one request after another on one handle ---
 
 
-async def test_what_a_request_says_of_its_body_is_said_by_no_other(
+async def test_body_headers_of_a_request_are_not_sent_with_another(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)

@@ -181,7 +181,7 @@ async def test_an_upload_that_is_slow_but_moves_does_not_end(
     assert time.monotonic() - start > 2 * limit
 
 
-async def test_a_body_that_has_nothing_to_give_for_now_is_waited_for(client: AnyClient) -> None:
+async def test_a_body_without_data_for_now_is_awaited(client: AnyClient) -> None:
     limit = paced(WRITE)
 
     def slowly() -> Iterator[bytes]:

@@ -74,7 +74,7 @@ def test_a_waiter_for_a_busy_origin_blocks_no_other() -> None:
     assert queue.slots.acquire("b")
 
 
-def test_the_empty_origin_has_no_bound_of_its_own() -> None:
+def test_the_empty_origin_has_no_separate_bound() -> None:
     slots = Slots(3, per_origin=1)
     assert [slots.acquire("") for _ in range(4)] == [True, True, True, False]
     for _ in range(3):
@@ -344,7 +344,7 @@ async def test_requests_that_wait_for_the_first_connection_to_a_host_share_it_if
 
 
 @pytest.mark.anyio
-async def test_callers_are_served_in_the_order_in_which_they_came(
+async def test_callers_are_served_in_order(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -595,7 +595,7 @@ def test_one_thread_needs_one_driver_for_many_origins(certs: Certs) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "tls", "h2"])
-def test_a_connection_goes_from_one_driver_to_another(
+def test_a_connection_moves_from_one_driver_to_another(
     app: AppServer, tls_app: AppServer, h2_app: H2Server, certs: Certs, kind: str
 ) -> None:
     server = {"plain": app, "tls": tls_app, "h2": h2_app}[kind]

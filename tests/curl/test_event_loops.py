@@ -344,7 +344,7 @@ async def test_a_client_that_is_dropped_unclosed_closes_its_connections(app: App
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
-def test_task_cancel_is_what_it_is_for_any_other_await(app: AppServer, backend: str) -> None:
+def test_task_cancel_works_as_for_any_other_await(app: AppServer, backend: str) -> None:
     async def main() -> None:
         async with AsyncClient() as client:
             task = asyncio.ensure_future(client.get(app.url + "/stall"))

@@ -202,7 +202,7 @@ print("ok")
 
 @pytest.mark.parametrize("kind", ["plain", "h2"])
 @pytest.mark.parametrize("where", ["outside", "inside"])
-def test_parent_and_child_run_event_loops_of_their_own_on_one_async_client(
+def test_parent_and_child_run_their_own_event_loops_on_one_async_client(
     app: AppServer, h2_app: H2Server, certs: Certs, kind: str, where: str
 ) -> None:
     """Of the async client."""

@@ -106,7 +106,7 @@ def test_ctrl_c_ends_a_stalled_request_and_leaves_the_client_usable(
 
 
 @pytest.mark.parametrize("path", ["short", "open", "stream", "pieces", "pool"])
-def test_ctrl_c_is_noticed_at_once_where_a_loop_of_ours_runs(app: AppServer, path: str) -> None:
+def test_ctrl_c_is_noticed_at_once_in_our_own_loop(app: AppServer, path: str) -> None:
     with BlackHole() as hole:
         assert_in_time(_interrupt(app, _BLOCKING, hole.url, path), 0, 0.5)
 

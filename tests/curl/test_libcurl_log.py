@@ -64,7 +64,7 @@ def test_a_reason_that_nghttp2_has_for_no_stream_is_that_of_a_goaway(
     assert is_excluded_by_goaway(f"HTTP/2 stream 7 reset by curl (error {reason})") is expected
 
 
-def test_what_the_server_reset_is_not_left_out_by_a_goaway() -> None:
+def test_a_stream_that_the_server_reset_is_not_excluded_by_a_goaway() -> None:
     assert not is_excluded_by_goaway("HTTP/2 stream 7 reset by server (error 0xb)")
     assert not is_excluded_by_goaway("HTTP/2 stream 7 reset by curl")
 

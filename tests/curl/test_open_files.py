@@ -249,7 +249,7 @@ print(len(failed), {"(ulimit -n)" in str(error) for error in failed}, {e.is_loca
 
 
 @pytest.mark.slow
-def test_a_map_after_many_threads_says_what_it_lacks(app: AppServer) -> None:
+def test_a_map_after_many_threads_names_the_lack_of_descriptors(app: AppServer) -> None:
     count, _, sets = run_script(_THREADS, app.url).partition(" ")
     assert int(count) > 0
     assert sets == "{True} {True}\n"
@@ -329,7 +329,9 @@ def test_a_lack_of_descriptors_is_distinguished_from_other_failures(
     assert _named(pycurl.E_COULDNT_CONNECT) == ""
 
 
-def test_who_refuses_is_still_named_where_descriptors_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_is_named_despite_a_lack_of_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with curlhttp.Client() as client, refused_port() as port:
         _full(monkeypatch, errno.EMFILE)
         with pytest.raises(ConnectionError, match="the connection was refused"):

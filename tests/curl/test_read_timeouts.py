@@ -63,12 +63,12 @@ def nothing(now: float) -> float:
 
 
 @pytest.mark.parametrize("read", [None, 0.5, 60])
-def test_an_upload_that_stands_still_ends_after_the_write_timeout(read: float | None) -> None:
+def test_a_stalled_upload_ends_after_the_write_timeout(read: float | None) -> None:
     upload = Upload(b"x" * 100, Timeout(write=4, read=read))
     assert run_out(upload, nothing) == (4, e.WriteTimeout)
 
 
-def test_what_the_server_says_is_no_sign_that_it_reads() -> None:
+def test_received_bytes_do_not_restart_the_write_timeout() -> None:
     upload = Upload(b"x" * 100, Timeout(write=4, read=60))
     assert run_out(upload, lambda now: now) == (5, e.WriteTimeout)
 

@@ -60,7 +60,7 @@ def test_options_reach_the_workers(app: AppServer, tmp_path: Path) -> None:
     assert large["error"] == "ResponseTooLarge"
 
 
-def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
+def test_lines_may_be_read_from_stdin(app: AppServer, tmp_path: Path) -> None:
     told = ("fetch", "-", "-o", tmp_path / "out", "--processes", 1, "--format", "jsonl", "-q")
     assert run(*told, stdin=f"{app.url}\n\n# no\n{app.url}\n".encode()).status == 0
     assert [row["row"] for row in rows_of(tmp_path / "out")] == [0, 1]
@@ -80,9 +80,7 @@ def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_options_that_do_not_go_together_are_refused(
-    urls: Path, told: list[object], message: str
-) -> None:
+def test_incompatible_options_are_refused(urls: Path, told: list[object], message: str) -> None:
     ended = run("fetch", urls, *told)
     assert ended.status == 2
     assert message in ended.err

@@ -64,7 +64,7 @@ def test_a_partition_that_kills_each_process_is_an_error(app: AppServer, tmp_pat
 
 @pytest.mark.parametrize("settings", [{}, {"per_host": 5}], ids=["ranges", "host queues"])
 @pytest.mark.parametrize("kind", ["file", "iterable"])
-def test_a_call_resumes_where_a_driver_was_killed(
+def test_a_call_resumes_after_a_driver_was_killed(
     app: AppServer, tmp_path: Path, kind: str, settings: dict[str, Any]
 ) -> None:
     urls = [f"{app.url}/bytes/9?n={n}" for n in range(100)]

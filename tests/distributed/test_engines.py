@@ -132,7 +132,7 @@ def test_a_partition_runs_again_when_its_worker_is_killed(
 
 @pytest.mark.slow
 @dask
-def test_a_call_resumes_where_a_driver_of_a_cluster_was_killed(tmp_path: Path) -> None:
+def test_a_call_resumes_after_a_driver_of_a_cluster_was_killed(tmp_path: Path) -> None:
     out, held = tmp_path / "out", threading.Event()
 
     def answer(record: Any, conn: Any) -> None:

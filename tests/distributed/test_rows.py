@@ -162,7 +162,9 @@ def test_a_line_is_what_json_would_write(body: bytes | None) -> None:
 
 @parquet
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_urls_may_come_from_an_object_store_and_parts_go_to_it(app: AppServer, format: str) -> None:
+def test_urls_are_read_from_an_object_store_and_parts_written_to_it(
+    app: AppServer, format: str
+) -> None:
     for package in ("moto.server", "s3fs"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra 'ecosystem')")
     # In a process of its own: fsspec keeps its threads for good.

@@ -63,9 +63,7 @@ async def test_a_file_arrives_whole_and_alone(client: AnyClient, shelf: Shelf, p
     assert left_in(path.parent) == ["file"]
 
 
-async def test_the_response_has_no_body_of_its_own(
-    client: AnyClient, shelf: Shelf, path: Path
-) -> None:
+async def test_the_response_has_no_body(client: AnyClient, shelf: Shelf, path: Path) -> None:
     response = await download(client, shelf.url, path)
     assert response.is_closed
     with pytest.raises(RuntimeError, match="already consumed"):
@@ -175,7 +173,7 @@ async def test_another_status_is_an_error_and_writes_nothing(
     assert app.connections == 1  # it went back to the pool
 
 
-async def test_an_error_status_keeps_what_was_there(
+async def test_an_error_status_keeps_the_old_file(
     client: AnyClient, shelf: Shelf, app: AppServer, path: Path
 ) -> None:
     await begin(client, shelf, path)
@@ -456,7 +454,7 @@ async def test_another_language_starts_over(client: AnyClient, shelf: Shelf, pat
     assert shelf.asked == [None, None]
 
 
-async def test_a_range_goes_to_the_server_that_sent_the_file_and_to_no_other(
+async def test_a_range_is_requested_only_from_the_server_that_sent_the_file(
     client: AnyClient, shelf: Shelf, path: Path, app: AppServer
 ) -> None:
     signature = iter(range(9))
@@ -790,7 +788,7 @@ async def test_progress_is_reported_twenty_times_a_second(
     assert told == [(0, 1000), *((50 * n, 1000) for n in range(1, 21))]
 
 
-async def test_what_progress_raises_ends_the_download(
+async def test_an_exception_of_progress_ends_the_download(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
     def tell(done: int, total: int | None) -> None:

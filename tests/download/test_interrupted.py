@@ -47,7 +47,7 @@ except OSError as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "trio"])
-def test_a_full_disk_keeps_the_old_file_and_what_came(
+def test_a_full_disk_keeps_the_old_file_and_the_received_part(
     app: AppServer, tmp_path: Path, kind: str
 ) -> None:
     shelf, path = Shelf(app, 3_000_000), tmp_path / "file"
@@ -85,7 +85,7 @@ with curlhttp.Client() as client:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_what_must_not_be_written_is_an_error_before_anything_is_sent(
+def test_an_unwritable_file_is_an_error_before_anything_is_sent(
     app: AppServer, tmp_path: Path
 ) -> None:
     shelf = Shelf(app)

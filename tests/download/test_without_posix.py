@@ -96,7 +96,7 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_no_module_needs_what_posix_alone_has() -> None:
+def test_no_module_needs_posix() -> None:
     """Those of an extra that is not installed are left out."""
     told = run(EVERY_MODULE)
     for name in ("fcntl", "grp", "pwd", "resource", "termios"):

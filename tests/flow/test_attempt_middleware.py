@@ -89,7 +89,7 @@ async def test_redirects_and_authenticated_requests_are_attempts(
 
 
 @ONE_OF_EACH
-async def test_what_one_attempt_adds_no_other_sees(scripted: Scripted) -> None:
+async def test_changes_for_one_attempt_are_not_seen_by_others(scripted: Scripted) -> None:
     above: list[Request] = []
 
     async def outer(request: Request, send: Send) -> Response:
@@ -155,7 +155,7 @@ async def test_an_attempt_middleware_may_return_or_raise_without_sending(
 
 
 @ONE_OF_EACH
-async def test_what_the_breaker_refuses_is_no_attempt(scripted: Scripted) -> None:
+async def test_a_refusal_of_the_breaker_is_no_attempt(scripted: Scripted) -> None:
     attempts = Attempts()
     client, _ = scripted(
         [refused()] * 9,
@@ -349,7 +349,7 @@ async def test_an_error_of_an_attempt_middleware_in_a_hedge_does_not_affect_the_
 
 
 @ONE_OF_EACH
-async def test_what_a_beaten_attempt_does_with_its_end_changes_nothing(
+async def test_a_losing_attempt_that_swallows_its_cancellation_changes_nothing(
     scripted: Scripted,
 ) -> None:
     async def stubborn(request: Request, send: Send) -> Response:

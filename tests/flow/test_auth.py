@@ -34,7 +34,7 @@ async def test_basic_is_sent_at_once(client: AnyClient, app: AppServer, auth: An
     assert sent(app) == ["Basic dTpw"]
 
 
-async def test_bearer_may_come_from_a_function(client: AnyClient, app: AppServer) -> None:
+async def test_bearer_may_be_a_function(client: AnyClient, app: AppServer) -> None:
     tokens = iter(["one", "two"])
     auth = BearerAuth(lambda: next(tokens))
     for token in ("one", "two"):
@@ -91,7 +91,7 @@ async def test_wrong_values_of_auth_are_refused(client: AnyClient, app: AppServe
 # --- which credentials count ---
 
 
-async def test_the_requests_auth_beats_the_clients_and_none_is_none(
+async def test_the_requests_auth_overrides_the_clients_and_none_disables_it(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(auth=("client", "c"))

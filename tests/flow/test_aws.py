@@ -202,7 +202,7 @@ async def an_async_generator() -> AsyncIterator[bytes]:
 @WITHOUT_UVLOOP
 @pytest.mark.parametrize("service", ("s3", "execute-api"))
 @pytest.mark.parametrize("make", (whole, a_file, a_generator))
-async def test_bodies_are_hashed_or_go_unsigned_by_https(
+async def test_bodies_are_hashed_or_sent_unsigned_over_https(
     client: AnyClient,
     app: AppServer,
     tls_app: AppServer,

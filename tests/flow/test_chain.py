@@ -234,7 +234,7 @@ def shown(attempts: tuple[Attempt, ...]) -> list[Any]:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_both_clients_give_the_same_trace(name: str, method: str) -> None:
+def test_both_clients_have_the_same_trace(name: str, method: str) -> None:
     traces = [trace_of(colour, FAULTS[name], method) for colour in ("blocking", "asyncio", "trio")]
     assert traces[0] == traces[1] == traces[2]
     assert len(traces[0]) > 5
@@ -255,7 +255,7 @@ def test_a_policy_that_is_off_is_not_even_loaded() -> None:
     assert "curlhttp._flow.retry" in loaded_after(program + "curlhttp.Client(retry=1)", names)
 
 
-def test_a_request_without_policies_passes_through_none_of_their_layers() -> None:
+def test_a_request_without_policies_skips_their_layers() -> None:
     layers = {"retry", "limits", "breaker", "hedge"}
     assert layers & called({}) == set()
     asked = {"retry": 1, "breaker": curlhttp.CircuitBreaker()}

@@ -25,7 +25,7 @@ def sent(app: AppServer) -> list[str | None]:
     return [record.header("cookie") for record in app.requests]
 
 
-async def test_what_a_response_sets_goes_with_the_next_request(
+async def test_cookies_set_by_a_response_are_sent_with_the_next_request(
     client: AnyClient, app: AppServer
 ) -> None:
     await client.get(app.url + "/cookies/set?a=1&b=2")
@@ -34,7 +34,7 @@ async def test_what_a_response_sets_goes_with_the_next_request(
     assert client.real.cookies.get_dict() == {"a": "1", "b": "2"}
 
 
-async def test_a_clients_cookies_go_with_every_request(
+async def test_a_clients_cookies_are_sent_with_every_request(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(cookies={"a": "1"})
@@ -103,7 +103,7 @@ async def test_cookies_of_a_401_are_stored(client: AnyClient, app: AppServer) ->
     assert sent(app) == [None, "a=1"]
 
 
-async def test_cookies_do_not_go_to_another_host(client: AnyClient, app: AppServer) -> None:
+async def test_cookies_are_not_sent_to_another_host(client: AnyClient, app: AppServer) -> None:
     """A cookie does not go to another host."""
     target = f"{app.at('localhost')}/echo"
     await client.get(app.url + f"/cookies/set?a=1&redirect={target}", cookies={"own": "1"})
@@ -225,7 +225,7 @@ async def test_no_set_cookie_ends_a_request(client: AnyClient, tmp_path: Path) -
                 assert session.cookies.keys() == answered.cookies.keys() == found.cookies.keys()
 
 
-async def test_a_cookie_cannot_bring_a_header_along(client: AnyClient, app: AppServer) -> None:
+async def test_a_cookie_cannot_inject_a_header(client: AnyClient, app: AppServer) -> None:
     for cookies in ({"a": "1\r\nX-Evil: 1"}, {"a\n": "1"}, {"a": "1\0"}):
         with pytest.raises(curlhttp.InvalidHeader):
             await client.get(app.url, cookies=cookies)

@@ -59,7 +59,7 @@ async def test_a_flow_may_send_its_own_request_with_every_api(ask: Ask, app: App
 
 
 @WITHOUT_UVLOOP
-async def test_a_flow_may_send_a_request_of_its_own_for_events(
+async def test_a_flow_may_send_its_own_request_for_events(
     client: AnyClient, app: AppServer
 ) -> None:
     def events(record: Any, out: Any) -> None:
@@ -74,7 +74,7 @@ async def test_a_flow_may_send_a_request_of_its_own_for_events(
 
 
 @WITHOUT_UVLOOP
-async def test_a_flow_may_send_a_request_of_its_own_for_a_websocket(
+async def test_a_flow_may_send_its_own_request_for_a_websocket(
     client: AnyClient, app: AppServer
 ) -> None:
     heads: list[bytes] = []
@@ -143,7 +143,7 @@ async def test_no_form_of_a_flow_is_in_the_pickle_of_an_error(scripted: Scripted
 
 
 @ONE_OF_EACH
-async def test_what_a_flow_says_itself_goes_where_it_says(scripted: Scripted) -> None:
+async def test_headers_set_by_a_flow_are_sent_where_it_sends_them(scripted: Scripted) -> None:
     class Same(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             yield curlhttp.Request("GET", TOKEN_URL, headers=dict(request.headers))
@@ -160,7 +160,7 @@ async def test_what_a_flow_says_itself_goes_where_it_says(scripted: Scripted) ->
 
 
 @ONE_OF_EACH
-async def test_a_clients_headers_go_along_to_its_own_origin_unless_a_redirect_took_them(
+async def test_a_clients_headers_are_sent_to_its_own_origin_unless_a_redirect_removed_them(
     scripted: Scripted,
 ) -> None:
     class Ask(curlhttp.Auth):
@@ -212,7 +212,7 @@ async def test_an_auth_is_not_applied_to_its_own_requests(scripted: Scripted) ->
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("how", ("auth", "userinfo"))
-async def test_a_request_of_a_flow_may_have_credentials_of_its_own(
+async def test_a_request_of_a_flow_may_have_its_own_credentials(
     scripted: Scripted, how: str
 ) -> None:
     asked = (
@@ -235,7 +235,7 @@ async def test_a_request_of_a_flow_may_have_credentials_of_its_own(
 
 
 @ONE_OF_EACH
-async def test_what_a_flow_sends_goes_through_retries_and_middleware(scripted: Scripted) -> None:
+async def test_requests_of_a_flow_go_through_retries_and_middleware(scripted: Scripted) -> None:
     seen: list[str] = []
 
     async def watch(request: curlhttp.ClientRequest, send: curlhttp.Send) -> Any:
@@ -252,7 +252,7 @@ async def test_what_a_flow_sends_goes_through_retries_and_middleware(scripted: S
 
 
 @ONE_OF_EACH
-async def test_the_total_covers_what_a_flow_sends(scripted: Scripted) -> None:
+async def test_the_total_covers_requests_of_a_flow(scripted: Scripted) -> None:
     client, engine = scripted([Answer(200, delay=5.0), 200])
     with pytest.raises(curlhttp.DeadlineExceeded):
         await client.get(URL, auth=Token(TOKEN_URL), timeout=curlhttp.Timeout(total=3.0))
@@ -260,7 +260,7 @@ async def test_the_total_covers_what_a_flow_sends(scripted: Scripted) -> None:
 
 
 @ONE_OF_EACH
-async def test_what_a_flow_sends_is_not_redirected(scripted: Scripted) -> None:
+async def test_requests_of_a_flow_are_not_redirected(scripted: Scripted) -> None:
     statuses = []
 
     class Ask(curlhttp.Auth):
@@ -529,7 +529,7 @@ async def test_an_auth_of_httpx_works(scripted: Scripted) -> None:
 
 
 @ONE_OF_EACH
-async def test_an_auth_that_comes_with_httpx_works(scripted: Scripted) -> None:
+async def test_an_auth_class_of_httpx_works(scripted: Scripted) -> None:
     client, engine = scripted([200])
     await client.get(URL, auth=httpx.BasicAuth("u", "p"))
     assert engine.sent[0].headers["Authorization"] == "Basic dTpw"

@@ -409,7 +409,7 @@ async def test_a_refused_second_attempt_does_not_affect_the_first(
         assert_free(client)
 
 
-async def test_an_error_knows_what_the_other_attempt_sent(
+async def test_an_error_says_that_the_other_attempt_was_sent(
     hedging: MakeClient, certs: Certs
 ) -> None:
     def answer(conn: RawConnection) -> None:
@@ -738,7 +738,7 @@ async def test_each_second_attempt_is_taken_from_the_budget(
     assert_free(client)
 
 
-async def test_requests_put_into_the_budget_what_further_attempts_take(
+async def test_requests_deposit_what_further_attempts_withdraw(
     hedging: MakeClient, plain: Course
 ) -> None:
     client = hedging(Hedge(SOON, budget=RetryBudget(ratio=0.5, reserve=0.0)))

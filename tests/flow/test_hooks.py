@@ -167,7 +167,7 @@ async def test_a_hook_that_cancels_does_so(scripted: Scripted) -> None:
     assert len(engine.sent) == 1
 
 
-async def test_what_hooks_return_counts_for_nothing(scripted: Scripted) -> None:
+async def test_return_values_of_hooks_are_ignored(scripted: Scripted) -> None:
     hooks = dict.fromkeys(EVENTS, lambda event: curlhttp.ClientRequest("GET", "http://evil.test/"))
     client, engine = scripted([503, 200], retry=1, hooks=hooks)
     assert (await client.get(URL)).url == URL

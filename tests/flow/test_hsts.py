@@ -101,7 +101,7 @@ async def test_entries_of_one_client_are_kept_when_another_writes(
     assert names_in(path) == {"two.test", "three.test", "four.test", "five.test"}
 
 
-async def test_what_could_not_be_written_is_written_with_the_next(
+async def test_an_entry_that_could_not_be_written_is_written_with_the_next(
     scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "hsts.txt"
@@ -177,7 +177,7 @@ async def test_every_api_follows_it(
     assert (await client.post(plain(strict, "/echo"), content=b"body")).ok
 
 
-async def test_a_redirect_to_http_goes_by_https_with_the_cookies_of_https(
+async def test_a_redirect_to_http_uses_https_with_the_cookies_of_https(
     make_client: MakeClient, app: AppServer, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt", cookies=None)

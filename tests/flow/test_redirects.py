@@ -97,7 +97,7 @@ async def test_a_body_in_memory_is_sent_again(
     assert app.requests[-1].header("content-type") == "application/json"
 
 
-async def test_a_file_is_rewound_to_where_it_stood(
+async def test_a_file_is_rewound_to_its_position(
     client: AnyClient, app: AppServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "upload"
@@ -555,7 +555,7 @@ async def test_credentials_do_not_reach_another_origin(
     assert app.requests[0].header("cookie") == "session=secret"
 
 
-async def test_credentials_do_not_go_from_https_to_http(
+async def test_credentials_are_not_sent_from_https_to_http(
     client: AnyClient, tls_app: AppServer, app: AppServer
 ) -> None:
     """Authorization stays with its origin."""

@@ -69,7 +69,7 @@ async def test_a_number_sets_the_retries(scripted: Scripted, count: int) -> None
     assert len(engine.sent) == 1 + count
 
 
-async def test_a_request_may_have_a_policy_of_its_own(scripted: Scripted) -> None:
+async def test_a_request_may_have_its_own_policy(scripted: Scripted) -> None:
     client, engine = scripted([503] * 20)
     for retry, count in ((None, 1), (3, 4), (RetryPolicy(1), 2), (True, 3), (0, 1), (False, 1)):
         before = len(engine.sent)
@@ -179,7 +179,7 @@ async def test_certificates_that_do_not_hold_are_not_tried_again(scripted: Scrip
     assert len(engine.sent) == len(caught.value.attempts) == 1
 
 
-async def test_what_cannot_be_sent_makes_no_attempt(scripted: Scripted) -> None:
+async def test_an_invalid_request_makes_no_attempt(scripted: Scripted) -> None:
     client, engine = scripted([], retry=2)
     wrong: tuple[tuple[Any, ...], ...] = (
         ("GET", "http://a b/", {}),
@@ -334,7 +334,7 @@ async def test_an_error_does_not_hide_that_an_earlier_attempt_may_have_arrived(
     assert not caught.value.request_sent
 
 
-async def test_what_was_refused_unprocessed_does_not_count_as_arrived(scripted: Scripted) -> None:
+async def test_a_refused_stream_does_not_count_as_arrived(scripted: Scripted) -> None:
     client, _ = scripted([stream_refused(), refused(), stream_refused(), stream_refused()], retry=1)
     with pytest.raises(e.ConnectionError) as caught:
         await client.post(URL)

@@ -60,7 +60,7 @@ async def test_a_form_is_sent_whole_each_time(scripted: Scripted) -> None:
     assert b"file" in first.body
 
 
-async def test_a_file_goes_back_to_where_it_stood(scripted: Scripted) -> None:
+async def test_a_file_is_rewound_to_its_start_position(scripted: Scripted) -> None:
     file = io.BytesIO(b"0123456789")
     file.seek(4)
     client, engine = scripted([reset(), 200], retry=1)
@@ -130,7 +130,7 @@ async def test_an_async_factory_makes_a_body_each_time(scripted: Scripted) -> No
     assert [sent.body for sent in engine.sent] == [b"body"] * 2
 
 
-async def test_what_a_factory_raises_reaches_the_caller(scripted: Scripted) -> None:
+async def test_an_exception_of_a_factory_reaches_the_caller(scripted: Scripted) -> None:
     made: list[int] = []
 
     def make() -> Iterator[bytes]:

@@ -49,7 +49,7 @@ async def test_a_shorter_wait_than_the_backoff_does_not_count(scripted: Scripted
 
 
 @pytest.mark.parametrize("value", ["soon", "-5", "1.5", "9" * 40])
-async def test_a_retry_after_that_is_none_is_ignored(scripted: Scripted, value: str) -> None:
+async def test_an_invalid_retry_after_is_ignored(scripted: Scripted, value: str) -> None:
     client, engine = scripted([asks(value), 200], retry=steady())
     assert (await client.get(URL)).status_code == 200
     assert engine.sleeps == [1.0]
@@ -117,7 +117,7 @@ async def test_all_attempts_together_keep_the_total(scripted: Scripted) -> None:
     assert isinstance(caught.value.__cause__, e.ConnectionError)
 
 
-async def test_what_is_left_of_the_total_bounds_each_attempt(scripted: Scripted) -> None:
+async def test_the_remaining_total_bounds_each_attempt(scripted: Scripted) -> None:
     """The read timeout is 60 s, the total 4 s."""
     client, engine = scripted([503, silent()], retry=steady())
     with pytest.raises(e.DeadlineExceeded):

@@ -191,7 +191,7 @@ UNFIT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", UNFIT)
-async def test_what_cannot_be_sent_is_a_local_protocol_error(
+async def test_an_invalid_request_is_a_local_protocol_error(
     library: Any, app: AppServer, httpx_client: AnyHTTPX, name: str
 ) -> None:
     method, given = UNFIT[name]
@@ -203,7 +203,7 @@ async def test_what_cannot_be_sent_is_a_local_protocol_error(
     assert error.request.method == method
 
 
-async def test_what_a_body_raises_comes_through(app: AppServer, httpx_client: AnyHTTPX) -> None:
+async def test_an_exception_of_a_body_is_raised(app: AppServer, httpx_client: AnyHTTPX) -> None:
     def fails() -> Iterator[bytes]:
         yield b"abc"
         raise ZeroDivisionError("the body's own")
@@ -255,7 +255,7 @@ async def test_retries_are_of_connecting(
         assert len(server.requests) == 1
 
 
-async def test_a_negative_number_of_retries_is_none(
+async def test_a_negative_number_of_retries_means_none(
     library: Any, make_httpx: Make, monkeypatch: pytest.MonkeyPatch, refused: int
 ) -> None:
     client = make_httpx(transport={"retries": -1})

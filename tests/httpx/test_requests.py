@@ -108,7 +108,7 @@ async def test_a_body_of_pieces_is_sent_in_chunks(app: AppServer, httpx_client: 
     assert app.requests[0].values("content-length") == []
 
 
-async def test_a_body_of_pieces_keeps_the_length_that_it_was_given(
+async def test_a_body_of_pieces_keeps_its_given_length(
     app: AppServer, httpx_client: AnyHTTPX
 ) -> None:
     content = make_pieces(httpx_client.is_blocking, [b"abc", b"de"])
@@ -130,7 +130,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-async def test_a_head_comes_back_as_on_httpxs_own_transport(make_httpx: Make, name: str) -> None:
+async def test_a_head_is_returned_as_on_httpxs_own_transport(make_httpx: Make, name: str) -> None:
     answer = b"HTTP/1.1 203 Quite: So\r\n" + HEADS[name] + b"\r\n"
     with RawServer(respond_and_close(answer)) as server:
         theirs = await make_httpx(own=True).get(server.url)
@@ -146,7 +146,7 @@ async def test_a_head_comes_back_as_on_httpxs_own_transport(make_httpx: Make, na
 
 
 @pytest.mark.parametrize("path", ["/gzip", "/br", "/deflate", "/304", "/204", "/json", "/bytes/0"])
-async def test_a_body_comes_back_as_on_httpxs_own_transport(
+async def test_a_body_is_returned_as_on_httpxs_own_transport(
     app: AppServer, make_httpx: Make, path: str
 ) -> None:
     theirs = await make_httpx(own=True).get(app.url + path)

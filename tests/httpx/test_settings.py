@@ -74,7 +74,7 @@ async def test_versions_of_tls_are_taken_over_from_a_context(
     assert (await client.get(tls_app.url)).content == b"hello"
 
 
-async def test_a_context_without_authorities_of_its_own_means_the_machines(
+async def test_a_context_without_authorities_means_the_machines(
     make_httpx: Make,
 ) -> None:
     from curlhttp._client.ssl_context import find_system_authorities
@@ -250,13 +250,13 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_is_refused(library: Any, name: str) -> None:
+def test_invalid_settings_are_refused(library: Any, name: str) -> None:
     for kind in (transports(library).Transport, transports(library).AsyncTransport):
         with pytest.raises(ValueError):
             kind(**WRONG[name])
 
 
-def test_a_proxy_cannot_have_a_context_of_its_own(library: Any) -> None:
+def test_a_proxy_cannot_have_its_own_context(library: Any) -> None:
     proxy = library.Proxy("https://a.test", ssl_context=ssl.create_default_context())
     with pytest.raises(ValueError, match="verify= applies to the proxy as well"):
         transports(library).Transport(proxy=proxy)

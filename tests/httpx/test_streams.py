@@ -66,7 +66,7 @@ async def test_a_head_arrives_before_the_body(app: AppServer, httpx_client: AnyH
         assert await httpx_client.read(response) == b"abc"
 
 
-async def test_a_large_body_comes_whole(app: AppServer, httpx_client: AnyHTTPX) -> None:
+async def test_a_large_body_is_complete(app: AppServer, httpx_client: AnyHTTPX) -> None:
     response = await httpx_client.get(f"{app.url}/bytes/3000000")
     assert response.content == payload(3_000_000)
 

@@ -122,7 +122,9 @@ async def test_the_connection_of_a_tunnel_is_read_and_written(
         assert (answer.status_code, answer.content) == (403, b"no")
 
 
-async def test_a_head_and_what_follows_may_come_apart(library: Any, httpx_client: AnyHTTPX) -> None:
+async def test_a_head_and_its_body_may_arrive_separately(
+    library: Any, httpx_client: AnyHTTPX
+) -> None:
     def slowly(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(b"HTTP/1.1 102 Processing\r\n\r\n" + SWITCHED[:40])
@@ -143,7 +145,7 @@ async def test_a_head_and_what_follows_may_come_apart(library: Any, httpx_client
 
 @pytest.mark.parametrize("kind", ["http", "socks5"])
 @pytest.mark.parametrize("is_tls", [False, True])
-async def test_an_upgrade_goes_through_tls_and_proxies(
+async def test_an_upgrade_works_through_tls_and_proxies(
     library: Any, make_httpx: Make, certs: Certs, kind: str, *, is_tls: bool
 ) -> None:
     proxies: HTTPProxy | SOCKSProxy = HTTPProxy() if kind == "http" else SOCKSProxy()

@@ -70,7 +70,7 @@ def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
     assert gone_on == ["first", "newcomer", "0.001 s", "0.002 s"]
 
 
-def test_maps_in_threads_have_engines_of_their_own(app: AppServer) -> None:
+def test_maps_in_threads_have_their_own_engines(app: AppServer) -> None:
     def total(seed: int) -> int:
         urls = (f"{app.url}/bytes/{n}?seed={seed}" for n in range(1, 61))
         results: Iterable[Any] = client.map(urls, concurrency=4)
@@ -137,7 +137,7 @@ def test_a_map_is_closed_from_another_thread(app: AppServer) -> None:
     assert app.wait_for(lambda: not app.open_connections)
 
 
-def test_what_runs_in_a_map_cannot_close_it(app: AppServer) -> None:
+def test_code_that_runs_in_a_map_cannot_close_it(app: AppServer) -> None:
     async def closes(request: Any, send: Any) -> Any:
         results.close()
 
@@ -230,7 +230,7 @@ def test_a_busy_consumer_does_not_use_up_the_time_to_connect(app: AppServer, cer
 
 
 @pytest.mark.slow
-def test_a_forked_child_maps_on_connections_of_its_own(app: AppServer) -> None:
+def test_a_forked_child_maps_on_its_own_connections(app: AppServer) -> None:
     code = """
 import os, sys, curlhttp
 url = sys.argv[1]

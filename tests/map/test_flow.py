@@ -72,7 +72,7 @@ async def test_each_request_of_a_map_has_its_retries(
     assert {len(result.attempts) for result in got} == {2}
 
 
-async def test_waits_for_retries_go_by_together(make_client: MakeClient, app: AppServer) -> None:
+async def test_waits_for_retries_overlap(make_client: MakeClient, app: AppServer) -> None:
     fails_once(app)
     steadily = curlhttp.ExponentialBackoff(base=0.3)
     client = make_client(retry=RetryPolicy(2, backoff_strategy=steadily, budget=None))
@@ -248,7 +248,7 @@ async def test_bodies_of_all_kinds_are_sent(
     assert any(big in body and body != big for body in bodies)
 
 
-async def test_what_a_body_raises_ends_the_map(client: AnyClient, app: AppServer) -> None:
+async def test_an_exception_of_a_body_ends_the_map(client: AnyClient, app: AppServer) -> None:
     def broken() -> Iterator[bytes]:
         yield b"a"
         raise ZeroDivisionError

@@ -84,7 +84,7 @@ async def test_every_url_yields_one_response(client: AnyClient, app: AppServer) 
     await assert_free(client)
 
 
-async def test_results_come_as_they_complete(client: AnyClient, app: AppServer) -> None:
+async def test_results_are_yielded_as_they_complete(client: AnyClient, app: AppServer) -> None:
     come = [threading.Event(), threading.Event()]
 
     def after_another(record: Record, conn: AppConnection) -> None:
@@ -101,7 +101,7 @@ async def test_results_come_as_they_complete(client: AnyClient, app: AppServer) 
     assert got == items[::-1]
 
 
-async def test_ordered_results_come_in_the_order_of_the_items(
+async def test_ordered_results_are_yielded_in_the_order_of_the_items(
     client: AnyClient, app: AppServer
 ) -> None:
     items = [app.url + path for path in ("/delay/0.1", "/", "/delay/0.05", "/bytes/1", "/404")]
@@ -247,7 +247,7 @@ async def test_the_first_error_is_raised_if_configured(client: AnyClient, app: A
     await assert_free(client)
 
 
-async def test_what_a_middleware_raises_is_raised_and_ends_the_map(
+async def test_an_exception_of_a_middleware_is_raised_and_ends_the_map(
     make_client: MakeClient, app: AppServer
 ) -> None:
     async def broken(request: Any, send: Any) -> Any:
@@ -293,7 +293,7 @@ async def test_an_invalid_iterable_is_refused_at_once(client: AnyClient) -> None
 
 
 @pytest.mark.parametrize("name", ["stream", "data", "json", "content", "files"])
-async def test_what_only_one_request_can_have_is_no_option(client: AnyClient, name: str) -> None:
+async def test_options_for_a_single_request_are_refused(client: AnyClient, name: str) -> None:
     with pytest.raises(TypeError, match=name):
         client.map([], **{name: b"x"})
 
@@ -318,7 +318,7 @@ async def test_nothing_is_taken_before_the_first_result_is_requested(
     assert [result async for result in results] == []
 
 
-async def test_what_the_iterable_raises_comes_after_the_results_before_it(
+async def test_an_exception_of_the_iterable_follows_the_earlier_results(
     client: AnyClient, app: AppServer
 ) -> None:
     def items(good: int) -> Iterator[str]:
@@ -376,7 +376,7 @@ async def test_async_iterables_are_awaited_by_one_task_and_closed_by_it(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-async def test_what_an_async_iterable_raises_comes_after_the_results_before_it(
+async def test_an_exception_of_an_async_iterable_follows_the_earlier_results(
     client: AnyClient, app: AppServer
 ) -> None:
     async def items(good: int) -> AsyncIterator[str]:
@@ -690,7 +690,7 @@ async def test_results_that_were_never_iterated_leave_no_task(
 
 
 @pytest.mark.parametrize("colour", ["asyncio"])
-async def test_a_task_that_somebody_else_cancels_does_not_hang_the_consumer(
+async def test_a_task_cancelled_from_outside_does_not_hang_the_consumer(
     client: AnyClient, app: AppServer
 ) -> None:
     import asyncio

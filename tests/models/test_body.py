@@ -136,13 +136,13 @@ def test_bytes_are_read_in_pieces_and_again() -> None:
 
 
 @pytest.mark.parametrize("value", [5, 1.5, object(), {"a": 1}, Path("x")])
-def test_what_cannot_be_a_body_is_a_type_error(value: Any) -> None:
+def test_an_invalid_body_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match=f"not {type(value).__name__}"):
         made(content=value)
 
 
 @pytest.mark.parametrize("other", [{"data": "a"}, {"json": 0}, {"files": {"f": b""}}])
-def test_content_goes_alone(other: dict[str, Any]) -> None:
+def test_content_excludes_other_body_arguments(other: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="content cannot go together"):
         made(content=b"a", **other)
 
@@ -171,7 +171,7 @@ def test_every_json_value_is_sent_even_a_falsy_one(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {"a": float("inf")}])
-def test_what_json_cannot_say_is_refused(value: Any) -> None:
+def test_values_that_json_cannot_represent_are_refused(value: Any) -> None:
     with pytest.raises(InvalidJSONError):
         made(json=value)
     with pytest.raises(TypeError):
@@ -229,7 +229,7 @@ def test_an_empty_file_as_data_is_chunked_as_in_requests() -> None:
 # --- files -------------------------------------------------------------------------------
 
 
-def test_a_file_starts_where_it_stands_and_rewinds_to_there() -> None:
+def test_a_file_starts_at_its_position_and_rewinds_to_it() -> None:
     file = io.BytesIO(b"0123456789")
     file.seek(4)
     body = FileBody(file)
@@ -324,7 +324,7 @@ def test_a_text_file_is_refused(tmp_path: Path) -> None:
             body.read(10)
 
 
-def test_a_files_own_exception_goes_through() -> None:
+def test_an_exception_of_a_file_is_raised() -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             raise LookupError("disk on fire")
@@ -473,7 +473,7 @@ def test_a_factory_is_called_for_every_pass() -> None:
     assert len(calls) == 2
 
 
-def test_a_factory_knows_the_length_of_what_it_makes() -> None:
+def test_a_factory_has_the_length_of_its_body() -> None:
     assert made(content=lambda: b"abc").length == 3
     assert made(content=lambda: io.BytesIO(b"abcd")).length == 4
     assert read_all(made(content=io.BytesIO)) == b""
@@ -615,11 +615,11 @@ def test_the_wire_format_is_exact() -> None:
     )
 
 
-def test_every_form_has_a_boundary_of_its_own() -> None:
+def test_every_form_has_its_own_boundary() -> None:
     assert made(files={"f": b""}).content_type != made(files={"f": b""}).content_type
 
 
-def test_a_file_part_is_streamed_from_where_the_file_stands(tmp_path: Path) -> None:
+def test_a_file_part_is_streamed_from_the_files_position(tmp_path: Path) -> None:
     path = tmp_path / "photo é.jpg"
     path.write_bytes(b"skipped" + b"x" * 100_000)
     with open(path, "rb") as file:
@@ -700,7 +700,7 @@ def test_the_file_name_is_that_of_the_file_on_disk(name: Any, filename: str) -> 
     assert summary(made(files={"f": file})) == [("f", filename, b"x")]
 
 
-def test_a_form_closes_what_its_factories_made_and_no_other_file() -> None:
+def test_a_form_closes_only_the_files_of_its_factories() -> None:
     mine, theirs = io.BytesIO(b"mine"), io.BytesIO(b"theirs")
     body = made(files={"mine": mine, "theirs": lambda: theirs})
     body.close()
@@ -713,7 +713,7 @@ def test_a_name_or_header_of_a_part_is_text(spec: Any) -> None:
         made(files={"f": spec})
 
 
-def test_files_that_are_none_are_left_out() -> None:
+def test_files_of_none_are_left_out() -> None:
     assert summary(made(files={"a": None, "b": ("n", None), "c": b"x"})) == [("c", "c", b"x")]
 
 

@@ -120,7 +120,7 @@ def test_an_invalid_date_makes_a_session_cookie(date: str) -> None:
         ("http://h.test/", "a=1; Version=1; Port=81", "http://h.test/", "a=1"),
     ],
 )
-def test_a_cookie_goes_where_rfc_6265_sends_it(
+def test_a_cookie_is_sent_as_in_rfc_6265(
     setter: str, value: str, getter: str, header: str | None
 ) -> None:
     """A dot at the end of a host is no other host."""
@@ -161,7 +161,7 @@ def test_a_cookie_goes_where_rfc_6265_sends_it(
         ("http://h.test/", "a=1; Path=/\r\nX: y"),
     ],
 )
-def test_what_a_server_may_not_set_is_dropped(url: str, value: str) -> None:
+def test_a_cookie_that_a_server_may_not_set_is_dropped(url: str, value: str) -> None:
     """Of other sites, with control characters, with a prefix that lies."""
     assert list(answer(url, value)) == []
 
@@ -248,7 +248,7 @@ def test_a_cookie_set_again_takes_the_new_value() -> None:
     assert answer("http://h.test/", "a=1", "a=2").items() == [("a", "2")]
 
 
-def test_longer_paths_come_first() -> None:
+def test_longer_paths_are_sent_first() -> None:
     jar = answer("http://h.test/", "a=1; Path=/", "b=2; Path=/x/y", "c=3; Path=/x")
     assert sent(jar, "http://h.test/x/y") == "b=2; c=3; a=1"
 
@@ -451,7 +451,7 @@ def test_several_cookies_of_one_name_need_a_domain_or_path() -> None:
     assert len(jar) == 0
 
 
-def test_a_cookie_set_by_the_user_goes_to_its_domain_and_below() -> None:
+def test_a_cookie_set_by_the_user_is_sent_to_its_domain_and_below() -> None:
     jar = Cookies()
     jar.set("a", "1", domain="Example.com")
     jar.set("b", "2", domain=".example.com", path="/x")
@@ -475,7 +475,7 @@ def test_a_jar_may_change_while_it_is_walked() -> None:
     assert jar.keys() == ["new-a", "new-b"]
 
 
-def test_cookies_without_a_domain_go_everywhere_until_bound() -> None:
+def test_cookies_without_a_domain_are_sent_everywhere_until_bound() -> None:
     jar = Cookies({"a": "1"})
     jar.set("b", "2", domain="other.test")
     bound = jar.bind(parse_url("http://user:pw@h.test./x"))

@@ -120,7 +120,7 @@ def test_a_public_suffix_is_nobodys(source: str, domain: str) -> None:
         *("com.example.org", "xn--e1afmkfd.xn--p1ai"),
     ],
 )
-def test_what_somebody_registered_is_theirs(source: str, domain: str) -> None:
+def test_a_registered_domain_is_no_public_suffix(source: str, domain: str) -> None:
     assert not is_public_suffix(domain)
 
 

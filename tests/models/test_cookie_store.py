@@ -112,7 +112,7 @@ def test_a_domain_that_is_not_the_servers_own_is_refused(side: Side, url: str, d
 
 
 @pytest.mark.usefixtures("_suffixes")
-def test_a_public_suffix_may_have_cookies_of_its_own(side: Side) -> None:
+def test_a_public_suffix_may_have_its_own_cookies(side: Side) -> None:
     side.answer("https://github.io/", "a=1; Domain=github.io; Path=/")
     assert side.sent("https://github.io/") == "a=1"
     assert side.sent("https://me.github.io/") is None
@@ -185,7 +185,7 @@ def test_a_removed_secure_cookie_protects_nothing(side: Side) -> None:
         "a=1; x=" + "x" * 10_000,
     ],
 )
-def test_what_a_server_may_not_set_is_dropped(side: Side, value: str) -> None:
+def test_a_cookie_that_a_server_may_not_set_is_dropped(side: Side, value: str) -> None:
     """Cookies have bounds; prefixed names keep their promise."""
     assert side.answer("https://h.test/x", value).names() == []
 
@@ -288,7 +288,7 @@ def test_secure_cookies_are_displaced_last(side: Side) -> None:
     assert "session" in side.names()
 
 
-def test_the_jar_keeps_3000_and_drops_what_was_longest_out_of_use(
+def test_the_jar_keeps_3000_and_drops_the_least_recently_used(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jars, "MAX_COOKIES", 30)
@@ -310,7 +310,7 @@ def test_the_bounds_are_those_of_rfc_6265() -> None:
     assert jars.MAX_HEADER >= 50 * 4096
 
 
-def test_what_a_program_put_in_is_not_cleared_by_a_server(side: Side) -> None:
+def test_cookies_set_by_a_program_are_not_cleared_by_a_server(side: Side) -> None:
     for number in range(4000):
         side.put(f"n{number}", f"h{number}.test")
     side.put("everywhere", "")

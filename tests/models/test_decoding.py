@@ -123,7 +123,7 @@ def test_too_many_codings_are_refused(headers: list[str]) -> None:
         parse_codings(headers)
 
 
-def test_exactly_what_can_be_decoded_is_advertised() -> None:
+def test_exactly_the_supported_codings_are_advertised() -> None:
     advertised = ACCEPT_ENCODING.split(", ")
     assert advertised[:3] == ["gzip", "deflate", "br"]
     assert ("zstd" in advertised) == (zstd is not None)
@@ -135,12 +135,12 @@ def test_exactly_what_can_be_decoded_is_advertised() -> None:
 
 @every_coding
 @pytest.mark.parametrize("size", [0, 1, 1000, 3 * MIB])
-def test_a_body_comes_back_whole(coding: str, encode: Callable[[bytes], bytes], size: int) -> None:
+def test_a_body_is_decoded_whole(coding: str, encode: Callable[[bytes], bytes], size: int) -> None:
     body = (bytes(range(256)) * (size // 256 + 1))[:size]
     assert undo_codings(encode(body), (coding,)) == body
 
 
-def test_a_body_without_codings_is_left_alone() -> None:
+def test_a_body_without_codings_is_unchanged() -> None:
     assert undo_codings(b"as it is", ()) == b"as it is"
     assert in_chunks([b"as ", b"it is"], (), limit=2) == b"as it is"
 
@@ -182,7 +182,7 @@ def test_a_member_after_padding_counts() -> None:
 
 
 @pytest.mark.parametrize("encode", [zlib.compress, raw_deflate])
-def test_what_follows_deflate_is_ignored(encode: Callable[[bytes], bytes]) -> None:
+def test_bytes_after_deflate_are_ignored(encode: Callable[[bytes], bytes]) -> None:
     assert undo_codings(encode(b"body") + b"garbage", ("deflate",)) == b"body"
     assert in_chunks([encode(b"body"), b"garbage"], ("deflate",)) == b"body"
 
@@ -559,7 +559,7 @@ def test_a_byte_order_mark_is_used_and_removed(charset: str, order: str) -> None
 
 @pytest.mark.parametrize("charset", ["utf_16", "utf_32"])
 @pytest.mark.parametrize("text", ["", "h", "hé"])
-def test_without_a_byte_order_mark_the_little_end_comes_first(charset: str, text: str) -> None:
+def test_without_a_byte_order_mark_the_order_is_little_endian(charset: str, text: str) -> None:
     body = text.encode(charset + "_le")
     decoder = TextDecoder(charset)
     pieces = [decoder.decode(body[at : at + 1]) for at in range(len(body))]

@@ -268,7 +268,7 @@ def test_merging_none_removes_a_header() -> None:
 
 
 @pytest.mark.parametrize("other", [None, {}, [], Headers()])
-def test_merging_nothing_gives_an_independent_copy(other: None) -> None:
+def test_merging_nothing_returns_an_independent_copy(other: None) -> None:
     ours = Headers({"A": "1"})
     merged = ours.merged(other)
     merged["B"] = "2"

@@ -103,7 +103,7 @@ def test_a_url_is_shown_without_userinfo_and_fragment() -> None:
     assert display_url(parse_url("http://h/" + "x" * 500)) == "http://h/" + "x" * 191 + "..."
 
 
-def test_text_that_is_no_url_is_shown_without_what_may_be_a_password() -> None:
+def test_an_invalid_url_is_shown_without_a_possible_password() -> None:
     assert display_url("http://user:s3/cret@h:99999/?key=s3cret") == "http://***@h:99999/?key=***"
     assert display_url("h\n\x00?token=s3cret") == "h??" + "?token=***"
 

@@ -30,7 +30,7 @@ def test_every_field_but_method_and_url_can_be_given() -> None:
     assert given == set(Request.__slots__) - NOT_GIVEN - {"method", "url"}
 
 
-def test_each_field_is_what_was_given_under_its_name() -> None:
+def test_each_field_has_the_value_given_under_its_name() -> None:
     names = [name for name in inspect.signature(pack_fields).parameters if name != "headers"]
     given = {name: object() for name in names}
     headers = Headers({"A": "b"})

@@ -50,9 +50,7 @@ async def test_the_status_line_is_there(any_client: AnyClient, server: AppServer
     ("line", "reason"),
     [("200 Fine, thanks", "Fine, thanks"), ("200", ""), ("200 ", ""), ("299 x y", "x y")],
 )
-async def test_the_reason_is_what_the_server_says(
-    client: AnyClient, line: str, reason: str
-) -> None:
+async def test_the_reason_is_the_servers(client: AnyClient, line: str, reason: str) -> None:
     with RawServer(respond(response(status=line))) as raw:
         answer = await client.get(raw.url)
         assert answer.status_code == int(line[:3])
@@ -102,7 +100,7 @@ async def test_a_response_is_true_unless_its_status_is_an_error(
 
 
 @pytest.mark.parametrize(("code", "side"), [(404, "Client"), (503, "Server")])
-async def test_raise_for_status_says_what_and_where(
+async def test_raise_for_status_names_status_and_url(
     any_client: AnyClient, server: AppServer, code: int, side: str
 ) -> None:
     url = f"{server.url}/status/{code}?a=1"
@@ -311,7 +309,7 @@ async def test_invalid_json_is_an_error_of_every_family(client: AnyClient, body:
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"parse_float": str}])
-async def test_json_beyond_what_python_reads_is_no_json(
+async def test_json_that_python_cannot_parse_is_an_error(
     client: AnyClient, body: bytes, what: str, options: dict[str, Any]
 ) -> None:
     answer = await fetch(client, body, "application/json")
@@ -405,7 +403,7 @@ async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
 
 
 @EVERY_WAY
-async def test_no_file_is_written_for_a_name_that_a_server_gives(
+async def test_a_filename_of_the_server_writes_no_file(
     ask: Ask, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The only file is the one that the caller of a download names."""

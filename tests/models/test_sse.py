@@ -140,13 +140,13 @@ def test_a_whole_stream_reads_as_the_standards_text_says(body: bytes) -> None:
 
 
 @given(body=BYTES, places=st.lists(st.integers(0, 1000), max_size=20))
-def test_any_cuts_give_the_same_events(body: bytes, places: list[int]) -> None:
+def test_any_cuts_yield_the_same_events(body: bytes, places: list[int]) -> None:
     assert events_of(*cut(body, places)) == events_of(body)
     assert events_of(*(bytes([byte]) for byte in body)) == events_of(body)
 
 
 @given(body=BYTES, places=st.lists(st.integers(0, 1000), max_size=20), size=st.integers(0, 12))
-def test_any_cuts_give_the_same_events_before_one_too_large(
+def test_any_cuts_yield_the_same_events_before_one_too_large(
     body: bytes, places: list[int], size: int
 ) -> None:
     def read(pieces: list[bytes]) -> tuple[list[ServerSentEvent], bool]:

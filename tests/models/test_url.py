@@ -405,7 +405,7 @@ def test_params_are_appended_by_the_rules_of_requests(
         assert (url.username, url.fragment) == (parse_url(base).username, parse_url(base).fragment)
 
 
-def test_finished_params_are_left_alone_by_the_encoder() -> None:
+def test_string_params_are_not_encoded_again() -> None:
     assert encode_params("a b=é") == "a b=é"
     assert encode_params("a=é".encode()) == "a=é"
 
@@ -426,7 +426,7 @@ def test_a_url_is_immutable_and_hashable() -> None:
     assert {url: 1}[parse_url("HTTP://H:80")] == 1
 
 
-def test_equality_is_of_the_canonical_form_and_what_it_carries() -> None:
+def test_equality_compares_canonical_form_fragment_and_userinfo() -> None:
     assert parse_url("http://h") == parse_url("HTTP://H:80/a/..")
     assert parse_url("http://h/#a") != parse_url("http://h/#b")
     assert parse_url("http://u@h/") != parse_url("http://h/")
@@ -491,7 +491,7 @@ def test_params_cannot_leave_the_query(pairs: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("target", ["*", "/a#b", "http://b.test/c"])
-def test_a_target_that_is_no_path_stands_behind_a_hash(target: str) -> None:
+def test_a_target_that_is_no_path_is_shown_after_a_hash(target: str) -> None:
     url = parse_url("https://a.test/x?y#z").with_target(target)
     assert (url.target, url.wire) == (target, f"https://a.test/#{target}")
 

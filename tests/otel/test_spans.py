@@ -78,7 +78,7 @@ async def test_a_span_describes_an_attempt_by_the_semantic_conventions(
     assert parents_of(app) == ids_of(traced)
 
 
-async def test_the_phases_are_events_with_times_of_their_own(
+async def test_the_phases_are_events_with_their_own_times(
     make_client: MakeClient, tls_app: AppServer, traced: Telemetry
 ) -> None:
     client = make_client(http2=False)
@@ -136,7 +136,7 @@ async def test_an_attempt_without_a_response_has_the_name_of_its_error(
 
 
 @ONE_OF_EACH
-async def test_a_method_of_ones_own_is_no_name_of_a_span(
+async def test_an_unknown_method_does_not_name_a_span(
     client: AnyClient, app: AppServer, traced: Telemetry
 ) -> None:
     await client.request("BREW", app.url)
@@ -408,7 +408,7 @@ async def test_a_client_that_is_traced_twice_has_one_span_for_each_attempt(
 
 
 @ONE_OF_EACH
-async def test_a_client_on_an_engine_of_its_own_may_be_traced(
+async def test_a_client_with_its_own_engine_may_be_traced(
     scripted: Scripted, telemetry: Telemetry
 ) -> None:
     client, _ = scripted([Answer(503), moved("/b"), Answer(200)], retry=steady())
@@ -445,7 +445,7 @@ def test_a_session_is_traced_by_instrument_alone() -> None:
             CurlhttpInstrumentor().instrument_client(session)  # type: ignore[arg-type]
 
 
-async def test_nothing_is_traced_where_the_context_says_so(
+async def test_nothing_is_traced_if_the_context_suppresses_it(
     client: AnyClient, app: AppServer, traced: Telemetry
 ) -> None:
     for suppress in (suppress_instrumentation, suppress_http_instrumentation):

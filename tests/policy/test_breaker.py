@@ -65,7 +65,7 @@ def test_a_success_ends_a_row(make_breaker: MakeBreaker) -> None:
     assert breaker.state(ORIGIN) == "open"
 
 
-def test_origins_have_circuits_of_their_own(make_breaker: MakeBreaker) -> None:
+def test_origins_have_their_own_circuits(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(2)
     run(breaker, "FF")
     assert breaker.state(ORIGIN) == "open"
@@ -156,7 +156,7 @@ def test_slow_calls_expire_from_the_window_too(make_breaker: MakeBreaker) -> Non
     assert breaker.metrics(ORIGIN)[:4] == ("closed", 2, 0, 1)
 
 
-def test_threads_may_come_with_times_out_of_order(make_breaker: MakeBreaker) -> None:
+def test_threads_may_report_times_out_of_order(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(failure_rate=1.0, window_seconds=10, minimum_calls=3)
     run(breaker, "F", now=100.0)
     run(breaker, "s", now=97.0)
@@ -268,7 +268,7 @@ def test_probes_are_measured_by_the_rates(
     assert breaker.state(ORIGIN) == state
 
 
-def test_closing_forgets_what_was_counted(make_breaker: MakeBreaker) -> None:
+def test_closing_resets_the_counts(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(failure_rate=0.5, window=4, minimum_calls=2)
     run(breaker, "ssFF")
     assert breaker.state(ORIGIN) == "open"
@@ -365,13 +365,13 @@ def test_a_probe_that_never_ends_loses_its_permit(make_breaker: MakeBreaker) -> 
     assert second.succeed(52.0) == Transition(ORIGIN, "half_open", "closed")
 
 
-def test_a_full_half_open_circuit_says_when_to_come_again(make_breaker: MakeBreaker) -> None:
+def test_a_full_half_open_circuit_says_when_to_retry(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker, half_open_timeout=500)
     assert is_refused(breaker, 35.0) == 30.0  # no later than the open time, though it may be
     assert probe.transition is not None
 
 
-def test_a_result_may_come_from_a_finalizer(make_breaker: MakeBreaker) -> None:
+def test_a_result_may_be_reported_by_a_finalizer(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
     probe.defer_result(31.0, failed=False)
     probe.defer_result(31.0, failed=True)  # once is enough
@@ -434,7 +434,7 @@ def test_reset_forgets_every_origin(make_breaker: MakeBreaker) -> None:
         assert breaker.state(origin) == "closed"
 
 
-def test_metrics_say_what_was_counted(make_breaker: MakeBreaker) -> None:
+def test_metrics_have_the_counts(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(
         failure_rate=0.75, slow_call_rate=1.0, slow_call_seconds=10, minimum_calls=4
     )
@@ -551,7 +551,7 @@ def test_ten_thousand_origins_take_the_memory_of_a_thousand() -> None:
     assert len(breaker._store.origins()) == 1000
 
 
-def test_a_late_result_does_not_fit_a_circuit_that_came_later() -> None:
+def test_a_late_result_is_ignored_by_a_newer_circuit() -> None:
     breaker = CircuitBreaker(1, max_origins=1)
     late = breaker.admit(ORIGIN, 0.0)
     run(breaker, "s", origin=OTHER)

@@ -86,7 +86,7 @@ def test_each_code_counts_as_the_table_says(code: int) -> None:
     assert classify_error(error, count_tls=True) is expected
 
 
-def test_the_same_code_counts_by_what_it_means() -> None:
+def test_the_same_code_counts_by_its_meaning() -> None:
     not_http = failure_of(1, sent=True)
     assert classify_error(not_http) is Outcome.FAILURE
     no_protocol = failure_of(1)
@@ -174,9 +174,7 @@ def test_a_proxy_that_cannot_be_used_is_not_the_origins_failure(facts: dict[str,
         (407, Outcome.IGNORED),
     ],
 )
-def test_what_a_proxy_says_of_an_origin_is_not_the_proxys_failure(
-    status: int, outcome: Outcome
-) -> None:
+def test_an_error_of_an_origin_is_not_the_proxys_failure(status: int, outcome: Outcome) -> None:
     error = failure_of(7, proxy=PROXY, connect_code=status)
     assert isinstance(error, e.ProxyError)
     assert classify_error(error, via_proxy=True) is outcome

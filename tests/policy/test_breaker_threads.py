@@ -62,7 +62,7 @@ def test_half_open_admits_exactly_its_permits_among_64_threads(permits: int) -> 
             admitted[-1].fail(now)  # open again
 
 
-def test_64_threads_that_give_up_wedge_nothing() -> None:
+def test_64_threads_that_cancel_block_nothing() -> None:
     breaker = opened(CircuitBreaker(1, recovery_timeout=30, half_open_permits=2))
     under_way: list[int] = []
     most = []

@@ -131,7 +131,7 @@ def test_a_change_of_the_process_environment_takes_effect_at_once(
         ("http://[::1]/", "0.0.0.0/0", False),
     ],
 )
-def test_no_proxy_covers_what_requests_says_it_does(
+def test_no_proxy_covers_the_same_hosts_as_in_requests(
     url: str, no_proxy: str, bypassed: bool
 ) -> None:
     """NO_PROXY is read as in requests."""
@@ -188,7 +188,7 @@ def test_the_first_ca_variable_that_is_set_counts(
 NETRC = "machine h.test login user password s3cret\n"
 
 
-def test_netrc_is_looked_for_where_requests_does(tmp_path: Path) -> None:
+def test_netrc_is_searched_in_the_same_places_as_in_requests(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     assert find_netrc_credentials("h.test", home) is None
     (tmp_path / "_netrc").write_text(NETRC)
@@ -217,7 +217,7 @@ def test_netrc_is_looked_for_where_requests_does(tmp_path: Path) -> None:
         ("machine h.test login u password p\nbroken", None),
     ],
 )
-def test_a_netrc_entry_is_read_and_a_broken_file_is_none(
+def test_a_netrc_entry_is_read_and_a_broken_file_is_ignored(
     tmp_path: Path, text: str, credentials: tuple[str, str] | None
 ) -> None:
     file = tmp_path / "netrc"

@@ -69,7 +69,7 @@ def test_a_percentile_is_the_nearest_rank_of_the_window(
     assert times(series, window=window, minimum=1).percentile(ORIGIN, percent) == expected
 
 
-def test_what_left_the_window_counts_no_more() -> None:
+def test_latencies_outside_the_window_are_not_counted() -> None:
     known = times([9.0] * 50 + [1.0] * 20, window=20)
     assert known.percentile(ORIGIN, 95) == 1.0
 
@@ -82,7 +82,7 @@ def test_there_is_no_percentile_of_a_few_times() -> None:
     assert known.percentile(ORIGIN, 95) == 1.0
 
 
-def test_each_origin_has_times_of_its_own() -> None:
+def test_each_origin_has_its_own_latencies() -> None:
     known = times([1.0] * 20)
     assert known.percentile("https://b.example:443", 95) is None
     for _ in range(20):
@@ -101,7 +101,7 @@ def test_the_origin_unused_for_longest_is_forgotten() -> None:
     assert known.percentile("a", 50) == known.percentile("c", 50) == 1.0
 
 
-def test_times_may_come_from_many_threads() -> None:
+def test_latencies_may_be_recorded_by_many_threads() -> None:
     known = HeadTimes(window=50, minimum=1)
     barrier = threading.Barrier(8)
 
@@ -283,7 +283,7 @@ def test_the_breaker_gets_the_outcome_of_an_attempt(result: Any, failures: int) 
     assert counted.calls == (isinstance(result, int) or failures)
 
 
-def test_a_proxy_has_a_permit_of_its_own() -> None:
+def test_a_proxy_has_its_own_permit() -> None:
     circuits = CircuitBreaker(1)
     through = request("GET")
     through.transport = Transport(tls=TLS(), proxy=Proxy(url="http://proxy.example:8080"))

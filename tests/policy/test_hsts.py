@@ -49,7 +49,7 @@ def test_a_host_is_known_until_its_time_is_over() -> None:
     assert not hosts.covers("test", 100.0)
 
 
-def test_names_below_a_host_are_meant_where_it_says_so() -> None:
+def test_include_subdomains_covers_names_below_a_host() -> None:
     hosts = HSTSStore()
     hosts.note("a.test", "max-age=10; includeSubDomains", 0.0)
     hosts.note("b.a.test", "max-age=1", 0.0)

@@ -76,7 +76,7 @@ def test_a_lease_is_released_once() -> None:
     assert limit.in_use(A) == 0
 
 
-def test_origins_have_limits_of_their_own_or_one_for_all() -> None:
+def test_origins_have_their_own_limits_or_one_for_all() -> None:
     each, together = ConcurrencyLimit(1), ConcurrencyLimit(1, per=None)
     leases = [taken(each, A), taken(each, B), taken(together, A)]
     assert each.try_acquire(A) is None
@@ -84,7 +84,7 @@ def test_origins_have_limits_of_their_own_or_one_for_all() -> None:
     assert len(leases) == 3
 
 
-def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
+def test_waiters_are_served_in_order() -> None:
     limit = ConcurrencyLimit(2)
     running, woken = [taken(limit), taken(limit)], list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(4)]  # type: ignore[misc]
@@ -148,7 +148,7 @@ def test_joining_an_empty_queue_is_a_lease() -> None:
     assert limit.try_acquire(A) is None
 
 
-def test_a_lost_lease_comes_back() -> None:
+def test_a_lost_lease_is_released() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = queued(limit, lambda: woken.append(1))
@@ -191,7 +191,7 @@ def in_time(act: Callable[[], object]) -> None:
     assert not raised, raised
 
 
-def test_who_is_woken_may_use_the_limit() -> None:
+def test_a_woken_waiter_may_use_the_limit() -> None:
     limit = ConcurrencyLimit(1)
     running = taken(limit)
     later: list[Lease] = []
@@ -261,7 +261,7 @@ def test_a_queue_is_fifo_whoever_joins_and_leaves(steps: list[tuple[str, int]]) 
 # --- per second ---
 
 
-def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
+def test_a_burst_is_sent_at_once_and_later_requests_at_the_rate() -> None:
     limit = RateLimit(10, burst=3)
     assert [limit.try_acquire(A, 100.0) for _ in range(4)] == [True, True, True, False]
     assert not limit.try_acquire(A, 100.0999)
@@ -303,7 +303,7 @@ def test_a_timer_that_is_a_little_early_is_no_reason_to_sleep_again() -> None:
     assert join(limit, 1e6).try_acquire(1e6 + 0.1 - 1e-7) == 0.0
 
 
-def test_turns_come_in_order_and_only_the_first_has_a_time() -> None:
+def test_reservations_are_in_order_and_only_the_first_has_a_time() -> None:
     limit = RateLimit(10)
     woken: list[int] = []
     assert limit.try_acquire(A, 0.0)
@@ -588,6 +588,6 @@ def test_settings_out_of_range_are_refused(make: Callable[[], Any], what: str) -
         make()
 
 
-def test_limits_say_what_they_are() -> None:
+def test_limits_have_a_repr() -> None:
     assert repr(RateLimit(2.5, 3)) == "RateLimit(2.5, 3, per='origin')"
     assert repr(ConcurrencyLimit(4, per=None)) == "ConcurrencyLimit(4, per=None)"

@@ -80,7 +80,7 @@ def test_the_body_and_its_headers_are_dropped(status: int, method: str) -> None:
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_the_body_goes_again_from_its_start(status: int) -> None:
+def test_the_body_is_sent_again_from_its_start(status: int) -> None:
     body = open_body(io.BytesIO(b"data"))
     body.read(3)
     request = follow("/", status, method="POST", headers=Headers(BODY_HEADERS), body=body)
@@ -89,7 +89,7 @@ def test_the_body_goes_again_from_its_start(status: int) -> None:
     assert request.headers == BODY_HEADERS
 
 
-def test_a_spent_body_cannot_go_again() -> None:
+def test_a_consumed_body_is_an_error() -> None:
     body = open_body(iter([b"data"]))
     body.read(10)
     with pytest.raises(UnrewindableBodyError):
@@ -209,7 +209,7 @@ def test_credentials_stay_with_the_origin_or_its_upgrade(old: str, new: str, kep
 
 
 @pytest.mark.parametrize("location", ["/same", "https://h.test/", "http://other.test/"])
-def test_cookie_and_proxy_credentials_never_go_along(location: str) -> None:
+def test_cookie_and_proxy_credentials_are_never_copied(location: str) -> None:
     headers = Headers(
         [("Cookie", "a=1"), ("cOOKIE", "b=2"), ("Proxy-Authorization", "x"), ("X-Other", "y")]
     )
@@ -223,7 +223,7 @@ def test_authorization_is_stripped_even_when_no_name_is_called_sensitive() -> No
     assert request.headers == {"X-Other": "y"}
 
 
-def test_credentials_do_not_come_back_with_the_origin() -> None:
+def test_credentials_are_not_restored_with_the_origin() -> None:
     """Credentials do not come back with the origin."""
     away = follow(
         "http://other.test/", headers=Headers({"Authorization": "a"}), auth=BasicAuth("u", "p")
@@ -272,7 +272,7 @@ def test_userinfo_of_the_first_url_does_not_reach_the_next() -> None:
     assert request.auth is None
 
 
-def test_the_request_that_was_redirected_is_left_as_it_was() -> None:
+def test_the_redirected_request_is_not_changed() -> None:
     request = Request("POST", "http://h.test/", headers={"Cookie": "a=1", "X": "y"})
     after = build_redirect(request, 302, "/x", SENSITIVE)
     assert after.headers == {"X": "y"}

@@ -70,7 +70,7 @@ def test_methods_compare_upper_case() -> None:
         failing(e.ConnectionError, refused=True),  # REFUSED_STREAM
     ],
 )
-def test_what_was_not_processed_may_go_out_again_with_any_method(
+def test_an_unprocessed_request_may_be_resent_with_any_method(
     error: e.RequestException, method: str
 ) -> None:
     assert objection(error, method) is None
@@ -99,7 +99,7 @@ def test_a_caller_may_declare_a_post_idempotent() -> None:
         failing(e.ProxyError, sent=False, connect_status=504),
     ],
 )
-def test_what_happens_by_chance_may_be_tried_again(error: e.RequestException) -> None:
+def test_transient_errors_may_be_retried(error: e.RequestException) -> None:
     assert objection(error) is None
 
 
@@ -128,7 +128,7 @@ def test_what_happens_by_chance_may_be_tried_again(error: e.RequestException) ->
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_would_fail_again_is_not_tried_again(error: e.RequestException, method: str) -> None:
+def test_permanent_errors_are_not_retried(error: e.RequestException, method: str) -> None:
     assert objection(error, method, retry_non_idempotent=True) == "not_retriable"
 
 

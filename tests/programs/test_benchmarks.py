@@ -141,7 +141,7 @@ def test_the_handshakes_of_new_connections_are_named(
     assert resumed == [[1, 1, 1], [0, 0, 0]]
 
 
-def test_what_the_server_cannot_do_is_left_out_with_the_reason(
+def test_benchmarks_that_the_server_cannot_run_are_skipped_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = [group for group in pairs._GROUPS if group.scheme == "https, full handshakes"]
@@ -226,7 +226,7 @@ def _play(scenario: Scenario, name: str) -> Tally:
     return scenario.play(variant, seed=7)
 
 
-def test_in_a_simulation_the_clients_share_what_they_shall_share() -> None:
+def test_in_a_simulation_clients_share_their_policies() -> None:
     outage = SCENARIOS[1].of_size(0.1)
     begin, end = outage.trouble
     own, one = _play(outage, "a breaker"), _play(outage, "one breaker")
@@ -236,7 +236,7 @@ def test_in_a_simulation_the_clients_share_what_they_shall_share() -> None:
     assert one.sum("attempts", begin, end) < own.sum("attempts", begin, end) / 20
 
 
-def test_a_simulated_server_works_off_what_it_can_and_no_more() -> None:
+def test_a_simulated_server_has_a_bounded_capacity() -> None:
     flapping = SCENARIOS[2].of_size(0.1)
     seen = _play(flapping, "50 at once over all")
     answered = seen.series("good", flapping.seconds)
@@ -265,7 +265,7 @@ def test_a_simulation_in_which_nothing_can_happen_any_more_ends() -> None:
 
 @pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
 @pytest.mark.skipif(not importlib.util.find_spec("redis"), reason="the extra redis is missing")
-def test_what_redis_does_for_each_request_is_counted(tmp_path: Path) -> None:
+def test_redis_commands_per_request_are_counted(tmp_path: Path) -> None:
     main(["redis", "--requests", "200", "--server", "asyncio", "--output", str(tmp_path)])
     found = json.loads((tmp_path / "redis.json").read_text())
     per_request = {
@@ -326,7 +326,7 @@ def test_a_goal_is_reached_by_the_median_and_the_spread_is_said(
     assert line.endswith(f"| ≥ 2.6 | {shown} | {verdict} |")
 
 
-def test_check_names_what_got_worse_by_more_than_its_spread(
+def test_check_names_results_that_got_worse_by_more_than_their_spread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = _write(tmp_path / "before", [3.0, 3.1, 3.2])

@@ -72,7 +72,7 @@ def evaluate(ws: curlhttp.WebSocket, expression: str) -> Any:
     return answer["result"]["result"]["value"]
 
 
-def test_developer_tools_of_a_browser_load_what_a_client_wrote(
+def test_developer_tools_of_a_browser_load_a_recording(
     browser: str, tmp_path: Path, app: AppServer
 ) -> None:
     path = tmp_path / "ours.har"

@@ -55,7 +55,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 # --- one exchange ---
 
 
-async def test_what_was_recorded_plays_back_without_a_server(make_client: Make, path: Path) -> None:
+async def test_a_recording_plays_back_without_a_server(make_client: Make, path: Path) -> None:
     with AppServer() as server:
         async with make_client(transport=Record(path)) as client:
             first = await client.post(server.url + "/echo", json={"a": "é"})
@@ -149,7 +149,7 @@ async def test_streams_play_back_in_their_pieces(make_client: Make, path: Path) 
         assert [event.data async for event in events] == ["0", "1", "2", "3"]
 
 
-async def test_a_stream_that_was_left_plays_back_as_far_as_it_was_read(
+async def test_a_stream_left_early_plays_back_as_far_as_it_was_read(
     make_client: Make, path: Path
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -324,7 +324,7 @@ async def test_none_records_nothing(make_client: Make, server: AppServer, path: 
     assert not path.exists()
 
 
-async def test_an_unmatched_request_names_what_came_nearest(
+async def test_an_unmatched_request_names_the_nearest_recording(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     async with make_client(transport=Record(path)) as client:
@@ -484,7 +484,7 @@ async def test_one_record_serves_both_clients(server: AppServer, path: Path) -> 
     assert len(entries(path)) == 2
 
 
-async def test_saving_keeps_what_was_recorded_before(server: AppServer, path: Path) -> None:
+async def test_saving_keeps_earlier_recordings(server: AppServer, path: Path) -> None:
     record = Record(path)
     with curlhttp.Client(transport=record) as client:
         client.get(server.url)
@@ -524,7 +524,7 @@ async def test_a_file_that_cannot_be_written_keeps_the_old_one(
     assert len(entries(path)) == 2
 
 
-async def test_a_connection_that_is_not_http_is_refused_where_nothing_is_recorded(
+async def test_a_connection_that_is_not_http_is_refused_without_a_recording(
     path: Path,
 ) -> None:
     request = curlhttp.ClientRequest("GET", URL)
@@ -549,7 +549,7 @@ async def test_a_websocket_does_not_get_past_a_recording(make_client: Make, path
 # --- client.har ---
 
 
-async def test_har_writes_what_the_client_does_within_it(
+async def test_har_records_the_requests_within_it(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     async with make_client() as client:

@@ -99,7 +99,7 @@ def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, se
                 permits.append((passage.number, found.permit_number))
 
 
-def test_an_open_time_is_no_longer_where_the_clock_is_set_back(redis: RedisServer) -> None:
+def test_an_open_time_is_no_longer_if_the_clock_is_set_back(redis: RedisServer) -> None:
     store = FakeClockStore(redis)
     shared = CircuitBreaker(1, recovery_timeout=10, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
@@ -154,7 +154,7 @@ async def test_failures_of_all_count_together(
     assert [breaker.state(app.url) for breaker in breakers] == ["open", "open"]
 
 
-async def test_exactly_one_probe_goes_among_many_clients(
+async def test_exactly_one_probe_is_sent_by_many_clients(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     settings: dict[str, Any] = {"failure_threshold": 1, "recovery_timeout": 0.3}
@@ -252,7 +252,7 @@ async def test_a_forced_state_holds_for_all_clients(
     assert (await client.get(app.url)).status_code == 200
 
 
-async def test_other_settings_have_circuits_of_their_own(
+async def test_other_settings_have_their_own_circuits(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -261,7 +261,7 @@ async def test_other_settings_have_circuits_of_their_own(
     assert CircuitBreaker(2, store=store).state(app.url) == "closed"
 
 
-async def test_a_circuit_that_is_none_is_a_clear_error(
+async def test_an_invalid_circuit_is_a_clear_error(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker(1, store=make_store(redis))
@@ -300,7 +300,7 @@ with curlhttp.Client(breaker=breaker) as client:
 """
 
 
-def test_a_program_knows_what_the_one_before_it_found(app: AppServer, redis: RedisServer) -> None:
+def test_a_program_sees_the_circuits_of_an_earlier_one(app: AppServer, redis: RedisServer) -> None:
     def run(path: str) -> str:
         return run_script(_PROCESSES.format(url=redis.url, target=app.url + path)).strip()
 

@@ -489,7 +489,7 @@ def test_scripts_are_loaded_again_if_redis_forgot_them(
     assert store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] > 90e6
 
 
-async def test_refuse_raises_what_names_the_store(
+async def test_refuse_raises_an_error_that_names_the_store(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     port = free_port()
@@ -564,7 +564,7 @@ async def test_an_open_circuit_stays_open_without_redis(
     assert len(app.requests) == 1
 
 
-async def test_without_redis_a_process_has_circuits_of_its_own(
+async def test_without_redis_a_process_has_its_own_circuits(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker(2, store=make_store(f"redis://127.0.0.1:{free_port()}/0"))

@@ -216,5 +216,5 @@ print("ok")
 """
 
 
-def test_a_forked_child_shares_the_rate_by_a_connection_of_its_own(redis: RedisServer) -> None:
+def test_a_forked_child_shares_the_rate_on_its_own_connection(redis: RedisServer) -> None:
     assert run_script(_FORK.format(url=redis.url)) == "ok\n"

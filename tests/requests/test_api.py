@@ -36,7 +36,7 @@ def test_request_takes_any_method_and_the_keywords(app: AppServer) -> None:
     assert app.requests[-1].header("x-a") == "b"
 
 
-def test_stream_gives_a_streamed_response(app: AppServer) -> None:
+def test_stream_returns_a_streamed_response(app: AppServer) -> None:
     with curlhttp.stream("GET", app.url + "/bytes/100000") as response:
         assert b"".join(response.iter_bytes(1000)) == payload(100_000)
 
@@ -49,7 +49,7 @@ def test_head_follows_redirects_only_on_request(app: AppServer) -> None:
     assert curlhttp.options(app.url + "/redirect/1").status_code == 200
 
 
-def test_connections_are_kept(app: AppServer) -> None:
+def test_connections_are_reused(app: AppServer) -> None:
     for _ in range(5):
         curlhttp.get(app.url)
     assert app.connections == 1

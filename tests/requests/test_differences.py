@@ -131,7 +131,7 @@ def test_there_is_a_time_limit_by_default(session: requests.Session, app: AppSer
     assert (limits.connect, limits.read, limits.total) == (10, 60, None)
 
 
-def test_a_session_may_have_a_time_limit_of_its_own(app: AppServer) -> None:
+def test_a_session_may_have_its_own_time_limit(app: AppServer) -> None:
     with requests.Session(timeout=(3, 4)) as session:
         assert sent_by(session, app.url).timeout == Timeout(connect=3, read=4)
         assert sent_by(session, app.url, timeout=5).timeout == Timeout(connect=5, read=5)
@@ -233,7 +233,7 @@ def test_a_source_address_that_cannot_be_used_is_named(
 # --- what goes out ---
 
 
-def test_the_connection_header_goes_last(session: requests.Session, app: AppServer) -> None:
+def test_the_connection_header_is_sent_last(session: requests.Session, app: AppServer) -> None:
     session.get(app.url, headers={"X": "y"})
     session.post(app.url, data=b"x")
     for record in app.requests:
@@ -350,7 +350,7 @@ def test_proxy_authorization_is_sent_to_no_origin(app: AppServer) -> None:
     assert app.requests[0].header("proxy-authorization") is None
 
 
-def test_a_host_header_is_left_behind_at_another_host(app: AppServer) -> None:
+def test_a_host_header_is_removed_at_another_host(app: AppServer) -> None:
     requests.get(app.url + to(app.at("localhost") + "/echo"), headers={"Host": "name.example"})
     sent = [record.header("host") for record in app.requests]
     assert sent == ["name.example", f"localhost:{app.port}"]
@@ -455,9 +455,7 @@ def test_a_pickled_error_carries_no_secrets_of_urls(
     answer.close()
 
 
-def test_a_pickled_prepared_request_has_what_it_needs(
-    session: requests.Session, app: AppServer
-) -> None:
+def test_a_pickled_prepared_request_is_complete(session: requests.Session, app: AppServer) -> None:
     """Who pickles a request itself means to send it; requests' own tests do."""
     request = requests.Request("GET", app.url, auth=("u", "p"), cookies={"a": "1"}).prepare()
     session.send(pickle.loads(pickle.dumps(request)))
@@ -469,9 +467,7 @@ def test_a_pickled_prepared_request_has_what_it_needs(
 
 
 @pytest.mark.parametrize("charset", ["utf-7", "punycode", "nonsense"])
-def test_a_charset_that_is_none_of_http_means_utf_8(
-    session: requests.Session, charset: str
-) -> None:
+def test_an_unknown_charset_means_utf_8(session: requests.Session, charset: str) -> None:
     headers = [("Content-Type", f"text/plain; charset={charset}")]
     with RawServer(respond(response("é+AGE-".encode(), headers=headers))) as server:
         answer = session.get(server.url)
@@ -548,7 +544,7 @@ def test_a_retry_covers_a_body_that_is_read_at_once(session: requests.Session) -
         assert len(server.requests) == 2
 
 
-def test_pieces_as_they_come_are_bounded(session: requests.Session) -> None:
+def test_chunks_of_any_size_are_bounded(session: requests.Session) -> None:
     import gzip
 
     coded = response(gzip.compress(bytes(1_000_000)), headers=[("Content-Encoding", "gzip")])

@@ -146,7 +146,9 @@ def test_a_session_may_be_closed_while_others_use_it(app: AppServer) -> None:
     session.close()
 
 
-def test_what_another_thread_is_just_loading_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_another_thread_is_importing_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     session = requests.Session()
     monkeypatch.setitem(sys.modules, "urllib3.filepost", ModuleType("empty as yet"))
     prepared = session.prepare_request(requests.Request("POST", "http://a/", files={"a": b"b"}))
@@ -385,7 +387,7 @@ def test_a_post_on_a_reused_connection_is_sent_once(warm: str) -> None:
         assert len(posts) == 1
 
 
-def test_a_post_is_repeated_where_the_program_allows_it() -> None:
+def test_a_post_is_repeated_if_the_program_allows_it() -> None:
     allowed = Retry(total=3, allowed_methods=None)
     with RawServer(respond_and_close(b"")) as server, requests.Session() as session:
         session.mount("http://", HTTPAdapter(max_retries=allowed))
@@ -394,7 +396,7 @@ def test_a_post_is_repeated_where_the_program_allows_it() -> None:
         assert len(server.requests) == 4
 
 
-def test_a_post_that_never_left_is_tried_again() -> None:
+def test_an_unsent_post_is_retried() -> None:
     tries: list[Any] = []
 
     class Counting(Retry):  # type: ignore[misc]
@@ -410,7 +412,7 @@ def test_a_post_that_never_left_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(("method", "attempts"), [("POST", 1), ("GET", 3)])
-def test_a_tls_failure_after_the_request_left_does_not_repeat_a_post(
+def test_a_tls_failure_after_the_request_was_sent_does_not_repeat_a_post(
     method: str, attempts: int
 ) -> None:
     """The server's word on a client certificate comes after the request, with TLS 1.3."""
@@ -519,7 +521,7 @@ CHARSETS = ["punycode", "idna", "undefined", "utf-7", "base64", "nonsense", "a" 
 
 @STREAMED
 @pytest.mark.parametrize("charset", CHARSETS)
-def test_a_charset_that_is_none_of_http_means_utf_8(charset: str, streamed: bool) -> None:
+def test_an_unknown_charset_means_utf_8(charset: str, streamed: bool) -> None:
     body = "h\xe9-+ADw-\n".encode()
     fields = {"Content-Type": f"text/plain; charset={charset}"}
     with RawServer(respond(response(body, headers=fields.items()))) as server:
@@ -548,7 +550,7 @@ def test_an_encoding_that_a_program_sets_may_be_any_codec_for_text() -> None:
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b"1" * 5000])
 @pytest.mark.parametrize("raw", [False, True])
-def test_json_beyond_what_python_reads_is_no_json(body: bytes, raw: bool) -> None:
+def test_json_that_python_cannot_parse_is_an_error(body: bytes, raw: bool) -> None:
     with RawServer(respond(response(body))) as server:
         with requests.get(server.url, stream=True) as answer:
             with pytest.raises(requests.JSONDecodeError):
@@ -578,7 +580,7 @@ def test_too_many_codings_are_an_error_that_names_its_request(streamed: bool) ->
 
 
 @pytest.mark.parametrize("length", ["\xb2", "9" * 5000])
-def test_a_length_that_is_none_is_none(length: str) -> None:
+def test_an_invalid_length_is_none(length: str) -> None:
     head = HEAD + f"Content-Length : {length}\r\n\r\n".encode("latin-1")
     with RawServer(respond_and_close(head)) as server:
         with requests.get(server.url, stream=True) as answer:
@@ -663,7 +665,7 @@ _REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"
         b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
     ],
 )
-def test_a_redirect_is_followed_whatever_becomes_of_its_own_body(
+def test_a_redirect_is_followed_even_if_its_body_fails(
     rest: bytes, retries: Any, streamed: bool
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -712,7 +714,7 @@ def test_a_redirect_is_followed_whatever_becomes_of_its_own_body(
         {"data": iter([b"x"]), "headers": {"Content-Length": "one"}},
     ],
 )
-def test_what_would_break_the_message_is_refused_before_anything_is_sent(
+def test_a_value_that_would_break_the_message_is_refused_before_anything_is_sent(
     app: AppServer, options: dict[str, Any]
 ) -> None:
     """In the drop-in."""
@@ -965,7 +967,7 @@ def test_credentials_of_a_proxy_reach_no_origin(
     assert len(app.requests) == len(tls_app.requests) == 2
 
 
-def test_a_host_header_does_not_give_its_cookies_to_another_host(
+def test_a_host_header_does_not_send_cookies_to_another_host(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
     session.cookies.set("sid", SECRET, domain="inner.example", path="/")
@@ -1002,7 +1004,7 @@ def test_a_host_header_does_not_give_its_cookies_to_another_host(
         ("x.com", None),
     ],
 )
-def test_a_url_means_one_host_or_none(
+def test_a_url_has_one_host_or_is_refused(
     session: requests.Session, url: str, host: str | None
 ) -> None:
     """In the drop-in, which reads URLs as requests does."""
@@ -1192,7 +1194,7 @@ def peak(work: Callable[[], Any]) -> int:
 
 @pytest.mark.parametrize("path", ["/plain", "/chunked"])
 @pytest.mark.parametrize("size", [1024, None])
-def test_a_bomb_that_is_streamed_comes_in_small_steps(
+def test_a_streamed_bomb_is_yielded_in_small_chunks(
     session: requests.Session, bomb: RawServer, path: str, size: int | None
 ) -> None:
     """In the drop-in."""
@@ -1231,7 +1233,7 @@ def test_a_bomb_read_whole_takes_no_more_memory_than_its_chunks(
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_chunk_size_that_is_none_loses_no_bytes(
+def test_an_invalid_chunk_size_loses_no_bytes(
     session: requests.Session, app: AppServer, size: int
 ) -> None:
     for streamed in (False, True):
@@ -1384,7 +1386,7 @@ class Around:
         return getattr(self.request, name)
 
 
-def test_what_stands_around_a_request_is_pickled_without_credentials(
+def test_objects_around_a_request_are_pickled_without_credentials(
     session: requests.Session, app: AppServer
 ) -> None:
     answer = session.get(app.url, auth=("user", SECRET), headers={"X-A": "1"})

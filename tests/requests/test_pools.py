@@ -62,7 +62,7 @@ def test_pools_send_by_libcurl(app: AppServer, tls_app: AppServer, certs: Certs)
 
 @pytest.mark.usefixtures("no_sockets_of_urllib3")
 @pytest.mark.parametrize("how", ["made by hand", "with a context"])
-def test_adapters_that_say_only_what_libcurl_can_do_send_by_it(
+def test_adapters_with_settings_that_libcurl_supports_use_it(
     h2_app: H2Server, certs: Certs, how: str
 ) -> None:
     context = certs.client_context()
@@ -183,7 +183,7 @@ def test_a_socks_proxy_without_libcurl_is_refused(tls_app: AppServer) -> None:
         session.get(tls_app.url, proxies={"https": "socks5://127.0.0.1:1"})
 
 
-def test_an_https_proxy_of_a_plain_request_is_verified_once_somebody_looked(
+def test_an_https_proxy_of_a_plain_request_is_verified_after_the_pool_manager_was_used(
     app: AppServer, certs: Certs
 ) -> None:
     adapter = HTTPAdapter()
@@ -260,7 +260,7 @@ def test_a_post_for_which_the_context_has_the_certificate_is_sent_and_counted_on
         assert (pool.num_requests, pool.uses_urllib3) == (1, True)
 
 
-def test_a_pool_is_left_alone_only_once_urllib3_has_succeeded(certs: Certs) -> None:
+def test_a_pool_uses_urllib3_only_after_it_succeeded(certs: Certs) -> None:
     context = certs.client_context()
     adapter = with_context(context)
     of_server = certs.client_auth_context()
@@ -350,7 +350,7 @@ def test_a_manager_that_adapters_share_is_forgotten_by_one_of_them(app: AppServe
 
 @pytest.mark.parametrize("adapter", [HTTPAdapter, WithItsOwnManager])
 @pytest.mark.parametrize("how", ["pool", "manager"])
-def test_what_outlives_a_guarded_session_dials_no_more(
+def test_pools_that_outlive_a_guarded_session_do_not_connect(
     app: AppServer, how: str, adapter: type[HTTPAdapter]
 ) -> None:
     session = requests.Session(guard=PublicOnly())
@@ -403,7 +403,7 @@ def test_a_method_replaced_by_a_test_is_called_for_the_pool(app: AppServer) -> N
 
 
 @pytest.mark.slow
-def test_an_adapter_that_is_left_as_it_is_needs_no_urllib3(app: AppServer) -> None:
+def test_an_unchanged_adapter_needs_no_urllib3(app: AppServer) -> None:
     program = (
         "import sys, curlhttp; from curlhttp import requests\n"
         "class Adapter(requests.adapters.HTTPAdapter):\n"

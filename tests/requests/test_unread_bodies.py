@@ -247,7 +247,7 @@ def test_a_head_that_a_hook_changed_is_followed(session: requests.Session, strea
         assert answer.text == "there"
 
 
-def test_the_connection_is_kept_where_the_body_was_small(session: requests.Session) -> None:
+def test_the_connection_is_reused_after_a_small_body(session: requests.Session) -> None:
     small = plain(NEXT, status="302 Found", body=bytes(60_000))
     with Script(small, plain()) as server:
         for streamed in (False, True):
@@ -298,7 +298,7 @@ def test_an_adapter_without_a_session_returns_the_whole_body(session: requests.S
 
 
 @pytest.mark.parametrize("kind", ["file", "urllib3"])
-def test_bodies_of_an_adapter_of_ones_own_are_bounded(session: requests.Session, kind: str) -> None:
+def test_bodies_of_a_custom_adapter_are_bounded(session: requests.Session, kind: str) -> None:
     class Endless(io.RawIOBase):
         given = 0
 

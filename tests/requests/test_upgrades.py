@@ -79,7 +79,7 @@ def read_when_ready(sock: Any, count: int) -> bytes:
     return found
 
 
-def test_what_comes_with_the_head_is_read_first(session: Session, context: Any) -> None:
+def test_bytes_received_with_the_head_are_read_first(session: Session, context: Any) -> None:
     def serve(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(SWITCHED + b"with the head")
@@ -93,9 +93,7 @@ def test_what_comes_with_the_head_is_read_first(session: Session, context: Any) 
         assert b"".join(iter(lambda: sock.recv(100), b"")) == b", and after it"
 
 
-def test_frames_that_came_together_are_waited_for_one_by_one(
-    session: Session, context: Any
-) -> None:
+def test_frames_received_together_are_read_one_by_one(session: Session, context: Any) -> None:
     frames = [b"one", b"two", b"three" * 1000]
 
     def serve(conn: RawConnection) -> None:
@@ -144,7 +142,7 @@ def test_the_server_may_end_its_direction_first(session: Session) -> None:
         assert received.wait(30)
 
 
-def test_what_was_written_before_the_close_arrives(session: Session, context: Any) -> None:
+def test_data_written_before_the_close_arrives(session: Session, context: Any) -> None:
     much, received = b"x" * 1_000_000, threading.Event()
 
     def serve(conn: RawConnection) -> None:
@@ -351,7 +349,7 @@ def test_a_content_length_is_parsed_in_any_spelling(session: Session, length: by
         (b"Content-Length: " + b"9" * 18, b""),
     ],
 )
-def test_a_body_that_is_not_what_its_head_says_is_an_error(
+def test_a_body_that_contradicts_its_head_is_an_error(
     session: Session, fields: bytes, body: bytes, read: Callable[[Any], object]
 ) -> None:
     with (

@@ -162,7 +162,7 @@ def test_an_error_is_counted_and_raised_as_urllib3s(
         (fail(e.ResponseTooLarge, True), "GET", {}),
     ],
 )
-def test_an_error_where_another_attempt_is_pointless_comes_as_it_is(
+def test_a_permanent_error_is_raised_unchanged(
     error: e.RequestException, method: str, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(type(error)) as caught:
@@ -182,7 +182,7 @@ def test_an_error_where_another_attempt_is_pointless_comes_as_it_is(
         (e.ConnectTimeout, False, "GET", {"total": False}, "ConnectTimeoutError"),
     ],
 )
-def test_an_error_that_is_not_to_be_tried_again_comes_itself_with_urllib3s_in_it(
+def test_an_error_without_retries_is_raised_itself_with_urllib3s_in_it(
     kind: type[e.RequestException],
     sent: bool,
     method: str,
@@ -205,7 +205,7 @@ def test_a_body_that_breaks_off_is_the_same_error_with_retries_and_without() -> 
         assert caught.value is error
 
 
-def test_what_a_retry_of_ones_own_raises_is_let_through() -> None:
+def test_an_exception_of_a_custom_retry_is_raised() -> None:
     class Own(urllib3.Retry):
         def increment(self, *args: Any, **kw: Any) -> Any:
             raise KeyError("own")

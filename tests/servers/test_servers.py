@@ -210,7 +210,7 @@ def test_a_request_cut_off_in_its_body_counts_as_seen() -> None:
         assert server.requests[0].endswith(b"\r\n\r\nabc")
 
 
-def test_what_fails_in_a_handler_fails_the_test() -> None:
+def test_a_failure_in_a_handler_fails_the_test() -> None:
     def handler(conn: RawConnection) -> None:
         raise ValueError("seen by the test")
 
@@ -280,7 +280,7 @@ def test_cookies_are_set_and_reported(app: AppServer, browser: Browser) -> None:
     assert answer.json == {"header": "a=1", "cookies": {"a": "1"}}
 
 
-def test_coded_bodies_are_what_they_say(app: AppServer, browser: Browser) -> None:
+def test_coded_bodies_match_their_coding(app: AppServer, browser: Browser) -> None:
     def body(path: str) -> bytes:
         return browser.get(f"{app.url}{path}?size=5000").body
 
@@ -606,7 +606,7 @@ def test_the_proxy_may_hang_up_on_connect(certs: Certs, browser: Browser) -> Non
         assert browser.error("https://made.up/", proxy=proxy.url) in {52, 56}
 
 
-def test_wrong_proxy_credentials_give_407(app: AppServer, browser: Browser) -> None:
+def test_wrong_proxy_credentials_get_a_407(app: AppServer, browser: Browser) -> None:
     with HTTPProxy(("u", "p")) as proxy:
         assert browser.get(app.url, proxy=proxy.url).status == 407
         after_asking = {"proxyauth": pycurl.HTTPAUTH_ANY, "proxyuserpwd": "u:p"}

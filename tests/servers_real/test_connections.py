@@ -63,7 +63,7 @@ async def _in_lanes(
 
 
 @doors("short", ("plain",))
-async def test_connections_that_end_after_two_requests_cost_none(
+async def test_connections_that_end_after_two_requests_fail_none(
     talk_with: TalkWith, name: str, door: str
 ) -> None:
     talk = talk_with(name, door, "short")

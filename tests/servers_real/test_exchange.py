@@ -146,7 +146,7 @@ async def test_trailers_are_returned(talk_with: TalkWith, name: str, door: str) 
 
 
 @doors("events")
-async def test_events_come_in_order(talk_with: TalkWith, name: str, door: str) -> None:
+async def test_events_are_in_order(talk_with: TalkWith, name: str, door: str) -> None:
     talk = talk_with(name, door)
     with talk.counted():
         async with talk.client.sse(talk.url("/events"), reconnect=False) as events:
@@ -154,7 +154,7 @@ async def test_events_come_in_order(talk_with: TalkWith, name: str, door: str) -
 
 
 @doors("ws", H1_DOORS)
-async def test_messages_come_back(talk_with: TalkWith, name: str, door: str) -> None:
+async def test_messages_are_echoed(talk_with: TalkWith, name: str, door: str) -> None:
     talk = talk_with(name, door)
     with talk.counted():
         url = talk.url("/ws").replace("http", "ws", 1)

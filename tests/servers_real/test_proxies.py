@@ -95,7 +95,7 @@ async def test_concurrent_requests_get_their_own_responses(
 
 @forward
 @each_door
-async def test_files_come_whole_and_in_parts(
+async def test_files_are_served_whole_and_in_ranges(
     talk_through: TalkWith, name: str, door: str, tmp_path: Path
 ) -> None:
     talk = talk_through(name, door)
@@ -110,7 +110,9 @@ async def test_files_come_whole_and_in_parts(
 
 @forward
 @pytest.mark.parametrize("door", H1_DOORS)
-async def test_messages_and_events_go_through(talk_through: TalkWith, name: str, door: str) -> None:
+async def test_messages_and_events_pass_through(
+    talk_through: TalkWith, name: str, door: str
+) -> None:
     talk = talk_through(name, door)
     with talk.counted():
         url = talk.url("/ws").replace("http", "ws", 1)
@@ -145,7 +147,7 @@ async def test_squid_authenticates_users(talk_through: TalkWith, door: str) -> N
 @forward
 @each_door
 @ONE_OF_EACH
-async def test_a_proxy_that_is_killed_and_comes_back(
+async def test_a_proxy_that_is_killed_and_restarted(
     talk_through: TalkWith, name: str, door: str
 ) -> None:
     talk, found = talk_through(name, door), list[Any]()

@@ -131,7 +131,7 @@ async def test_a_mock_within_another_replaces_it(client: AnyClient) -> None:
         assert (await client.get(API)).status_code == 201
 
 
-async def test_a_stream_that_is_left_outlives_the_mock(client: AnyClient) -> None:
+async def test_an_open_stream_outlives_the_mock(client: AnyClient) -> None:
     with mock() as network:
         network.get(API).respond(content=[b"a", b"b"])
         response = await client.stream("GET", API)
@@ -139,7 +139,7 @@ async def test_a_stream_that_is_left_outlives_the_mock(client: AnyClient) -> Non
     assert await response.read() == b"ab"
 
 
-async def test_time_goes_by_no_more_after_the_end(client: AnyClient) -> None:
+async def test_time_does_not_pass_after_the_end(client: AnyClient) -> None:
     with mock(API) as network:
         network.get("/").respond(content=[b"a", b"b"], pace=5)
         response = await client.stream("GET", API)
@@ -157,7 +157,7 @@ def skipped() -> float:
 
 
 @ONE_OF_EACH
-async def test_everything_above_works_as_ever(client: AnyClient) -> None:
+async def test_layers_above_the_mock_work_as_usual(client: AnyClient) -> None:
     body = gzip.compress(b"plain" * 100)
     with mock(API) as network:
         network.get("/old").respond(301, headers={"Location": "/new"})
@@ -229,7 +229,7 @@ async def test_errors_are_raised(client: AnyClient) -> None:
 
 
 @pytest.mark.parametrize("wrong", [ValueError("x"), ValueError, "x", None])
-def test_only_what_clients_raise_can_be_raised(wrong: object) -> None:
+def test_only_exceptions_of_clients_can_be_raised(wrong: object) -> None:
     with pytest.raises(TypeError, match="RequestException"):
         Mock().get(API).raises(wrong)  # type: ignore[arg-type]
 
@@ -242,7 +242,7 @@ def test_a_complete_response_takes_no_other_options() -> None:
 
 
 @ONE_OF_EACH
-async def test_bodies_of_requests_are_read_where_they_arrive(client: AnyClient) -> None:
+async def test_bodies_are_read_only_by_attempts_that_arrive(client: AnyClient) -> None:
     given = []
 
     def body() -> object:
@@ -363,7 +363,7 @@ def test_a_route_without_a_whole_url_is_refused(wrong: str) -> None:
 # --- the end ---
 
 
-def test_an_unmatched_request_fails_the_end_too_where_the_code_caught_the_error() -> None:
+def test_an_unmatched_request_fails_the_end_even_if_the_code_caught_the_error() -> None:
     with pytest.raises(AssertionError, match=r"no route for GET https://api.test/"):
         with mock(), curlhttp.Client() as client:
             with suppress(Exception):
@@ -378,7 +378,7 @@ def test_a_route_that_was_not_called_fails_the_end() -> None:
         network.get("/a")
 
 
-def test_an_error_of_the_test_itself_comes_through() -> None:
+def test_an_error_of_the_test_itself_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         with mock(API) as network:
             network.get("/a")

@@ -64,7 +64,7 @@ def test_the_fixture_needs_no_import(pytester: pytest.Pytester, options: list[st
     _run(pytester, _TESTS, *options).assert_outcomes(passed=11)
 
 
-def test_what_went_wrong_fails_the_test(pytester: pytest.Pytester) -> None:
+def test_unmatched_and_unused_routes_fail_the_test(pytester: pytest.Pytester) -> None:
     tests = """
         import curlhttp, code_under_test
 

@@ -84,7 +84,7 @@ async def test_a_script_may_be_a_function_of_the_request(scripted: Scripted) -> 
     assert [past.status_code for past in found.history] == [302]
 
 
-async def test_what_was_sent_is_there_to_be_looked_at(scripted: Scripted) -> None:
+async def test_sent_requests_can_be_inspected(scripted: Scripted) -> None:
     client, engine = scripted([Answer(delay=2.0), 200], auth=("u", "p"))
     await client.post(URL + "a?b=c", json={"x": 1})
     await client.get(URL)
@@ -108,7 +108,7 @@ async def test_bodies_are_read_as_an_engine_reads_them(scripted: Scripted) -> No
     assert [sent.body for sent in engine.sent] == [b"xy", b"ab"][: len(engine.sent)]
 
 
-async def test_what_never_left_did_not_arrive(scripted: Scripted) -> None:
+async def test_an_unsent_request_did_not_arrive(scripted: Scripted) -> None:
     steps = {
         refused: False,
         unresolved: False,
@@ -207,7 +207,7 @@ async def test_the_total_ends_a_slow_request(scripted: Scripted) -> None:
         assert engine.now() == end
 
 
-async def test_what_would_take_for_ever_fails_the_test(scripted: Scripted) -> None:
+async def test_an_endless_wait_fails_the_test(scripted: Scripted) -> None:
     client, _ = scripted([silent(), unreachable()])
     for _ in range(2):
         with pytest.raises(AssertionError, match="would wait forever: it has no timeout"):
@@ -217,7 +217,7 @@ async def test_what_would_take_for_ever_fails_the_test(scripted: Scripted) -> No
 # --- responses ---
 
 
-async def test_a_streamed_body_comes_in_its_pieces_at_its_pace(scripted: Scripted) -> None:
+async def test_a_streamed_body_is_yielded_in_its_chunks_at_its_pace(scripted: Scripted) -> None:
     client, engine = scripted([Answer(content=[b"a", b"", b"bc"], delay=1.0, pace=0.5)])
     async with await client.stream("GET", URL) as stream:
         assert engine.now() == 1.0
@@ -261,12 +261,14 @@ async def test_a_body_that_is_too_large_is_refused(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)])
-async def test_what_has_no_body_has_none(scripted: Scripted, method: str, status: int) -> None:
+async def test_a_response_that_may_have_no_body_has_none(
+    scripted: Scripted, method: str, status: int
+) -> None:
     client, _ = scripted([Answer(status, content=b"none of it")])
     assert (await client.request(method, URL)).content == b""
 
 
-async def test_cookies_and_redirects_work_as_ever(scripted: Scripted) -> None:
+async def test_cookies_and_redirects_work_as_usual(scripted: Scripted) -> None:
     client, engine = scripted([Answer(302, {"Location": "/b", "Set-Cookie": "a=1"}), 200])
     assert (await client.get(URL)).url == URL + "b"
     assert engine.sent[1].headers["cookie"] == "a=1"

@@ -86,7 +86,7 @@ async def test_recv_ends_in_its_time(client: AnyClient, kind: str) -> None:
         await ws.close()
 
 
-async def test_recv_does_not_wait_for_the_end_of_what_follows_the_end(client: AnyClient) -> None:
+async def test_recv_does_not_wait_for_data_after_the_close(client: AnyClient) -> None:
     talk = flooding("bytes after the end")
     with RawServer(speaking(talk)) as server, anyio.fail_after(NEVER):
         ws = await client.websocket(url_of(server), close_timeout=paced(0.05))

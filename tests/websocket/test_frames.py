@@ -103,12 +103,12 @@ def test_a_whole_message_skips_the_parser_however_it_is_cut(kind: int, size: int
     assert bulk(cut(stream, size)) == ([(kind, data[:size])] * 3, 3)
 
 
-def test_a_message_that_is_too_large_is_left_to_the_parser() -> None:
+def test_a_message_too_large_is_left_to_the_parser() -> None:
     events, skipped = bulk(iter([frame(2, bytes(100)), frame(2, bytes(101))]), max_size=100)
     assert (events, skipped) == ([(2, bytes(100))], 1)
 
 
-def test_a_message_amid_another_is_left_to_the_parser() -> None:
+def test_a_message_within_another_is_left_to_the_parser() -> None:
     stream = frame(1, b"begun", fin=False) + frame(1, b"no end")
     events, skipped = bulk(iter([stream]))
     assert (events, skipped) == (plain(iter([stream])), 0)
@@ -125,7 +125,7 @@ def test_the_beginning_of_a_message_is_counted_and_dropped() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("first", "opcode"), [(TEXT, Opcode.TEXT), (BINARY, Opcode.BINARY)])
-def test_a_server_reads_what_was_packed(first: int, opcode: Opcode, size: int) -> None:
+def test_a_server_reads_the_packed_frames(first: int, opcode: Opcode, size: int) -> None:
     data = b"x" * size
     packed = pack_message(first, data)
     assert len(packed) - size == {125: 6, 126: 8, 127: 8, 65_535: 8}.get(

@@ -80,7 +80,7 @@ def url_of(server: RawServer, path: str = "/") -> str:
 # --- messages ---
 
 
-async def test_text_and_bytes_come_back_as_they_were(
+async def test_text_and_bytes_are_echoed_unchanged(
     client: AnyClient, echo_server: RawServer
 ) -> None:
     messages = ["", "grüße 🙂", b"", b"\x00\xff", "x" * 70_000, bytes(200_000), bytearray(b"ab")]
@@ -110,7 +110,7 @@ async def test_a_message_in_pieces_is_put_together(client: AnyClient) -> None:
             assert [await ws.recv() for _ in range(3)] == ["grüße", b"a", "end"]
 
 
-async def test_messages_that_come_with_the_handshake_are_not_lost(client: AnyClient) -> None:
+async def test_messages_received_with_the_handshake_are_not_lost(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         head, _ = conn.read_request()
         conn.send(accept(head) + frame(TEXT, b"at once"))
@@ -137,7 +137,7 @@ async def test_compression_is_offered_and_used(client: AnyClient) -> None:
         assert b"Sec-WebSocket-Extensions: permessage-deflate" in server.requests[0]
 
 
-async def test_without_compression_none_is_offered(
+async def test_without_compression_no_extension_is_offered(
     client: AnyClient, echo_server: RawServer
 ) -> None:
     echo_server.reset_counts()
@@ -145,7 +145,7 @@ async def test_without_compression_none_is_offered(
         assert b"sec-websocket-extensions" not in echo_server.requests[0].lower()
 
 
-async def test_iterating_ends_where_the_server_ends_in_peace(client: AnyClient) -> None:
+async def test_iterating_ends_after_a_normal_close(client: AnyClient) -> None:
     def talk(conn: RawConnection) -> None:
         conn.send(frame(TEXT, b"1") + frame(TEXT, b"2") + close_frame(1001, "bye"))
         assert read_frame(conn)[0] == CLOSE
@@ -159,7 +159,7 @@ async def test_iterating_ends_where_the_server_ends_in_peace(client: AnyClient) 
             assert (caught.value.code, caught.value.reason) == (1001, "bye")
 
 
-async def test_iterating_raises_where_the_server_ends_in_anger(client: AnyClient) -> None:
+async def test_iterating_raises_after_an_abnormal_close(client: AnyClient) -> None:
     def talk(conn: RawConnection) -> None:
         conn.send(frame(TEXT, b"1") + close_frame(4000, "no"))
         read_frame(conn)
@@ -332,7 +332,7 @@ async def test_an_invalid_handshake_response_is_an_error(client: AnyClient, answ
         "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=99",
     ],
 )
-async def test_a_server_that_picks_what_was_not_offered_is_an_error(
+async def test_a_server_that_selects_an_unoffered_option_is_an_error(
     client: AnyClient, field: str
 ) -> None:
     with RawServer(speaking(echo, field)) as server, pytest.raises(RemoteProtocolError):
@@ -423,7 +423,7 @@ async def test_tls_is_checked_as_for_any_request(make_client: Make, certs: Certs
 
 @pytest.mark.parametrize("kind", ["http", "socks5h"])
 @pytest.mark.parametrize("is_tls", [False, True])
-async def test_it_goes_through_proxies(
+async def test_it_works_through_proxies(
     client: AnyClient, certs: Certs, kind: str, is_tls: bool
 ) -> None:
     proxies = HTTPProxy() if kind == "http" else SOCKSProxy()
@@ -672,7 +672,7 @@ async def test_close_amid_a_message_is_clean(client: AnyClient) -> None:
     assert got == [(CLOSE, b"\x03\xe8")]
 
 
-async def test_a_server_that_never_agrees_to_the_end_is_left_alone(client: AnyClient) -> None:
+async def test_a_server_that_never_confirms_the_close_is_disconnected(client: AnyClient) -> None:
     with RawServer(speaking(lambda conn: conn.stall())) as server:
         ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
         await ws.close(1001)
@@ -696,9 +696,7 @@ async def test_a_closed_client_ends_its_websockets(
 
 
 @pytest.mark.colours("asyncio", "uvloop", "trio")
-async def test_closing_the_client_wakes_who_receives(
-    make_client: Make, echo_server: RawServer
-) -> None:
+async def test_closing_the_client_wakes_recv(make_client: Make, echo_server: RawServer) -> None:
     client = make_client()
     ws = await client.websocket(url_of(echo_server))
     errors = []
@@ -879,7 +877,7 @@ async def test_read_ahead_is_bounded_by_the_decompressed_size(client: AnyClient)
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
-async def test_pieces_without_data_are_not_kept(client: AnyClient, opcode: int) -> None:
+async def test_fragments_without_data_are_not_kept(client: AnyClient, opcode: int) -> None:
     def talk(conn: RawConnection) -> None:
         conn.send(frame(opcode, fin=False) + frame(CONT, fin=False) * 1000 + frame(PING))
         assert read_frame(conn)[0] == PONG  # it has read all of that

@@ -122,7 +122,7 @@ def test_a_header_twice_and_a_header_taken_away(http: Both, app: AppServer) -> N
     assert done.sent[0].header("accept-encoding") is None
 
 
-def test_a_path_as_it_is(http: Both, app: AppServer) -> None:
+def test_path_as_is(http: Both, app: AppServer) -> None:
     done = ask(http, "--path-as-is", EVERYTHING, f"{app.url}/json/../x")
     assert done.sent[0].target == "/json/../x"
 
