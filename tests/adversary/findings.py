@@ -40,7 +40,7 @@ class Findings:
                 return
             self.texts[kind] = text
             if not self._quiet:
-                tell(f"\n=== {kind}\n{text}")
+                print_line(f"\n=== {kind}\n{text}")
 
     def summary(self) -> str:
         """Return a line for each kind, the most frequent first."""
@@ -51,13 +51,13 @@ class Findings:
         return sum(self.counts.values())
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     """Write a line to stderr, where progress goes."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-def place_of(error: BaseException) -> str:
+def find_place(error: BaseException) -> str:
     """Return where an exception was raised: the last line of ours in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "curlhttp" in frame.filename]

@@ -39,7 +39,7 @@ class Holdings(NamedTuple):
         return cls(_open_files(), frozenset(threading.enumerate()), _objects(), resident())
 
 
-def leftovers(before: Holdings, *, objects: int, memory: int, seconds: float = 5.0) -> list[str]:
+def find_leaks(before: Holdings, *, objects: int, memory: int, seconds: float = 5.0) -> list[str]:
     """Return what is held and was not before, in words; sockets and threads may be ending yet.
 
     Args:

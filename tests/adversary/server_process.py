@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[2]
 _PATIENCE = 30.0  # seconds for the child to end by itself
 
 
-class Child:
+class ServerProcess:
     """Run a module that calls answer_questions(), until the `with` block ends.
 
     Attributes:
@@ -50,7 +50,7 @@ class Child:
             raise RuntimeError(f"the server's process ended: {self._process.wait()}")
         return json.loads(line)
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> ServerProcess:
         return self
 
     def __exit__(
@@ -72,7 +72,7 @@ class Child:
             raise RuntimeError(f"the server's process failed: {status}")
 
 
-def answer_questions(hello: Any, answer: Callable[[Any], Any]) -> None:
+def serve_questions(hello: Any, answer: Callable[[Any], Any]) -> None:
     """Say hello, then answer one question a line until the parent closes the pipe, or is gone."""
     _write(hello)
     for line in sys.stdin:

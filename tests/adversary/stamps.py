@@ -18,7 +18,7 @@ def stamp(owner: str) -> bytes:
     return b"[[%s~%08x]]" % (name, crc32(b"stamp" + name))
 
 
-def owners_in(data: bytes) -> set[str]:
+def find_owners(data: bytes) -> set[str]:
     """Return whose stamps are in the bytes; damaged ones count for nobody's."""
     found = set()
     for name, check in _STAMP.findall(data):

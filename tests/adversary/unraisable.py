@@ -8,25 +8,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.adversary.findings import Findings, place_of
+from tests.adversary.findings import Findings, find_place
 
 
 @contextmanager
-def listening(findings: Findings) -> Iterator[None]:
+def catch_unraisable(findings: Findings) -> Iterator[None]:
     """Make findings of exceptions that would only be printed."""
 
-    def hear(kind: str, error: BaseException | None) -> None:
+    def add_finding(kind: str, error: BaseException | None) -> None:
         if error is not None:
-            findings.add(f"{kind}: {type(error).__name__} in {place_of(error)}", f"{error!r:.500}")
+            findings.add(
+                f"{kind}: {type(error).__name__} in {find_place(error)}", f"{error!r:.500}"
+            )
 
     kept = sys.excepthook, sys.unraisablehook, threading.excepthook
-    sys.excepthook = lambda _, error, trace: hear("printed by a callback", error)  # PyErr_Print
+    sys.excepthook = lambda _, error, trace: add_finding(
+        "printed by a callback", error
+    )  # PyErr_Print
 
     def on_unraisable(unraisable: Any) -> None:
-        hear(f"unraisable ({unraisable.err_msg or 'in a finalizer'})", unraisable.exc_value)
+        add_finding(f"unraisable ({unraisable.err_msg or 'in a finalizer'})", unraisable.exc_value)
 
     def on_thread(ended: Any) -> None:
-        hear("in a thread", ended.exc_value)
+        add_finding("in a thread", ended.exc_value)
 
     sys.unraisablehook, threading.excepthook = on_unraisable, on_thread
     try:

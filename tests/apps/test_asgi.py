@@ -278,41 +278,41 @@ async def until(is_so: Callable[[], Any]) -> None:
 
 
 async def test_an_app_gets_a_disconnect_when_a_stream_is_closed_early(make: Make) -> None:
-    told: list[Any] = []
+    received: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": b"one", "more_body": True})
-        told.append(await receive())
+        received.append(await receive())
         with pytest.raises(OSError, match="gone"):
             await send({"type": "http.response.body", "body": b"two"})
-        told.append("ended")
+        received.append("ended")
 
     async with make(app) as client:
         async with client.stream("GET", URL) as response:
             async for _ in response.aiter_bytes():
                 break
-        await until(lambda: len(told) == 2)
+        await until(lambda: len(received) == 2)
         dropped = await client.stream("GET", URL)
         del dropped, response
         gc.collect()
-        await until(lambda: len(told) == 4)
-    assert told == [{"type": "http.disconnect"}, "ended"] * 2
+        await until(lambda: len(received) == 4)
+    assert received == [{"type": "http.disconnect"}, "ended"] * 2
 
 
 async def test_an_app_gets_a_disconnect_when_the_caller_is_cancelled(make: Make) -> None:
-    told: list[str] = []
+    received: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        told.append((await receive())["type"])
-        told.append((await receive())["type"])
+        received.append((await receive())["type"])
+        received.append((await receive())["type"])
 
     async with make(app) as client:
         with anyio.move_on_after(SOON):
             await client.get(URL)
-        await until(lambda: len(told) == 2)
-    assert told == ["http.request", "http.disconnect"]
+        await until(lambda: len(received) == 2)
+    assert received == ["http.request", "http.disconnect"]
 
 
 async def test_no_app_outlives_the_client(make: Make) -> None:

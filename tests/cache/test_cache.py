@@ -122,8 +122,8 @@ async def test_a_response_stored_in_the_future_is_validated_first(
     await client.get(URL)
     assert (await client.get(URL)).from_cache
     engine._epoch -= 30  # the clock is set back
-    ways: list[dict[str, str]] = [{"Cache-Control": "max-stale"}, {}]
-    response = await client.get(URL, headers=ways[0])
+    routes: list[dict[str, str]] = [{"Cache-Control": "max-stale"}, {}]
+    response = await client.get(URL, headers=routes[0])
     assert response.cache_status == "curlhttp; fwd=stale; fwd-status=304"
     assert len(engine.sent) == 2
     assert (await client.get(URL)).cache_status.startswith("curlhttp; hit")  # stored now
@@ -188,8 +188,8 @@ async def test_how_long_a_response_is_fresh(cached: Any, said: Any, seconds: int
 
 
 async def test_s_maxage_counts_in_a_shared_cache(cached: Any) -> None:
-    told = {"Cache-Control": "max-age=60, s-maxage=5"}
-    client, engine = cached([Answer(headers=told), Answer()], shared=True)
+    directives = {"Cache-Control": "max-age=60, s-maxage=5"}
+    client, engine = cached([Answer(headers=directives), Answer()], shared=True)
     await client.get(URL)
     engine.advance(5)
     assert not (await client.get(URL)).from_cache
@@ -241,8 +241,8 @@ async def test_a_request_may_accept_a_stale_response(cached: Any) -> None:
 
 
 async def test_must_revalidate_beats_max_stale(cached: Any) -> None:
-    told = {"Cache-Control": "max-age=60, must-revalidate"}
-    client, engine = cached([Answer(headers=told), Answer(headers=told)])
+    directives = {"Cache-Control": "max-age=60, must-revalidate"}
+    client, engine = cached([Answer(headers=directives), Answer(headers=directives)])
     await client.get(URL)
     engine.advance(70)
     assert not (await client.get(URL, headers={"Cache-Control": "max-stale"})).from_cache
@@ -376,9 +376,9 @@ async def test_the_response_to_a_post_is_not_stored(cached: Any) -> None:
 async def test_a_stale_response_may_stand_in_for_an_error(
     cached: Any, fault: Any, where: str
 ) -> None:
-    told = ", stale-if-error=30" if where == "response" else ""
+    directives = ", stale-if-error=30" if where == "response" else ""
     asked = {"Cache-Control": "stale-if-error=30"} if where == "request" else {}
-    first = Answer(headers={"Cache-Control": "max-age=60" + told}, content=b"one")
+    first = Answer(headers={"Cache-Control": "max-age=60" + directives}, content=b"one")
     client, engine = cached([first, fault, fault])
     await client.get(URL)
     engine.advance(90)
@@ -394,8 +394,8 @@ async def test_a_stale_response_may_stand_in_for_an_error(
 
 
 async def test_must_revalidate_beats_stale_if_error(cached: Any) -> None:
-    told = {"Cache-Control": "max-age=60, stale-if-error=60, must-revalidate"}
-    client, engine = cached([Answer(headers=told), 503])
+    directives = {"Cache-Control": "max-age=60, stale-if-error=60, must-revalidate"}
+    client, engine = cached([Answer(headers=directives), 503])
     await client.get(URL)
     engine.advance(61)
     assert (await client.get(URL)).status_code == 503
@@ -435,15 +435,15 @@ async def test_a_private_response_is_not_returned_for_other_credentials(cached: 
 async def test_the_same_url_by_another_route_is_another_entry(cached: Any) -> None:
     numbers = itertools.count()
     client, engine = cached(lambda request: Answer(headers=FRESH, content=str(next(numbers))))
-    ways: list[dict[str, Any]] = [
+    routes: list[dict[str, Any]] = [
         {},
         {"uds": "/run/a.sock"},
         {"uds": "/run/b.sock"},
         {"headers": {"Host": "other.test"}},
     ]
-    first = [(await client.get(URL, **way)).content for way in ways]
-    assert [(await client.get(URL, **way)).content for way in ways] == first
-    assert len(set(first)) == len(engine.sent) == len(ways)
+    first = [(await client.get(URL, **route)).content for route in routes]
+    assert [(await client.get(URL, **route)).content for route in routes] == first
+    assert len(set(first)) == len(engine.sent) == len(routes)
 
 
 async def test_requests_signed_by_libcurl_bypass_the_cache(cached: Any) -> None:
@@ -492,8 +492,8 @@ async def test_a_shared_cache_stores_nothing_private(
 async def test_a_stored_response_sets_no_cookie_again(cached: Any) -> None:
     def answer(request: Request) -> Answer:
         cookie = f"session={len(engine.sent)}"
-        told = "public, max-age=60"
-        return Answer(headers={"Cache-Control": told, "ETag": '"a"', "Set-Cookie": cookie})
+        directives = "public, max-age=60"
+        return Answer(headers={"Cache-Control": directives, "ETag": '"a"', "Set-Cookie": cookie})
 
     client, engine = cached(answer)
     await client.get(URL)
@@ -504,9 +504,12 @@ async def test_a_stored_response_sets_no_cookie_again(cached: Any) -> None:
 
 
 async def test_a_304_sets_cookies(cached: Any) -> None:
-    told = {"Cache-Control": "public, max-age=60", "ETag": '"a"'}
+    directives = {"Cache-Control": "public, max-age=60", "ETag": '"a"'}
     client, engine = cached(
-        [Answer(headers=told), Answer(304, headers=[*told.items(), ("Set-Cookie", "b=2")])]
+        [
+            Answer(headers=directives),
+            Answer(304, headers=[*directives.items(), ("Set-Cookie", "b=2")]),
+        ]
     )
     await client.get(URL)
     engine.advance(61)

@@ -121,9 +121,9 @@ async def test_a_body_that_breaks_off_is_not_stored(make_client: MakeClient, cac
 CODED = gzip.compress(os.urandom(100_000))
 
 
-@pytest.mark.parametrize("way", ["bytes", "raw", "left"])
+@pytest.mark.parametrize("how", ["bytes", "raw", "left"])
 async def test_a_body_with_a_truncated_coding_is_not_stored(
-    make_client: MakeClient, app: AppServer, cache: Cache, way: str
+    make_client: MakeClient, app: AppServer, cache: Cache, how: str
 ) -> None:
     bodies = [CODED[:-9], CODED]  # the length is right: only the coding shows it
 
@@ -135,22 +135,22 @@ async def test_a_body_with_a_truncated_coding_is_not_stored(
     url = app.url + "/cut"
     async with await client.stream("GET", url) as response:
         with suppress(ContentDecodingError):
-            async for _piece in response.iterate("raw" if way == "raw" else "bytes"):
-                if way == "left":
+            async for _piece in response.iterate("raw" if how == "raw" else "bytes"):
+                if how == "left":
                     break
     response = await client.get(url)
     assert (response.content, response.from_cache) == (gzip.decompress(CODED), False)
     assert bodies == []
 
 
-@pytest.mark.parametrize("way", ["bytes", "raw"])
+@pytest.mark.parametrize("how", ["bytes", "raw"])
 async def test_a_coded_body_that_was_read_to_its_end_is_stored(
-    make_client: MakeClient, app: AppServer, cache: Cache, way: str
+    make_client: MakeClient, app: AppServer, cache: Cache, how: str
 ) -> None:
     asked = counted(app, "/coded", CODED, [*KEPT, ("Content-Encoding", "gzip")])
     client = make_client(cache=cache)
     async with await client.stream("GET", app.url + "/coded") as response:
-        async for _piece in response.iterate(way):
+        async for _piece in response.iterate(how):
             pass
     response = await client.get(app.url + "/coded")
     assert (response.content, response.from_cache) == (gzip.decompress(CODED), True)

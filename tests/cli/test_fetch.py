@@ -141,8 +141,8 @@ def test_a_bad_line_is_reported_and_recorded_and_does_not_stop_the_run(
     )
     ended = run("fetch", file, "-o", out)
     assert ended.status == 1
-    told = re.findall(r"^curlhttp: line (\d+): .+$", ended.err, re.MULTILINE)
-    assert told == [str(number) for number in range(2, 12)]
+    numbers = re.findall(r"^curlhttp: line (\d+): .+$", ended.err, re.MULTILINE)
+    assert numbers == [str(number) for number in range(2, 12)]
     records = recorded(out)
     assert [record["line"] for record in records] == list(range(1, 13))
     assert [record["error"] for record in records] == [None, *["BadLine"] * 10, None]

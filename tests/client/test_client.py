@@ -26,7 +26,7 @@ from curlhttp.exceptions import (
 )
 from tests.servers import AppServer, H2Server, Record, payload
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -179,9 +179,9 @@ async def test_a_header_that_would_break_the_message_is_refused_before_connectin
     assert app.connections == 0
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_a_header_that_would_break_the_message_is_refused_by_every_api(
-    ask: Ask, app: AppServer
+    ask: Fetch, app: AppServer
 ) -> None:
     """Line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
     values: list[Any] = ["a\r\nX: b", "a\nb", "a\rb", "a\0b", b"a\r\nX: b", b"a\0", "\u20ac"]
@@ -192,8 +192,8 @@ async def test_a_header_that_would_break_the_message_is_refused_by_every_api(
     assert app.connections == 0
 
 
-@EVERY_WAY
-async def test_no_blanks_around_a_value_are_sent(ask: Ask, app: AppServer) -> None:
+@EVERY_API
+async def test_no_blanks_around_a_value_are_sent(ask: Fetch, app: AppServer) -> None:
     """They are refused; those behind the value are left out by the drop-in, as in requests."""
     for value in (" a", "a ", "\ta", "a\t", b"a "):
         with suppress(InvalidHeader):
@@ -201,8 +201,8 @@ async def test_no_blanks_around_a_value_are_sent(ask: Ask, app: AppServer) -> No
     assert {value for record in app.requests for value in raw_values(record, b"x")} <= {b" a"}
 
 
-@EVERY_WAY
-async def test_referer_and_origin_are_sent_without_userinfo(ask: Ask, app: AppServer) -> None:
+@EVERY_API
+async def test_referer_and_origin_are_sent_without_userinfo(ask: Fetch, app: AppServer) -> None:
     """User and password of the URL in Referer or Origin do not go to another server."""
     url = "https://me:hush@shop.test/cart?mail=a@b.test"
     await ask(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})

@@ -30,7 +30,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import AnyClient
-from tests.support.internals import apart, engine_of, run_script
+from tests.support.internals import get_engine, in_thread, run_script
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
@@ -200,32 +200,32 @@ async def test_a_slow_first_response_does_not_hold_up_the_others(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
-    told = threading.Event()
+    close_now = threading.Event()
 
     def wait(record: Record, conn: AppConnection) -> None:
-        assert told.wait(60)
+        assert close_now.wait(60)
         conn.reply(200)
 
     app.route("/wait", wait)
     async with anyio.create_task_group() as tasks:
         for number in range(4):
-            tasks.start_soon(apart, client, "GET", app.url + ("/" if number else "/wait"))
+            tasks.start_soon(in_thread, client, "GET", app.url + ("/" if number else "/wait"))
         answered = await anyio.to_thread.run_sync(app.wait_for, lambda: len(app.requests) == 4)
-        told.set()
+        close_now.set()
     assert answered
 
 
 # --- connections that the server closed meanwhile ---
 
 
-def _answer_once_and_close_when_told(told: threading.Event) -> Callable[[RawConnection], None]:
+def _respond_once_and_close_on(close_now: threading.Event) -> Callable[[RawConnection], None]:
     def handler(conn: RawConnection) -> None:
         if conn.index:
             while conn.read_request()[0]:
                 conn.send(response(b"later"))
         elif conn.read_request()[0]:
             conn.send(response(b"first"))
-            told.wait(60)
+            close_now.wait(60)
 
     return handler
 
@@ -234,11 +234,11 @@ def _answer_once_and_close_when_told(told: threading.Event) -> Callable[[RawConn
 async def test_a_post_right_after_the_server_closed_is_sent_once_and_succeeds(
     make_client: Callable[..., AnyClient],
 ) -> None:
-    told = threading.Event()
+    close_now = threading.Event()
     client = make_client()
-    with RawServer(_answer_once_and_close_when_told(told)) as server:
+    with RawServer(_respond_once_and_close_on(close_now)) as server:
         assert (await client.get(server.url + "/")).content == b"first"
-        told.set()
+        close_now.set()
         assert server.wait_for(lambda: not server.open_connections)
         posted = await client.post(server.url + "/", content=b"once")
         assert posted.content == b"later"
@@ -253,11 +253,11 @@ async def test_a_post_right_after_the_server_closed_is_sent_once_and_succeeds(
 async def test_a_get_right_after_the_server_closed_succeeds(
     make_client: Callable[..., AnyClient],
 ) -> None:
-    told = threading.Event()
+    close_now = threading.Event()
     client = make_client()
-    with RawServer(_answer_once_and_close_when_told(told)) as server:
+    with RawServer(_respond_once_and_close_on(close_now)) as server:
         await client.get(server.url + "/")
-        told.set()
+        close_now.set()
         assert server.wait_for(lambda: not server.open_connections)
         assert (await client.get(server.url + "/")).content == b"later"
         await client.aclose()
@@ -268,11 +268,11 @@ async def test_a_get_right_after_the_server_closed_succeeds(
 async def test_an_idle_connection_that_the_server_closed_wakes_the_loop_once(
     make_client: Callable[..., AnyClient],
 ) -> None:
-    told = threading.Event()
+    close_now = threading.Event()
     client = make_client()
-    with RawServer(_answer_once_and_close_when_told(told)) as server, AppServer() as other:
+    with RawServer(_respond_once_and_close_on(close_now)) as server, AppServer() as other:
         await client.get(server.url + "/")
-        poller = engine_of(client)._driver.poller
+        poller = get_engine(client)._driver.poller
         polls: list[Any] = []
         poll = poller.poll
 
@@ -281,7 +281,7 @@ async def test_an_idle_connection_that_the_server_closed_wakes_the_loop_once(
             return polls[-1]
 
         poller.poll = counted
-        told.set()
+        close_now.set()
         assert server.wait_for(lambda: not server.open_connections)
         await client.get(other.url + "/delay/0.2")
         assert len(polls) < 25, f"{len(polls)} looks at the sockets for one request"
@@ -327,13 +327,13 @@ async def test_after_a_failed_callback_the_engine_starts_over(
 
     client = make_client()
     await client.get(app.url + "/")
-    first = engine_of(client)._driver
+    first = get_engine(client)._driver
     first.poller.watch = fail
     with pytest.raises(MemoryError), anyio.fail_after(30):
         await client.get(app.url + "/delay/0.05")
     for _ in range(2):
         assert (await client.get(app.url + "/")).status_code == 200
-    engine = engine_of(client)
+    engine = get_engine(client)
     assert engine._driver is not first
     assert engine._pool.slots.used == 0
     assert app.wait_for(lambda: app.open_connections == 1)

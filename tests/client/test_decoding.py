@@ -28,7 +28,7 @@ from tests.servers import (
 )
 from tests.servers.routes import CODERS
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 from tests.support.pace import assert_cheap
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -107,8 +107,8 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
     assert caught.value.request_sent
 
 
-@EVERY_WAY
-async def test_no_api_returns_a_body_with_a_broken_coding(ask: Ask) -> None:
+@EVERY_API
+async def test_no_api_returns_a_body_with_a_broken_coding(ask: Fetch) -> None:
     """Too many, cut, corrupt, and no coding at all."""
     whole = gzip.compress(b"some text that is long enough " * 20)
     broken = (whole[:-9], whole[:20], whole[:-8] + bytes(8), b"no gzip at all")

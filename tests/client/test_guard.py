@@ -17,7 +17,7 @@ from curlhttp import BlockedAddress, PublicOnly
 from tests.servers import AppServer, Certs, H2Server, RawServer, refused_port
 from tests.support.colours import AnyClient
 from tests.support.dns import Names
-from tests.support.every_api import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_API, make_fetch
 
 pytestmark = pytest.mark.anyio
 
@@ -79,9 +79,9 @@ async def test_this_machine_is_refused_however_it_is_written(
     assert app.connections == 0
 
 
-@pytest.mark.parametrize("way", ("allow", "function"))
+@pytest.mark.parametrize("kind", ("allow", "function"))
 async def test_an_allowed_address_is_reached(
-    make_client: MakeClient, app: AppServer, way: str
+    make_client: MakeClient, app: AppServer, kind: str
 ) -> None:
     asked: list[tuple[str, str, int]] = []
 
@@ -89,21 +89,21 @@ async def test_an_allowed_address_is_reached(
         asked.append((host, address, port))
         return address == "127.0.0.1"
 
-    client = make_client(guard=PublicOnly(allow=["127.0.0.0/8"]) if way == "allow" else judge)
+    client = make_client(guard=PublicOnly(allow=["127.0.0.0/8"]) if kind == "allow" else judge)
     for _ in range(2):
         assert (await client.get(app.at("localhost"))).content == b"hello"
     assert app.connections == 1
-    if way == "function":
+    if kind == "function":
         assert ("localhost", "127.0.0.1", app.port) in asked
         assert {port for _, _, port in asked} == {app.port}
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_every_api_is_guarded(
-    make_client: MakeClient, way: str, tmp_path: Any, certs: Certs, app: AppServer
+    make_client: MakeClient, api: str, tmp_path: Any, certs: Certs, app: AppServer
 ) -> None:
     with curlhttp.requests.Session(guard=PublicOnly()) as session:
-        ask = make_ask(make_client(guard=PublicOnly()), way, tmp_path, session)
+        ask = make_fetch(make_client(guard=PublicOnly()), api, tmp_path, session)
         with pytest.raises(BlockedAddress, match="loopback"):
             await ask(app.at("localhost"))
     assert app.connections == 0

@@ -15,7 +15,7 @@ from curlhttp import BlockedAddress, PublicOnly, Timeout
 from curlhttp._curl import address_guard as lookups
 from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_API, make_fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -171,16 +171,16 @@ async def test_a_redirect_behind_a_proxy_is_checked(
     }
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_every_api_is_checked_behind_a_proxy(
-    make_client: MakeClient, way: str, tmp_path: Any, app: AppServer, proxy: HTTPProxy,
+    make_client: MakeClient, api: str, tmp_path: Any, app: AppServer, proxy: HTTPProxy,
     resolver: Resolver,
 ) -> None:  # fmt: skip
     with curlhttp.requests.Session(guard=HERE) as session:
-        ask = make_ask(make_client(guard=HERE), way, tmp_path, session)
+        ask = make_fetch(make_client(guard=HERE), api, tmp_path, session)
         proxies = {"http": proxy.url}
         answer = await ask(f"http://made.up:{app.port}/", proxies=proxies)
-        assert answer is None or way == "download" or answer.status_code == 200
+        assert answer is None or api == "download" or answer.status_code == 200
         resolver.known["intern"] = ["10.0.0.1"]
         with pytest.raises(BlockedAddress):
             await ask("http://intern/", proxies=proxies)

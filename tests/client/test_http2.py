@@ -467,8 +467,8 @@ async def test_a_flood_ends_with_an_error_or_by_the_timeout(
     assert (await client.get(plain_h2.url)).content == b"hello"
 
 
-@pytest.mark.parametrize("way", ["get", "stream", "map"])
-async def test_a_broken_header_table_is_not_used_again(way: str, make_client: MakeClient) -> None:
+@pytest.mark.parametrize("api", ["get", "stream", "map"])
+async def test_a_broken_header_table_is_not_used_again(api: str, make_client: MakeClient) -> None:
     """Libcurl keeps the connection after endless 103, its HPACK state being wrong."""
     client = make_client(http2="prior-knowledge")
     many = [head(("x-a", "b"), ("x-c", "d"), ends=False, status="103")] * 6000
@@ -477,8 +477,8 @@ async def test_a_broken_header_table_is_not_used_again(way: str, make_client: Ma
         says(*(many if conn.index == 0 else [head(("x-fine", "yes"))]))(conn)
 
     async def get() -> Any:
-        if way != "map":
-            return await client.request("GET", server.url, stream=way == "stream", timeout=30)
+        if api != "map":
+            return await client.request("GET", server.url, stream=api == "stream", timeout=30)
         async with client.map([server.url]) as results:
             (found,) = [result async for result in results]
         if isinstance(found, Exception):
@@ -491,7 +491,7 @@ async def test_a_broken_header_table_is_not_used_again(way: str, make_client: Ma
         response = await get()
         assert response.headers["x-fine"] == "yes"
         assert server.connections == 2
-        if way == "stream":
+        if api == "stream":
             response.close() if client.is_blocking else await response.aclose()
 
 

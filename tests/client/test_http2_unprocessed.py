@@ -101,7 +101,7 @@ async def by_download(client: AnyClient, url: str, folder: Path) -> bytes:
     return path.read_bytes()
 
 
-WAYS: dict[str, Way] = {
+APIS: dict[str, Way] = {
     "get": by_get,
     "post": by_post,
     "empty post": by_empty_post,
@@ -118,30 +118,30 @@ def seen(server: H2Server, path: str) -> list[Record]:
     return [record for record in server.requests if record.target == path]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("api", APIS)
 async def test_every_api_resends_an_unprocessed_request(
-    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str
+    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, api: str
 ) -> None:
     await h2_client.get(h2_app.url)
-    await assert_sent_again(h2_client, h2_app, tmp_path, way, "/refuse")
+    await assert_sent_again(h2_client, h2_app, tmp_path, api, "/refuse")
 
 
 @pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
 @pytest.mark.parametrize("path", LEFT_OUT)
-@pytest.mark.parametrize("way", ["get", "post", "factory"])
+@pytest.mark.parametrize("api", ["get", "post", "factory"])
 async def test_it_is_sent_again_however_the_server_says_so(
-    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str, path: str, reused: bool
+    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, api: str, path: str, reused: bool
 ) -> None:
     if reused:
         await h2_client.get(h2_app.url)
-    await assert_sent_again(h2_client, h2_app, tmp_path, way, path)
+    await assert_sent_again(h2_client, h2_app, tmp_path, api, path)
 
 
 async def assert_sent_again(
-    client: AnyClient, h2_app: H2Server, folder: Path, way: str, path: str
+    client: AnyClient, h2_app: H2Server, folder: Path, api: str, path: str
 ) -> None:
     h2_app.memory.counts.clear()
-    assert await WAYS[way](client, h2_app.url + path, folder) == b"hello"
+    assert await APIS[api](client, h2_app.url + path, folder) == b"hello"
     first, second = seen(h2_app, path)
     assert first.connection != second.connection
     assert first.body == second.body
@@ -289,9 +289,9 @@ async def test_streams_that_goaway_covers_are_not_sent_again(
     assert sum(record.method == "POST" for record in h2_app.requests) == 6
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_connection_that_ends_without_a_response_fails_no_get_and_doubles_no_post(
-    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str
+    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, api: str
 ) -> None:
     """As Apache ends it, whose GOAWAY leaves nothing out."""
     h2_app.memory.counts.clear()
@@ -305,12 +305,12 @@ async def test_a_connection_that_ends_without_a_response_fails_no_get_and_double
 
     h2_app.stream_route("/end-once", end_once)
     await h2_client.get(h2_app.url)
-    if way in ("get", "download"):
-        assert await WAYS[way](h2_client, h2_app.url + "/end-once", tmp_path) == b"hello"
+    if api in ("get", "download"):
+        assert await APIS[api](h2_client, h2_app.url + "/end-once", tmp_path) == b"hello"
         assert len(seen(h2_app, "/end-once")) == 2
     else:
         with pytest.raises(e.ConnectionError, match="may have been processed") as caught:
-            await WAYS[way](h2_client, h2_app.url + "/end-once", tmp_path)
+            await APIS[api](h2_client, h2_app.url + "/end-once", tmp_path)
         assert caught.value.request_sent
         assert len(seen(h2_app, "/end-once")) == 1
 

@@ -13,7 +13,7 @@ from curlhttp import requests
 from curlhttp._curl import has_http3
 from tests.servers import Certs
 from tests.support.colours import AnyClient
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, make_ask
+from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 
 pytest.importorskip("aioquic", reason="aioquic, which the extra `test` has, is not installed")
 if not has_http3():
@@ -75,12 +75,12 @@ async def test_a_connection_that_the_server_closed_is_replaced(
         assert server.connections == number
 
 
-@EVERY_WAY_OF_CLIENTS
+@EVERY_CLIENT_API
 async def test_each_api_uses_a_new_connection(
-    make_client: MakeClient, way: str, tmp_path: Path, server: HTTP3Server
+    make_client: MakeClient, api: str, tmp_path: Path, server: HTTP3Server
 ) -> None:
     with requests.Session() as session:
-        ask = make_ask(make_client(http3=True), way, tmp_path, session)
+        ask = make_fetch(make_client(http3=True), api, tmp_path, session)
         for number in range(1, 4):
             assert (await ask(server.url)).status_code == 200
             server.end_connections()

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 MakeClient = Callable[..., AnyClient]
 
 
-WAYS = ["get", "stream", "map", "download"]
+APIS = ["get", "stream", "map", "download"]
 
 
 async def read(client: AnyClient, url: str, streams: bool) -> bytes:
@@ -44,19 +44,19 @@ async def read(client: AnyClient, url: str, streams: bool) -> bytes:
         return await stream.read()
 
 
-async def fetch(way: str, client: AnyClient, url: str, path: Path) -> bytes:
+async def fetch(api: str, client: AnyClient, url: str, path: Path) -> bytes:
     """Return the body, got in one of the WAYS."""
-    if way == "map":
+    if api == "map":
         async with client.map([url]) as results:
             (found,) = [result async for result in results]
         if isinstance(found, Exception):
             raise found
         content: bytes = found.content
         return content
-    if way == "download":
+    if api == "download":
         await download(client, url, path, resume=False)
         return path.read_bytes()
-    return await read(client, url, way == "stream")
+    return await read(client, url, api == "stream")
 
 
 # --- broken ---
@@ -135,10 +135,10 @@ ODD_STATUS_LINES = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("case", ODD_STATUS_LINES)
 async def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
-    case: str, way: str, client: AnyClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    case: str, api: str, client: AnyClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What is no HTTP is an error."""
     answered: list[int] = []
@@ -150,13 +150,13 @@ async def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
 
     with RawServer(handler) as server:
         with pytest.raises(e.RemoteProtocolError) as caught:
-            await fetch(way, client, server.url, tmp_path / "file")
+            await fetch(api, client, server.url, tmp_path / "file")
         assert caught.value.request is not None
         assert caught.value.request_sent
         assert caught.value.response is None
         assert caught.value.timings is not None
         assert (await client.post(server.url, data=b"x")).content == b"fine"
-        assert await fetch(way, client, server.url, tmp_path / "file") == b"fine"
+        assert await fetch(api, client, server.url, tmp_path / "file") == b"fine"
     assert answered.count(0) == 1
     assert capfd.readouterr().err == ""
 
@@ -195,20 +195,20 @@ CONTRADICTED = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("case", CONTRADICTED)
 async def test_a_body_that_contradicts_its_head_is_an_error(
-    case: str, way: str, client: AnyClient, tmp_path: Path
+    case: str, api: str, client: AnyClient, tmp_path: Path
 ) -> None:
     """A length that cannot be is an error."""
     with RawServer(respond_and_close(CONTRADICTED[case])) as server:
         with pytest.raises(e.ChunkedEncodingError) as caught:
-            await fetch(way, client, server.url, tmp_path / "file")
+            await fetch(api, client, server.url, tmp_path / "file")
         error = caught.value
         assert error.request is not None
         assert error.request_sent
         assert error.timings is not None
-        if way in ("get", "map"):
+        if api in ("get", "map"):
             assert error.response is not None
             assert (error.response.status_code, error.response.content) == (200, b"ok")
 
@@ -349,15 +349,15 @@ def small_chunks() -> bytes:
 
 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"], indirect=True)
-@pytest.mark.parametrize("way", [*WAYS, "driven"])
+@pytest.mark.parametrize("api", [*APIS, "driven"])
 async def test_a_body_in_small_chunks_takes_little_more_memory_than_its_bytes(
-    way: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
+    api: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
 ) -> None:
     async def get() -> bytes:
-        if way == "driven":  # perform cannot wait so short; a race has a driver as well
+        if api == "driven":  # perform cannot wait so short; a race has a driver as well
             content: bytes = (await client.get(server.url, timeout=Timeout(read=0.9))).content
             return content
-        return await fetch(way, client, server.url, tmp_path / "file")
+        return await fetch(api, client, server.url, tmp_path / "file")
 
     with RawServer(respond(response(b"warm"), small_chunks)) as server:
         assert await get() == b"warm"  # and all modules are loaded
@@ -391,18 +391,18 @@ class Turns:
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"], indirect=True)
-@pytest.mark.parametrize("way", ["get", "stream", "map", "download", "post"])
+@pytest.mark.parametrize("api", ["get", "stream", "map", "download", "post"])
 async def test_small_chunks_do_not_block_other_tasks(
-    way: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
+    api: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
 ) -> None:
     turns = Turns(Transfer._on_body, Transfer._on_piece)
 
     async def get() -> None:
-        if way == "post":  # while a task of its own reads the body
+        if api == "post":  # while a task of its own reads the body
             answer = await client.post(server.url, data=iter([b"a", b"b"]))
             assert answer.content == b"ab" * _SMALL
         else:
-            assert await fetch(way, client, server.url, tmp_path / "file") == b"ab" * _SMALL
+            assert await fetch(api, client, server.url, tmp_path / "file") == b"ab" * _SMALL
 
     with RawServer(respond(small_chunks)) as server:
         sys.setprofile(turns)
@@ -523,9 +523,9 @@ UNASKED = {
 
 @pytest.mark.parametrize("stays", [True, False], ids=["stays", "closes"])
 @pytest.mark.parametrize("kind", UNASKED)
-@pytest.mark.parametrize("way", ["get", "stream", "map"])
+@pytest.mark.parametrize("api", ["get", "stream", "map"])
 async def test_an_unrequested_101_is_an_error_at_once(
-    way: str, kind: str, stays: bool, make_client: MakeClient, tmp_path: Path
+    api: str, kind: str, stays: bool, make_client: MakeClient, tmp_path: Path
 ) -> None:
     """RFC 9110, section 7.8. Libcurl waits for the end of the connection."""
     client = make_client(timeout=Timeout(read=30))
@@ -540,9 +540,9 @@ async def test_an_unrequested_101_is_an_error_at_once(
 
     with RawServer(handler) as server:
         with pytest.raises(e.RemoteProtocolError, match="was not requested") as caught:
-            await fetch(way, client, server.url, tmp_path)
+            await fetch(api, client, server.url, tmp_path)
         assert caught.value.request_sent
-        assert await fetch(way, client, server.url, tmp_path) == b"fine"
+        assert await fetch(api, client, server.url, tmp_path) == b"fine"
     assert answered == [0, 1]
 
 

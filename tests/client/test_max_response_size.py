@@ -13,7 +13,7 @@ from curlhttp.exceptions import ResponseTooLarge
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
 from tests.servers.routes import CODERS
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -29,32 +29,32 @@ def server(request: pytest.FixtureRequest) -> AppServer:
 
 
 @pytest.fixture(params=["buffered", "streamed", "read"])
-def way(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     """Return how the body is read."""
     return str(request.param)
 
 
 @pytest.fixture(params=["of the client", "of the request"])
-def get(request: pytest.FixtureRequest, make_client: Make, way: str) -> Any:
+def get(request: pytest.FixtureRequest, make_client: Make, api: str) -> Any:
     """Return a function that gets a body with a limit, set in one of both places."""
 
     async def fetch(url: str, limit: int | None) -> bytes:
         of_client = request.param == "of the client"
         client = make_client(http2=True, **({"max_response_size": limit} if of_client else {}))
         options = {} if of_client else {"max_response_size": limit}
-        if way == "buffered":
+        if api == "buffered":
             content: bytes = (await client.get(url, **options)).content
             return content
         async with await client.stream("GET", url, **options) as stream:
-            if way == "read":
+            if api == "read":
                 return await stream.read()
             return b"".join([piece async for piece in stream.iterate("bytes")])
 
     return fetch
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_the_limit_holds_for_every_api(ask: Ask, app: AppServer, tmp_path: Path) -> None:
+@EVERY_CLIENT_API
+async def test_the_limit_holds_for_every_api(ask: Fetch, app: AppServer, tmp_path: Path) -> None:
     """On the wire, and decoded; a download leaves nothing behind."""
     for path in ("/bytes/300000", "/chunked/300000", "/gzip?zeros=1&size=9000000"):
         with pytest.raises(ResponseTooLarge):

@@ -18,7 +18,7 @@ from curlhttp._curl import has_negotiate
 from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 
 SBIN = "/usr/sbin:/usr/local/sbin:/usr/lib/heimdal-servers"
 TOOLS = {name: shutil.which(name) or shutil.which(name, path=SBIN) for name in
@@ -100,9 +100,9 @@ def tokens(app: AppServer) -> list[bytes]:
     return [b"" if value is None else base64.b64decode(value[10:]) for value in values]
 
 
-@EVERY_WAY_OF_CLIENTS
+@EVERY_CLIENT_API
 @pytest.mark.usefixtures("ticket")
-async def test_every_api_sends_a_ticket(ask: Ask, app: AppServer) -> None:
+async def test_every_api_sends_a_ticket(ask: Fetch, app: AppServer) -> None:
     for _ in range(2):
         assert (await ask(app.at("localhost") + "/bytes/1", auth=Negotiate())).status_code == 200
     assert [SPNEGO in token[:32] for token in tokens(app)] == [True, True]

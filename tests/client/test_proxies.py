@@ -19,7 +19,7 @@ from tests.servers import (
     respond_and_close,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -236,9 +236,9 @@ async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: Ap
 # --- in every way in ---
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_no_api_mixes_credentials_of_proxy_and_origin(
-    ask: Ask, app: AppServer, tls_made_up: AppServer
+    ask: Fetch, app: AppServer, tls_made_up: AppServer
 ) -> None:
     """In either direction."""
     with HTTPProxy(("us@er", "s3cret")) as proxy:
@@ -262,9 +262,9 @@ async def test_no_api_mixes_credentials_of_proxy_and_origin(
         assert record.header("x-mine") == "1"
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_no_api_sends_a_proxy_the_credentials_for_another(
-    ask: Ask, app: AppServer, tls_made_up: AppServer
+    ask: Fetch, app: AppServer, tls_made_up: AppServer
 ) -> None:
     """Another proxy, none, or the same one as another user."""
     hosts = {"made.up": (tls_made_up.host, tls_made_up.port)}
@@ -285,9 +285,9 @@ async def test_no_api_sends_a_proxy_the_credentials_for_another(
     assert all(record.header("proxy-authorization") is None for record in app.requests)
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_no_api_returns_a_refusal_of_a_proxy_as_the_response(
-    ask: Ask, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
+    ask: Fetch, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
 ) -> None:
     """A tunnel that is refused, and a proxy on TLS that cannot be trusted."""
     for status in (407, 403, 502):

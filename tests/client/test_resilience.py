@@ -182,10 +182,10 @@ async def test_discarding_a_response_takes_no_time_beyond_the_total(
 async def test_hooks_see_no_secret_of_any_common_name(
     scripted: Scripted, name: str, separator: str
 ) -> None:
-    told: list[Any] = []
-    client, _ = scripted([200], hooks={"before_attempt": told.append})
+    notified: list[Any] = []
+    client, _ = scripted([200], hooks={"before_attempt": notified.append})
     await client.get(f"{URL}?page=1{separator}{name}=s3cret")
-    assert told[0].url == f"{URL}?page=1{separator}{name}=***"
+    assert notified[0].url == f"{URL}?page=1{separator}{name}=***"
 
 
 @pytest.mark.parametrize(("skew", "seconds"), [(60.0, 70.0), (61.0, 10.0)])
@@ -214,12 +214,12 @@ def test_a_budget_has_a_fifth_and_ten_a_second_by_default() -> None:
 async def test_hooks_are_notified_of_transitions_at_the_end_of_a_body(
     scripted: Scripted, end: str
 ) -> None:
-    told: list[Transition] = []
+    notified: list[Transition] = []
     broken = Answer(content=b"abc", error=e.ChunkedEncodingError("cut", request_sent=True))
     client, _ = scripted(
         [broken if end == "broken" else Answer(503, content=b"abc"), 200],
         breaker=CircuitBreaker(1, count_bodies=True),
-        hooks={"breaker_transition": told.append},
+        hooks={"breaker_transition": notified.append},
     )
     stream = await client.stream("GET", URL)
     if end == "broken":
@@ -230,7 +230,7 @@ async def test_hooks_are_notified_of_transitions_at_the_end_of_a_body(
     del stream
     with pytest.raises(e.CircuitBreakerOpen):
         await client.get(URL)
-    assert told == [Transition("http://h.test:80", "closed", "open")]
+    assert notified == [Transition("http://h.test:80", "closed", "open")]
 
 
 # --- hedges ---

@@ -27,7 +27,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.internals import slots_of
+from tests.support.internals import get_slots
 from tests.support.pace import assert_in_time, paced
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -357,7 +357,7 @@ async def test_no_connection_is_held_while_it_waits(
 
     def look(event: Any) -> None:
         app.wait_for(lambda: app.open_connections == left)
-        held.append((slots_of(client).used, app.open_connections))
+        held.append((get_slots(client).used, app.open_connections))
 
     app.route("/busy", lambda record, out: out.reply(503, bytes(size)))
     client = make_client(
@@ -376,10 +376,10 @@ async def test_a_task_that_is_cancelled_while_it_waits_ends_at_once(
         return
     waits = anyio.Event()
 
-    async def told(event: Any) -> None:
+    async def notify(event: Any) -> None:
         waits.set()
 
-    client = make_client(retry=FOR_LONG, hooks={"before_sleep": told})
+    client = make_client(retry=FOR_LONG, hooks={"before_sleep": notify})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.get, app.url + "/status/503")
         with anyio.fail_after(30):
@@ -387,7 +387,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_ends_at_once(
         begun = time.perf_counter()
         tasks.cancel_scope.cancel()
     assert time.perf_counter() - begun < 30  # of sixty
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0
     assert len(app.requests) == 1
 
 

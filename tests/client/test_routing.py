@@ -24,7 +24,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, make_ask
+from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -34,10 +34,10 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems hav
 
 
 @pytest.fixture
-def door(app: AppServer, tmp_path: Path) -> Iterator[UnixDoor]:
+def forwarder(app: AppServer, tmp_path: Path) -> Iterator[UnixDoor]:
     """Return a Unix socket that leads to the application."""
-    with UnixDoor(tmp_path / "s", app) as door:
-        yield door
+    with UnixDoor(tmp_path / "s", app) as forwarder:
+        yield forwarder
 
 
 @pytest.fixture
@@ -70,56 +70,56 @@ def peers(server: AppServer) -> list[str]:
 
 
 async def test_a_unix_socket_is_connected_to_whatever_the_url(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     for _ in range(2):
         assert (await client.get("http://docker/")).content == b"hello"
     assert app.requests[-1].header("host") == "docker"
-    assert door.connections == 1
+    assert forwarder.connections == 1
     other = make_client()
-    assert (await other.get("http://docker/", uds=str(door.path))).ok
+    assert (await other.get("http://docker/", uds=str(forwarder.path))).ok
     with refused_port() as port, pytest.raises(curlhttp.ConnectionError):
         await client.get(f"http://127.0.0.1:{port}/", uds=None)
 
 
 async def test_a_unix_socket_closed_while_idle_loses_no_request(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     for number in range(1, 4):
         assert (await client.post("http://docker/upload", content=b"abc")).json()["length"] == 3
-        assert door.connections == number
-        door.close_all()
+        assert forwarder.connections == number
+        forwarder.close_all()
     assert len(app.requests) == 3
 
 
 async def test_unsolicited_bytes_on_a_unix_socket_are_no_response(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     for number in range(1, 4):
         assert (await client.get("http://docker/")).content == b"hello"
-        assert door.connections == number
-        door.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        assert forwarder.connections == number
+        forwarder.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
 
 
 async def test_many_requests_share_the_connections_of_a_unix_socket(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     urls = [f"http://docker/bytes/{size}" for size in range(1, 101)]
     results = [result async for result in client.map(urls, concurrency=4, ordered=True)]
     assert [len(result.content) for result in results] == list(range(1, 101))
-    used = door.connections
+    used = forwarder.connections
     assert used < 100
     for _ in range(5):  # all are idle now
         assert (await client.get("http://docker/")).content == b"hello"
-    assert door.connections <= used + 1  # the client's own, where map brings its own
+    assert forwarder.connections <= used + 1  # the client's own, where map brings its own
 
 
 async def test_a_response_with_two_framings_closes_a_unix_socket(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
     def answer(record: Record, conn: AppConnection) -> None:
         conn.send(
@@ -128,28 +128,28 @@ async def test_a_response_with_two_framings_closes_a_unix_socket(
         )
 
     app.route("/twice", answer)
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     assert (await client.get("http://docker/twice")).content == b"ok"
     for _ in range(2):
         assert (await client.get("http://docker/")).content == b"hello"
-        assert door.connections == 2
+        assert forwarder.connections == 2
 
 
-@EVERY_WAY_OF_CLIENTS
+@EVERY_CLIENT_API
 async def test_every_api_uses_the_unix_socket(
-    client: AnyClient, way: str, door: UnixDoor, tmp_path: Path
+    client: AnyClient, api: str, forwarder: UnixDoor, tmp_path: Path
 ) -> None:
     with requests.Session() as session:
-        ask = make_ask(client, way, tmp_path, session)
-        await ask("http://docker/", uds=door.path)
-        assert door.connections == 1
+        ask = make_fetch(client, api, tmp_path, session)
+        await ask("http://docker/", uds=forwarder.path)
+        assert forwarder.connections == 1
 
 
 async def test_tls_works_on_a_unix_socket(
     make_client: MakeClient, named: AppServer, tmp_path: Path
 ) -> None:
-    with UnixDoor(tmp_path / "s", named) as door:
-        client = make_client(uds=door.path)
+    with UnixDoor(tmp_path / "s", named) as forwarder:
+        client = make_client(uds=forwarder.path)
         assert (await client.get("https://made.up/")).ok
         with pytest.raises(curlhttp.SSLError):
             await client.get("https://other.up/")
@@ -164,12 +164,12 @@ async def test_a_missing_unix_socket_is_a_connection_error(
 
 
 async def test_the_proxies_of_the_environment_are_no_matter_of_a_unix_socket(
-    make_client: MakeClient, door: UnixDoor, monkeypatch: pytest.MonkeyPatch
+    make_client: MakeClient, forwarder: UnixDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with refused_port() as port:
         monkeypatch.setenv("all_proxy", f"http://127.0.0.1:{port}")
-        assert (await make_client(uds=door.path).get("http://docker/")).ok
-        assert (await make_client().get("http://docker/", uds=door.path)).ok
+        assert (await make_client(uds=forwarder.path).get("http://docker/")).ok
+        assert (await make_client().get("http://docker/", uds=forwarder.path)).ok
 
 
 # --- other addresses than those of the URL ---

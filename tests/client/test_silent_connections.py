@@ -23,7 +23,7 @@ from curlhttp._curl import driver
 from tests.servers import Certs, DatagramRelay, H2Server, Relay
 from tests.servers.caddy import Caddy, has_caddy
 from tests.support.colours import COLOURS, AnyClient
-from tests.support.every_api import EVERY_WAY, Ask, make_ask
+from tests.support.every_api import EVERY_API, Fetch, make_fetch
 
 pytestmark = pytest.mark.anyio
 
@@ -62,19 +62,19 @@ async def lose_at_once(client: AnyClient, url: str, count: int = AT_ONCE) -> Non
             tasks.start_soon(lambda: lost(client.get, url, timeout=SHORT))
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_with_every_api_the_next_request_opens_a_connection(
-    make_client: MakeClient, certs: Certs, relay: Relay, url: str, way: str, tmp_path: Path
+    make_client: MakeClient, certs: Certs, relay: Relay, url: str, api: str, tmp_path: Path
 ) -> None:
     client = make_client(http2=True)
     with curlhttp.requests.Session() as session:
         session.verify = str(certs.ca_path)
         session.mount("https://", curlhttp.requests.adapters.HTTPAdapter(http2=True))
-        ask: Ask = make_ask(client, way, tmp_path, session)
-        limit = 0.5 if "session" in way else SHORT
+        ask: Fetch = make_fetch(client, api, tmp_path, session)
+        limit = 0.5 if "session" in api else SHORT
         assert (await ask(url)).status_code == 200
         relay.forget()
-        if way == "map":
+        if api == "map":
             limit = Timeout(read=0.5)
         with pytest.raises((e.Timeout, curlhttp.requests.exceptions.Timeout)):
             await ask(url, timeout=limit)

@@ -369,16 +369,19 @@ async def test_the_total_covers_all_connections(scripted: Scripted) -> None:
 
 
 async def test_hooks_are_notified_of_the_wait(scripted: Scripted) -> None:
-    heard: list[Any] = []
+    events_seen: list[Any] = []
     client, _ = scripted(
         [stream("data: a\n\n"), refused(), stream("data: b\n\n")],
-        hooks={"before_sleep": heard.append},
+        hooks={"before_sleep": events_seen.append},
     )
     async with client.sse(URL + "?token=secret") as events:
         assert await take(events, 2) == ["a", "b"]
-    assert [(event.number, event.error) for event in heard] == [(1, None), (2, "ConnectionError")]
-    assert all(event.delay > 0 for event in heard)
-    assert "secret" not in str(heard)
+    assert [(event.number, event.error) for event in events_seen] == [
+        (1, None),
+        (2, "ConnectionError"),
+    ]
+    assert all(event.delay > 0 for event in events_seen)
+    assert "secret" not in str(events_seen)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from curlhttp._models.config import Transport
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
 from tests.servers.certs import HTTP1, HTTP2
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -155,8 +155,8 @@ async def test_invalid_authorities_are_an_error(
 UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of the drop-in
 
 
-@EVERY_WAY
-async def test_no_api_accepts_a_bad_certificate(ask: Ask, certs: Certs) -> None:
+@EVERY_API
+async def test_no_api_accepts_a_bad_certificate(ask: Fetch, certs: Certs) -> None:
     """And none is tried a second time."""
     for kind in ("expired", "not_yet_valid", "wrong_host", "unknown_ca"):
         with AppServer(getattr(certs, f"{kind}_context")()) as server:
@@ -170,9 +170,9 @@ async def test_no_api_accepts_a_bad_certificate(ask: Ask, certs: Certs) -> None:
 
 
 @UNVERIFIED
-@EVERY_WAY
+@EVERY_API
 async def test_no_api_trusts_a_server_because_another_request_did(
-    ask: Ask, tls_app: AppServer, certs: Certs
+    ask: Fetch, tls_app: AppServer, certs: Certs
 ) -> None:
     """Neither a kept connection nor what was learned on it."""
     for trusting in (False, str(certs.ca_path)):
@@ -186,8 +186,8 @@ async def test_no_api_trusts_a_server_because_another_request_did(
 
 
 @UNVERIFIED
-@EVERY_WAY
-async def test_no_api_resumes_an_unverified_session(ask: Ask, certs: Certs) -> None:
+@EVERY_API
+async def test_no_api_resumes_an_unverified_session(ask: Fetch, certs: Certs) -> None:
     """After /close the next request needs a handshake, and has a session to resume."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         with AppServer(context) as server:
@@ -197,8 +197,8 @@ async def test_no_api_resumes_an_unverified_session(ask: Ask, certs: Certs) -> N
             assert len(server.requests) == 1
 
 
-@EVERY_WAY
-async def test_each_api_sends_the_certificate_of_its_request(ask: Ask, certs: Certs) -> None:
+@EVERY_API
+async def test_each_api_sends_the_certificate_of_its_request(ask: Fetch, certs: Certs) -> None:
     """The certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
@@ -333,9 +333,9 @@ async def _refusals(send: Callable[[], Awaitable[object]], server: AppServer) ->
 
 
 @COUNTS_BYTES
-@EVERY_WAY
+@EVERY_API
 async def test_no_api_mistakes_a_missing_certificate_for_a_broken_connection(
-    ask: Ask, certs: Certs
+    ask: Fetch, certs: Certs
 ) -> None:
     for alpn in (HTTP2, HTTP1):
         with AppServer(certs.client_auth_context(alpn=alpn)) as server:

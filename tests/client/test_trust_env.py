@@ -11,7 +11,7 @@ import curlhttp
 from curlhttp import requests
 from tests.servers import AppServer, Certs, refused_port
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_API, make_fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -80,10 +80,10 @@ async def test_without_trust_the_environment_is_not_read(
     assert (await make_client(verify=certs.ca_path, trust_env=False).get(tls_app.url)).ok
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_without_trust_env_no_api_reads_the_environment(
     make_client: MakeClient,
-    way: str,
+    api: str,
     session: requests.Session,
     app: AppServer,
     tmp_path: Path,
@@ -98,12 +98,12 @@ async def test_without_trust_env_no_api_reads_the_environment(
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
         session.trust_env = False
-        ask = make_ask(make_client(trust_env=False), way, tmp_path, session)
+        ask = make_fetch(make_client(trust_env=False), api, tmp_path, session)
         assert (await ask(app.url)).ok
         assert app.requests[0].header("authorization") is None
         session.trust_env = True
         with pytest.raises(curlhttp.ProxyError):
-            await make_ask(make_client(), way, tmp_path, session)(app.url)
+            await make_fetch(make_client(), api, tmp_path, session)(app.url)
     assert len(app.requests) == 1
 
 

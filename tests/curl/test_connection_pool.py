@@ -21,12 +21,12 @@ from curlhttp._curl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
 from tests.support.internals import (
-    apart,
-    descriptors,
-    engine_of,
-    slots_of,
-    until_idle,
-    until_waiting,
+    count_descriptors,
+    get_engine,
+    get_slots,
+    in_thread,
+    wait_until_idle,
+    wait_until_waiting,
 )
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
@@ -340,7 +340,7 @@ async def test_requests_that_wait_for_the_first_connection_to_a_host_share_it_if
                 await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()
     assert h2_app.connections == 1
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0
 
 
 @pytest.mark.anyio
@@ -352,7 +352,7 @@ async def test_callers_are_served_in_order(
     async with anyio.create_task_group() as tasks:
         for number in range(8):
             tasks.start_soon(client.gather, 1, "GET", f"{app.url}/bytes/1?seed={number}")
-            await until_waiting(client, number + 1)
+            await wait_until_waiting(client, number + 1)
         await held.aclose()
     assert [record.query("seed") for record in app.requests[1:]] == [str(n) for n in range(8)]
 
@@ -372,7 +372,7 @@ async def test_the_pool_timeout_bounds_the_wait_and_nothing_is_sent(
     assert len(app.requests) == 1
     await held.aclose()
     assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0
 
 
 @pytest.mark.anyio
@@ -421,10 +421,10 @@ async def test_a_handle_is_kept_even_if_its_connection_is_not(
     """A new handle parses the authorities anew, which takes longer than a handshake."""
     client = make_client(max_keepalive_connections=0)
     await client.get(app.url + "/")
-    made = set(engine_of(client)._pool.all)
+    made = set(get_engine(client)._pool.all)
     for _ in range(3):
         await client.get(app.url + "/")
-    assert set(engine_of(client)._pool.all) == made
+    assert set(get_engine(client)._pool.all) == made
     assert len(made) == 1
     assert app.connections == 4
 
@@ -502,14 +502,14 @@ async def test_closing_wakes_those_that_wait_for_the_pool(
 
     async def wait() -> None:
         with pytest.raises(ClientClosed) as caught:
-            await apart(client, "GET", app.url + "/")
+            await in_thread(client, "GET", app.url + "/")
         outcomes.append(caught.value)
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(wait)
-            await until_waiting(client, 3)
+            await wait_until_waiting(client, 3)
             await client.aclose()
     assert len(outcomes) == 3
     assert len(app.requests) == 1
@@ -529,7 +529,7 @@ async def test_a_dropped_streamed_response_releases_its_slot(
         del held
         gc.collect()
         assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
-    await until_idle(client)
+    await wait_until_idle(client)
 
 
 @pytest.mark.anyio
@@ -541,7 +541,7 @@ async def test_a_dropped_response_admits_the_waiters(
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.gather, 1, "GET", app.url + "/")
-            await until_waiting(client, 1)
+            await wait_until_waiting(client, 1)
             del held
             gc.collect()
     assert len(app.requests) == 2
@@ -557,9 +557,9 @@ async def test_many_dropped_responses_are_released_together(
     held.clear()
     gc.collect()
     assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
-    await until_idle(client)
+    await wait_until_idle(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
-    assert len(engine_of(client)._pool.all) <= 20
+    assert len(get_engine(client)._pool.all) <= 20
 
 
 def test_a_connection_that_is_dropped_is_closed_before_another_may_be_opened(
@@ -630,11 +630,11 @@ def test_a_driver_whose_callback_failed_is_not_reused(app: AppServer) -> None:
 def test_a_closed_client_keeps_no_driver(app: AppServer) -> None:
     client = Client()
     assert app.wait_for(lambda: not app.open_connections)  # of tests before
-    before = descriptors()
+    before = count_descriptors()
     held = client.stream("GET", app.url + "/bytes/1000")
     client.get(app.url + "/")
     client.close()
     assert held.read() == payload(1000)
     assert not client._engine._drivers.all  # type: ignore[attr-defined]
     assert app.wait_for(lambda: not app.open_connections)
-    assert descriptors() == before
+    assert count_descriptors() == before

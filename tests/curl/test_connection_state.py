@@ -63,7 +63,7 @@ async def by_download(client: AnyClient, url: str, folder: Path) -> bytes:
     return path.read_bytes()
 
 
-WAYS: dict[str, Fetch] = {
+APIS: dict[str, Fetch] = {
     "get": by_get,
     "post": by_post,
     "upload": by_uploading,
@@ -114,9 +114,9 @@ def context(request: pytest.FixtureRequest, certs: Certs) -> Any:
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("api", APIS)
 async def test_unsolicited_bytes_are_no_response(
-    way: str, together: bool, context: Any, client: AnyClient, tmp_path: Path
+    api: str, together: bool, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
     """On every connection, whether it lies in the socket or in the buffer of TLS."""
     handler = Chatty(together=together)
@@ -124,12 +124,12 @@ async def test_unsolicited_bytes_are_no_response(
         for number in range(6):
             target = f"/{number}"
             try:
-                body = await WAYS[way](client, server.url + target, tmp_path)
+                body = await APIS[api](client, server.url + target, tmp_path)
             except e.RemoteProtocolError:
                 # The answer was in TLS's buffer, and a request that goes out once was sent.
                 assert together
                 assert context is not None
-                assert way in {"post", "upload"}
+                assert api in {"post", "upload"}
             else:
                 assert body == target.encode()
             handler.goes_on(server)
@@ -167,14 +167,14 @@ FRAMED_TWICE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chun
 FRAMED_TWICE += b"2\r\nok\r\n0\r\n\r\n"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_connection_whose_response_is_framed_twice_is_not_reused(
-    way: str, context: Any, client: AnyClient, tmp_path: Path
+    api: str, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
     """What comes after it may belong to either reading (RFC 9112, section 6.3)."""
     with RawServer(respond(FRAMED_TWICE), context) as server:
         for number in range(3):
-            assert await WAYS[way](client, f"{server.url}/{number}", tmp_path) == b"ok"
+            assert await APIS[api](client, f"{server.url}/{number}", tmp_path) == b"ok"
         assert server.connections == 3
 
 
@@ -208,17 +208,17 @@ async def test_a_post_after_a_proxy_closed_an_idle_connection_is_sent_once(
     credentials: str, client: AnyClient
 ) -> None:
     with RawServer(answers_once) as proxy:
-        way = proxy.url.replace("://", "://" + credentials)
+        api = proxy.url.replace("://", "://" + credentials)
         for number in range(4):
-            found = await client.post("http://made.up/", content=b"pay", proxies=way)
+            found = await client.post("http://made.up/", content=b"pay", proxies=api)
             assert found.content == b"ok"
             assert proxy.wait_for(lambda: proxy.open_connections == 0)
             assert len(proxy.requests) == number + 1
 
 
-@pytest.mark.parametrize("way", ["get", "post", "stream"])
+@pytest.mark.parametrize("api", ["get", "post", "stream"])
 async def test_unsolicited_bytes_of_a_proxy_are_no_response(
-    way: str, make_client: MakeClient, tmp_path: Path
+    api: str, make_client: MakeClient, tmp_path: Path
 ) -> None:
     """Through a tunnel."""
     handler = Chatty()
@@ -226,7 +226,7 @@ async def test_unsolicited_bytes_of_a_proxy_are_no_response(
         client = make_client(proxies=proxy.url.replace("://", "://user:secret@"))
         for number in range(4):
             url = f"http://made.up/{number}"
-            assert await WAYS[way](client, url, tmp_path) == url.encode()
+            assert await APIS[api](client, url, tmp_path) == url.encode()
             handler.goes_on(proxy)
 
 
@@ -234,9 +234,9 @@ async def test_a_connection_through_a_tunnel_is_used_again(
     client: AnyClient, tls_app: AppServer
 ) -> None:
     with HTTPProxy(("user", "secret")) as proxy:
-        way = proxy.url.replace("://", "://user:secret@")
+        api = proxy.url.replace("://", "://user:secret@")
         for _ in range(3):
-            await client.post(tls_app.url + "/echo", content=b"pay", proxies=way)
+            await client.post(tls_app.url + "/echo", content=b"pay", proxies=api)
         assert tls_app.connections == 1
 
 

@@ -23,7 +23,7 @@ import uvloop
 from curlhttp import AsyncClient, ClientClosed, Timeout
 from tests.servers import AppServer, payload
 from tests.support.colours import AnyClient
-from tests.support.internals import descriptors, engine_of, run_script
+from tests.support.internals import count_descriptors, get_engine, run_script
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
@@ -68,12 +68,12 @@ def test_a_client_serves_one_event_loop_after_another(app: AppServer) -> None:
 def test_the_engines_of_ended_loops_are_closed_by_the_next(app: AppServer, backend: str) -> None:
     client = AsyncClient()
     _run(backend, partial(_get, client, app.url))
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(10):
         _run(backend, partial(_get, client, app.url))
         assert len(client._engines) == 1
         assert app.wait_for(lambda: app.open_connections <= 5)
-    assert descriptors() <= before
+    assert count_descriptors() <= before
     _run(backend, client.aclose)
     assert app.wait_for(lambda: not app.open_connections)
 
@@ -88,7 +88,7 @@ def test_loops_that_forget_to_close_their_client_leak_nothing(app: AppServer, ba
         _run(backend, main)
         gc.collect()
         assert app.wait_for(lambda: not app.open_connections)
-        return descriptors()
+        return count_descriptors()
 
     before = run()
     assert max(run() for _ in range(10)) <= before
@@ -213,7 +213,7 @@ async def test_closing_does_not_block_the_loop(
 ) -> None:
     client = make_client()
     await client.get(app.url + "/")
-    engine = engine_of(client)
+    engine = get_engine(client)
     ticked, free = threading.Event(), engine._free
 
     def slow() -> None:  # as libcurl is while a name is being resolved
@@ -335,12 +335,12 @@ async def test_a_client_that_is_dropped_unclosed_closes_its_connections(app: App
 
     await use()
     await collect()
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(5):
         await use()
         await collect()
     assert app.wait_for(lambda: not app.open_connections)
-    assert descriptors() <= before
+    assert count_descriptors() <= before
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
@@ -386,7 +386,7 @@ async def test_a_loop_does_not_spin_before_a_timer(
     # uvloop makes none of less than half a millisecond, and its timers may be as much too early
     client = make_client()
     await client.get(app.url + "/")
-    driver = engine_of(client)._driver
+    driver = get_engine(client)._driver
     polls: list[Any] = []
     poll = driver.poller.poll
 

@@ -15,7 +15,7 @@ from curlhttp.exceptions import ContentDecodingError
 from tests.client.test_cancellation import assert_free
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
-from tests.support.internals import engine_of, until_waiting
+from tests.support.internals import get_engine, wait_until_waiting
 
 MakeClient = Callable[..., AnyClient]
 
@@ -40,7 +40,7 @@ async def test_the_next_request_has_started_when_a_response_is_returned(
 
     async def get(name: str) -> None:
         await client.get(f"{app.url}/bytes/1?seed={name}")
-        running = engine_of(client)._driver.running.values()
+        running = get_engine(client)._driver.running.values()
         ended = {record.query("seed") for record in app.requests}
         under_way.append(ended | {transfer.request.url.query[5:] for transfer in running})
 
@@ -48,7 +48,7 @@ async def test_the_next_request_has_started_when_a_response_is_returned(
         async with await client.stream("GET", app.url + "/stall-after"):
             for number in range(3):
                 tasks.start_soon(get, str(number))
-                await until_waiting(client, number + 1)
+                await wait_until_waiting(client, number + 1)
     assert under_way[0] >= {"0", "1"}
     assert under_way[1] >= {"0", "1", "2"}
     assert [record.query("seed") for record in app.requests[1:]] == ["0", "1", "2"]
@@ -65,7 +65,7 @@ async def test_the_task_of_a_queued_request_is_woken_once(
         async with await client.stream("GET", app.url + "/stall-after"):
             for _ in range(20):
                 tasks.start_soon(_count_waits, client.get(app.url + "/bytes/1"), waits)
-            await until_waiting(client, 20)
+            await wait_until_waiting(client, 20)
     assert waits == [1] * 20
 
 
@@ -100,9 +100,9 @@ async def test_a_cancelled_request_from_the_queue_is_aborted_and_the_next_one_st
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as cancelled:
                     cancelled.start_soon(client.get, app.url + "/stall")
-                    await until_waiting(client, 1)
+                    await wait_until_waiting(client, 1)
                     tasks.start_soon(get)
-                    await until_waiting(client, 2)
+                    await wait_until_waiting(client, 2)
                     await held.aclose()
                     while len(app.requests) < 2:  # the first in line was sent
                         await anyio.sleep(0.001)
@@ -140,7 +140,7 @@ async def test_a_request_that_fails_to_start_raises_in_its_own_caller(
             paths = ["/", *["/refused"] * 2000, "/bytes/1"]
             for path in paths:
                 tasks.start_soon(get, path)
-            await until_waiting(client, len(paths))
+            await wait_until_waiting(client, len(paths))
     assert sorted(ends) == ["/", "/bytes/1", *["not this one"] * 2000]
     assert_free(client)
 
@@ -169,7 +169,7 @@ async def test_a_decoding_error_is_raised_in_its_own_caller(
         async with await client.stream("GET", app.url + "/stall-after"):
             for number, path in enumerate(["/", "/broken", "/bytes/1"]):
                 tasks.start_soon(get, path)
-                await until_waiting(client, number + 1)
+                await wait_until_waiting(client, number + 1)
     assert ends == ["/", f"GET {app.url}/broken failed", "/bytes/1"]
     assert_free(client)
     del app.routes["/broken"]

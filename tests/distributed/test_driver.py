@@ -36,9 +36,9 @@ if __name__ == "__main__":
 
 
 def started(urls: Any, out: Path, mark: Path | None, **settings: Any) -> subprocess.Popen[str]:
-    told = json.dumps([urls, str(out), str(mark) if mark else None, settings])
+    job = json.dumps([urls, str(out), str(mark) if mark else None, settings])
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, told], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, job], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -93,10 +93,10 @@ def test_ctrl_c_keeps_complete_parts_and_says_how_to_resume(tmp_path: Path) -> N
         while len(list((tmp_path / "out").glob("parts/*"))) < 2:  # both processes are at work
             assert driver.poll() is None
         driver.send_signal(signal.SIGINT)
-        _, told = driver.communicate(timeout=60)
+        _, job = driver.communicate(timeout=60)
     assert driver.returncode == 1
     done = len(list((tmp_path / "out" / "manifest").glob("0*.json")))  # mostly none
-    assert f"{done} parts are complete in {tmp_path}/out; the same call resumes from there" in told
+    assert f"{done} parts are complete in {tmp_path}/out; the same call resumes from there" in job
 
 
 def test_two_drivers_at_once_are_refused(app: AppServer, tmp_path: Path) -> None:

@@ -72,11 +72,11 @@ async def test_the_response_has_no_body(client: AnyClient, shelf: Shelf, path: P
 
 async def test_an_empty_file_is_a_file(client: AnyClient, shelf: Shelf, path: Path) -> None:
     shelf.data = b""
-    told: list[Any] = []
-    await download(client, shelf.url, path, progress=lambda *figures: told.append(figures))
+    reports: list[Any] = []
+    await download(client, shelf.url, path, progress=lambda *figures: reports.append(figures))
     assert path.read_bytes() == b""
     assert left_in(path.parent) == ["file"]
-    assert told == [(0, 0)]
+    assert reports == [(0, 0)]
 
 
 async def test_a_body_that_ends_with_the_connection_is_a_file(
@@ -113,11 +113,11 @@ async def test_a_coded_body_is_saved_decoded_without_a_record(
     plain = shelf.data
     shelf.data = gzip.compress(plain)
     shelf.extra = [("Content-Encoding", "gzip")]
-    told: list[Any] = []
-    await download(client, shelf.url, path, progress=lambda *figures: told.append(figures))
+    reports: list[Any] = []
+    await download(client, shelf.url, path, progress=lambda *figures: reports.append(figures))
     assert path.read_bytes() == plain
-    assert told[0] == (0, None)
-    assert told[-1] == (len(plain), len(plain))
+    assert reports[0] == (0, None)
+    assert reports[-1] == (len(plain), len(plain))
     path.write_bytes(OLD)
     await begin(client, shelf, path)
     assert left_in(path.parent) == ["file"]
@@ -221,10 +221,10 @@ async def test_a_bad_argument_is_an_error_before_anything_is_sent(
 async def test_a_coroutine_function_is_no_progress(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
-    async def tell(done: int, total: int | None) -> None: ...
+    async def report(done: int, total: int | None) -> None: ...
 
     with pytest.raises(TypeError, match="plain function"):
-        await download(client, shelf.url, path, progress=tell)
+        await download(client, shelf.url, path, progress=report)
     assert shelf.asked == []
 
 
@@ -272,16 +272,16 @@ async def test_the_policy_decides_whether_to_resume(
 async def test_waits_follow_the_policy_and_hooks_get_each_attempt(
     scripted: Scripted, tmp_path: Path
 ) -> None:
-    heard: list[Any] = []
+    events: list[Any] = []
     fields = {"ETag": '"1"', "Content-Length": "6"}
     rest = {"ETag": '"1"', "Content-Range": "bytes 3-5/6"}
     broken = Answer(200, fields, b"abc", error=e.ChunkedEncodingError("cut"))
-    hooks = {"after_attempt": heard.append, "before_sleep": heard.append}
+    hooks = {"after_attempt": events.append, "before_sleep": events.append}
     client, engine = scripted([503, broken, Answer(206, rest, b"def")], hooks=hooks)
     await download(client, "http://h.test/", tmp_path / "file", retry=steady(3))
     assert (tmp_path / "file").read_bytes() == b"abcdef"
     assert engine.sleeps == [1.0, 2.0]
-    assert [(event.event, event.number) for event in heard] == [
+    assert [(event.event, event.number) for event in events] == [
         ("after_attempt", 1),
         ("before_sleep", 1),
         ("after_attempt", 2),
@@ -768,35 +768,37 @@ async def test_a_size_limit_includes_the_partial_file(
 async def test_progress_starts_at_the_size_of_the_partial_file(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
-    told: list[tuple[int, int | None]] = []
+    reports: list[tuple[int, int | None]] = []
     await begin(client, shelf, path)
-    await download(client, shelf.url, path, progress=lambda *figures: told.append(figures))
-    assert told[0] == (50_000, 200_000)
-    assert told[-1] == (200_000, 200_000)
-    assert told == sorted(set(told))
+    await download(client, shelf.url, path, progress=lambda *figures: reports.append(figures))
+    assert reports[0] == (50_000, 200_000)
+    assert reports[-1] == (200_000, 200_000)
+    assert reports == sorted(set(reports))
 
 
 async def test_progress_is_reported_twenty_times_a_second(
     scripted: Scripted, tmp_path: Path
 ) -> None:
-    told: list[Any] = []
+    reports: list[Any] = []
     pieces = [b"1234567890"] * 100
     fields = {"Content-Length": "1000"}
     client, _ = scripted([Answer(200, fields, pieces, pace=0.011)])
     path = tmp_path / "file"
-    await download(client, "http://h.test/", path, progress=lambda *figures: told.append(figures))
-    assert told == [(0, 1000), *((50 * n, 1000) for n in range(1, 21))]
+    await download(
+        client, "http://h.test/", path, progress=lambda *figures: reports.append(figures)
+    )
+    assert reports == [(0, 1000), *((50 * n, 1000) for n in range(1, 21))]
 
 
 async def test_an_exception_of_progress_ends_the_download(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
-    def tell(done: int, total: int | None) -> None:
+    def report(done: int, total: int | None) -> None:
         if done:
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        await download(client, shelf.url, path, progress=tell)
+        await download(client, shelf.url, path, progress=report)
     assert path.read_bytes() == OLD
     part = path.parent / "file.part"
     assert shelf.data.startswith(part.read_bytes())

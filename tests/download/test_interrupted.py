@@ -19,7 +19,13 @@ from curlhttp._client.partial_file import PartialFile
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient
 from tests.support.downloads import OLD, Shelf, download, left_in
-from tests.support.internals import descriptors, finish_script, run_script, slots_of, start_script
+from tests.support.internals import (
+    count_descriptors,
+    finish_script,
+    get_slots,
+    run_script,
+    start_script,
+)
 from tests.support.scripted import notes_of
 
 FULL = """
@@ -111,15 +117,15 @@ async def test_no_descriptor_and_no_slot_is_left_after_a_failure(
 ) -> None:
     shelf = Shelf(app)
     await download(client, shelf.url, tmp_path / "file")
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(3):
         shelf.cuts = [1000]
         with pytest.raises(curlhttp.ChunkedEncodingError):
             await download(client, shelf.url, tmp_path / "other")
         with pytest.raises(curlhttp.ChecksumMismatch):
             await download(client, shelf.url, tmp_path / "file", checksum="md5:" + "0" * 32)
-    assert slots_of(client).used == 0
-    assert descriptors() <= before
+    assert get_slots(client).used == 0
+    assert count_descriptors() <= before
 
 
 @pytest.mark.anyio

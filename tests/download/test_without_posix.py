@@ -98,9 +98,9 @@ def run(program: str, *arguments: str) -> str:
 
 def test_no_module_needs_posix() -> None:
     """Those of an extra that is not installed are left out."""
-    told = run(EVERY_MODULE)
+    output = run(EVERY_MODULE)
     for name in ("fcntl", "grp", "pwd", "resource", "termios"):
-        assert name not in told
+        assert name not in output
 
 
 def test_importing_the_package_needs_nothing_that_windows_lacks() -> None:
@@ -112,14 +112,14 @@ def test_importing_the_package_needs_nothing_that_windows_lacks() -> None:
 def test_blocking_requests_need_nothing_that_windows_lacks() -> None:
     with AppServer() as server:
         server.route("/hello", lambda record, conn: conn.reply(200, b"hello"))
-        told = run(WITHOUT_UNIX + BLOCKING, server.url + "/hello")
-    assert told.splitlines() == ["hello", "hello", "{'hello'}", "hello"]
+        output = run(WITHOUT_UNIX + BLOCKING, server.url + "/hello")
+    assert output.splitlines() == ["hello", "hello", "{'hello'}", "hello"]
 
 
 def test_an_async_client_says_that_windows_has_nothing_to_wait_with() -> None:
     with AppServer() as server:
-        told = run(WITHOUT_UNIX + ASYNC, server.url + "/hello")
-    assert told == "this platform has no pollable set of sockets\n"
+        output = run(WITHOUT_UNIX + ASYNC, server.url + "/hello")
+    assert output == "this platform has no pollable set of sockets\n"
 
 
 def test_a_download_needs_nothing_that_posix_alone_has(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def reply_json(conn: AppConnection, value: Any, status: int = 200, headers: Fiel
     conn.reply(status, json.dumps(value).encode(), [JSON, *headers])
 
 
-def json_answer(value: Any, status: int = 200, headers: Fields = ()) -> Answer:
+def json_response(value: Any, status: int = 200, headers: Fields = ()) -> Answer:
     """Return a route that always answers with the same value."""
 
     def answer(record: Record, conn: AppConnection) -> None:

@@ -21,7 +21,7 @@ from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, AnyClient
 from tests.support.downloads import download
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, make_ask
+from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 from tests.support.scripted import URL, Scripted, moved, steady
 
 pytestmark = pytest.mark.anyio
@@ -59,18 +59,18 @@ def numbers(engine: ScriptedEngine) -> list[str | None]:
 
 @ONE_OF_EACH
 async def test_each_retry_is_an_attempt(scripted: Scripted) -> None:
-    attempts, told = Attempts(), []
+    attempts, notified = Attempts(), []
     client, engine = scripted(
         [refused(), Answer(503), Answer(200)],
         retry=steady(),
         attempt_middleware=[attempts],
-        hooks={"before_attempt": lambda event: told.append(event.number)},
+        hooks={"before_attempt": lambda event: notified.append(event.number)},
     )
     response = await client.get(URL)
     assert response.status_code == 200
     assert attempts.ends == [(1, "ConnectionError"), (2, 503), (3, 200)]
     assert numbers(engine) == ["1", "2", "3"]
-    assert told == [1, 2, 3]
+    assert notified == [1, 2, 3]
 
 
 async def test_redirects_and_authenticated_requests_are_attempts(
@@ -170,13 +170,13 @@ async def test_a_refusal_of_the_breaker_is_no_attempt(scripted: Scripted) -> Non
     assert len(attempts.begun) == 2
 
 
-@EVERY_WAY_OF_CLIENTS
+@EVERY_CLIENT_API
 async def test_every_api_goes_through_attempt_middleware(
-    make_client: MakeClient, app: AppServer, way: str, tmp_path: Path, session: Any
+    make_client: MakeClient, app: AppServer, api: str, tmp_path: Path, session: Any
 ) -> None:
     attempts = Attempts()
     client = make_client(attempt_middleware=[attempts], retry=2)
-    await make_ask(client, way, tmp_path, session)(app.url + "/redirect/1")
+    await make_fetch(client, api, tmp_path, session)(app.url + "/redirect/1")
     assert attempts.ends == [(1, 302), (2, 200)]
     assert [record.header("x-attempt") for record in app.requests] == ["1", "2"]
 

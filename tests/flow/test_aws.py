@@ -21,7 +21,7 @@ from curlhttp._policy.aws import AWSKeys
 from tests.servers import AppServer
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 from tests.support.scripted import Scripted, moved
 
 pytest.importorskip("botocore", reason="the extra aws is not installed")
@@ -124,8 +124,8 @@ class Verifier:
         out.reply(200 if good else 403, b"signed" if good else b"forged")
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_with_every_api_a_server_accepts_the_signature(ask: Ask, app: AppServer) -> None:
+@EVERY_CLIENT_API
+async def test_with_every_api_a_server_accepts_the_signature(ask: Fetch, app: AppServer) -> None:
     Verifier(app)
     assert (await ask(app.url + "/a/b", auth=auth("s3"))).status_code == 200
 

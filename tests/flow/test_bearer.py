@@ -169,7 +169,7 @@ class Slow:
         return str(outcome)
 
 
-def in_line(auth: BearerAuth) -> int:
+def queued(auth: BearerAuth) -> int:
     return len(auth.cache._queue)
 
 
@@ -202,7 +202,7 @@ async def get_many(
     async with anyio.create_task_group() as tasks:
         for _ in range(count):
             tasks.start_soon(one)
-        await until(lambda: in_line(auth) == count)
+        await until(lambda: queued(auth) == count)
         slow.release.set()
     return results
 
@@ -213,7 +213,7 @@ async def test_many_requests_wait_for_one_call(client: AnyClient, app: AppServer
     results = await get_many(client, app.url + "/bearer?token=t0ken", auth, slow, 20)
     assert [result.status_code for result in results] == [200] * 20
     assert slow.calls == 1
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
 
 
 async def test_a_failure_is_raised_in_all_waiters_and_the_next_request_tries_again(
@@ -246,16 +246,16 @@ async def test_the_next_waiter_takes_over_from_a_cancelled_one(
     async with anyio.create_task_group() as tasks:
         for number in range(5):
             tasks.start_soon(one)
-            await until(lambda number=number: in_line(auth) == number + 1)  # type: ignore[misc]
+            await until(lambda number=number: queued(auth) == number + 1)  # type: ignore[misc]
         scopes[1].cancel()  # it waits, and is forgotten
-        await until(lambda: in_line(auth) == 4)
+        await until(lambda: queued(auth) == 4)
         scopes[0].cancel()  # it calls
         await until(lambda: slow.calls == 2)
         scopes[2].cancel()  # it took over
         await until(lambda: slow.calls == 3)
         slow.release.set()
     assert [result.status_code for result in results] == [200, 200]
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
 
 
 @pytest.mark.parametrize("colour", ("asyncio", "trio"), indirect=True)
@@ -265,9 +265,9 @@ async def test_all_of_a_thousand_may_be_cancelled(client: AnyClient, app: AppSer
     async with anyio.create_task_group() as tasks:
         for _ in range(1000):
             tasks.start_soon(lambda: client.real.get(app.url, auth=auth))
-        await until(lambda: in_line(auth) == 1000)
+        await until(lambda: queued(auth) == 1000)
         tasks.cancel_scope.cancel()
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
     slow.release.set()
     assert (await client.get(app.url + "/bearer?token=t0ken", auth=auth)).status_code == 200
 
@@ -296,7 +296,7 @@ async def test_one_that_waits_too_long_says_so(client: AnyClient, app: AppServer
         slow.release.set()
     assert {type(error) for error in errors} == {curlhttp.DeadlineExceeded, curlhttp.PoolTimeout}
     assert all("was not sent" in str(error) for error in errors)
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
 
 
 async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
@@ -322,7 +322,7 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
     ]
     for number, thread in enumerate(threads):
         thread.start()
-        await until(lambda number=number: in_line(auth) == number + 1)  # type: ignore[misc]
+        await until(lambda number=number: queued(auth) == number + 1)  # type: ignore[misc]
     slow.release.set()
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)

@@ -32,7 +32,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.internals import apart, engine_of
+from tests.support.internals import get_engine, in_thread
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -108,7 +108,7 @@ async def test_a_refusal_touches_no_network(make_client: MakeClient, app: AppSer
         await client.get(app.url)
     assert app.connections == 0
     if client.is_blocking:
-        assert engine_of(client)._pool.all == set()  # no handle was made: no name looked up
+        assert get_engine(client)._pool.all == set()  # no handle was made: no name looked up
 
 
 async def test_an_invalid_request_does_not_change_the_circuit(make_client: MakeClient) -> None:
@@ -434,8 +434,8 @@ async def test_a_probe_whose_body_never_ends_loses_its_permit(make_client: MakeC
 
 async def test_one_breaker_serves_clients_threads_and_loops(app: AppServer) -> None:
     app.route("/503", lambda record, conn: conn.reply(503))
-    heard: list[Transition] = []
-    breaker = CircuitBreaker(12, on_transition=heard.append)
+    transitions: list[Transition] = []
+    breaker = CircuitBreaker(12, on_transition=transitions.append)
 
     def in_a_thread() -> None:
         with Client(breaker=breaker) as client:
@@ -457,7 +457,7 @@ async def test_one_breaker_serves_clients_threads_and_loops(app: AppServer) -> N
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)
     assert breaker.state(app.url) == "open"
-    assert [change.new for change in heard] == ["open"]
+    assert [change.new for change in transitions] == ["open"]
     assert len(app.requests) == 12
 
 
@@ -476,7 +476,7 @@ async def test_64_calls_at_once_get_one_permit(make_client: MakeClient, app: App
 
     async def ask() -> None:
         try:
-            found.append(await apart(client, "GET", app.url + "/slow"))
+            found.append(await in_thread(client, "GET", app.url + "/slow"))
         except CircuitBreakerOpen:
             found.append(None)
 
@@ -497,20 +497,20 @@ async def test_64_calls_at_once_get_one_permit(make_client: MakeClient, app: App
 async def test_hooks_are_notified_of_transitions_of_their_clients_requests(
     make_client: MakeClient,
 ) -> None:
-    heard: list[Transition] = []
+    transitions: list[Transition] = []
     scripted = Scripted(
         make_client,
         [503, 503, 200],
         failure_threshold=1,
         recovery_timeout=30.0,
-        hooks={"breaker_transition": heard.append},
+        hooks={"breaker_transition": transitions.append},
     )
     await scripted.ask()
     scripted.engine.advance(30.0)
     await scripted.ask()
     scripted.breaker.reset()  # nobody's request
     await scripted.ask()
-    assert heard == [
+    assert transitions == [
         Transition("http://a.test:80", "closed", "open"),
         Transition("http://a.test:80", "open", "half_open"),
         Transition("http://a.test:80", "half_open", "open"),
@@ -519,17 +519,17 @@ async def test_hooks_are_notified_of_transitions_of_their_clients_requests(
 
 @ONLY_ASYNC
 async def test_hooks_of_an_async_client_may_wait(make_client: MakeClient) -> None:
-    heard: list[str] = []
+    transitions: list[str] = []
 
     async def hook(change: Transition) -> None:
         await anyio.sleep(0)
-        heard.append(change.new)
+        transitions.append(change.new)
 
     scripted = Scripted(
         make_client, [reset()], failure_threshold=1, hooks={"breaker_transition": hook}
     )
     await scripted.ask()
-    assert heard == ["open"]
+    assert transitions == ["open"]
 
 
 async def test_our_own_deadline_releases_a_probe(make_client: MakeClient) -> None:

@@ -19,7 +19,7 @@ from curlhttp.testing import Answer, ScriptedEngine, reset
 from tests.servers import AppServer, RawConnection, RawServer
 from tests.servers.websocket import accept, echo
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 from tests.support.scripted import URL, Scripted, moved
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,8 @@ def serve_token(app: AppServer) -> str:
     return app.at("localhost") + "/token"
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_a_flow_may_send_its_own_request_with_every_api(ask: Ask, app: AppServer) -> None:
+@EVERY_CLIENT_API
+async def test_a_flow_may_send_its_own_request_with_every_api(ask: Fetch, app: AppServer) -> None:
     url = serve_token(app)
     found = await ask(app.url + "/bearer?token=world", auth=Token(url, data={"grant": "x"}))
     assert found.status_code == 200
@@ -163,13 +163,13 @@ async def test_headers_set_by_a_flow_are_sent_where_it_sends_them(scripted: Scri
 async def test_a_clients_headers_are_sent_to_its_own_origin_unless_a_redirect_removed_them(
     scripted: Scripted,
 ) -> None:
-    class Ask(curlhttp.Auth):
+    class Fetch(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             yield curlhttp.Request("POST", str(request.url.join("/token")))
             yield request
 
     client, engine = scripted([200, moved("http://b.test/x"), 200], headers={"X-Api-Key": "k"})
-    await client.get("http://a.test/", auth=Ask())
+    await client.get("http://a.test/", auth=Fetch())
     assert [sent.url for sent in engine.sent] == [
         "http://a.test/token",
         "http://a.test/",
@@ -221,13 +221,13 @@ async def test_a_request_of_a_flow_may_have_its_own_credentials(
         else curlhttp.Request("POST", "http://id:secret@id.test/token")
     )
 
-    class Ask(curlhttp.Auth):
+    class Fetch(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             yield asked
             yield request
 
     client, engine = scripted([200, 200], auth=("client", "c"))
-    await client.get(URL, auth=Ask())
+    await client.get(URL, auth=Fetch())
     assert [sent.headers.get("Authorization") for sent in engine.sent] == [
         "Basic aWQ6c2VjcmV0",
         None,
@@ -263,13 +263,13 @@ async def test_the_total_covers_requests_of_a_flow(scripted: Scripted) -> None:
 async def test_requests_of_a_flow_are_not_redirected(scripted: Scripted) -> None:
     statuses = []
 
-    class Ask(curlhttp.Auth):
+    class Fetch(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             statuses.append((yield curlhttp.Request("POST", TOKEN_URL)).status_code)
             yield request
 
     client, engine = scripted([moved("http://evil.test/"), 200])
-    await client.get(URL, auth=Ask())
+    await client.get(URL, auth=Fetch())
     assert statuses == [302]
     assert [sent.url for sent in engine.sent] == [TOKEN_URL, URL]
 
@@ -547,7 +547,7 @@ async def test_a_class_with_an_auth_flow_is_an_auth(scripted: Scripted) -> None:
 async def test_a_derived_request_of_a_stream_has_its_body(
     make_client: MakeClient,
 ) -> None:
-    class Ask(curlhttp.Auth):
+    class Fetch(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             answer = yield request.derive(url=TOKEN_URL, method="POST")
             request.headers["X-Token"] = answer.text
@@ -555,6 +555,6 @@ async def test_a_derived_request_of_a_stream_has_its_body(
 
     engine = ScriptedEngine([Answer(200, content=b"t0ken"), Answer(200, content=b"body")])
     client = make_client(transport=engine)
-    async with await client.stream("GET", URL, auth=Ask()) as streamed:
+    async with await client.stream("GET", URL, auth=Fetch()) as streamed:
         assert await streamed.read() == b"body"
     assert engine.sent[1].headers["X-Token"] == "t0ken"

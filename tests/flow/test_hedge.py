@@ -44,12 +44,12 @@ from tests.servers import (
 )
 from tests.support.colours import AnyClient
 from tests.support.internals import (
-    descriptors,
-    engine_of,
+    count_descriptors,
     finish_script,
-    slots_of,
+    get_engine,
+    get_slots,
     start_script,
-    until_idle,
+    wait_until_idle,
 )
 from tests.support.pace import paced
 
@@ -217,8 +217,8 @@ def breaks(record: Record, out: Any) -> None:
 
 def assert_free(client: AnyClient, connections: int | None = None) -> None:
     """Nothing runs, and no handle remembers a request."""
-    engine = engine_of(client)
-    assert slots_of(client).used == 0
+    engine = get_engine(client)
+    assert get_slots(client).used == 0
     handles = engine._pool.all
     assert all(transfer.request is None and not transfer.attached for transfer in handles)
     drivers = [t.driver for t in handles] if client.is_blocking else [engine._driver]
@@ -553,7 +553,7 @@ async def test_a_stream_closed_after_a_race_leaves_nothing(
     course.answer(course.stall, endless)
     orphan = await client.stream("GET", course.url)
     del orphan
-    await until_idle(client)  # finalizers leave it to the loop
+    await wait_until_idle(client)  # finalizers leave it to the loop
     assert all(map(course.was_cancelled, course.requests))
     assert_free(client)
 
@@ -696,7 +696,7 @@ async def test_closing_the_client_ends_a_race(hedging: MakeClient, plain: Course
         tasks.start_soon(one)
         while len(plain.requests) < 2:
             await anyio.sleep(0.001)
-        engine = engine_of(client)
+        engine = get_engine(client)
         await client.aclose()
     assert errors == ([] if client.is_blocking else ["ClientClosed"])  # threads go on to their end
     assert not engine._pool.all
@@ -772,12 +772,12 @@ async def test_an_attempt_that_loses_by_failing_counts_at_the_breaker(
     hedging: MakeClient, plain: Course
 ) -> None:
     plain.answer(plain.with_rival(breaks), after(3 * SOON, says(b"second")))
-    heard: list[Any] = []
+    events: list[Any] = []
     breaker = CircuitBreaker(failure_threshold=1)
-    client = hedging(breaker=breaker, hooks={"breaker_transition": heard.append})
+    client = hedging(breaker=breaker, hooks={"breaker_transition": events.append})
     assert (await client.get(plain.url)).content == b"second"
     assert breaker.state(plain.server.url) == "open"
-    assert [(change.old, change.new) for change in heard] == [("closed", "open")]
+    assert [(change.old, change.new) for change in events] == [("closed", "open")]
     with pytest.raises(e.CircuitBreakerOpen):
         await client.get(plain.url)
 
@@ -871,14 +871,14 @@ async def test_races_leave_no_descriptors(hedging: MakeClient, course: Course) -
     one = course.answer(after(0.01, says(b"slow")))
     for _ in range(3):
         await client.get(one.url)
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(10):
         await client.get(one.url)
         with pytest.raises(e.DeadlineExceeded):
             await client.get(one.url, timeout=e.Timeout(total=0.005))
     assert_free(client)
     assert course.server.wait_for(lambda: course.server.open_connections <= 2)
-    assert descriptors() <= before + 2  # of both sides of a connection more
+    assert count_descriptors() <= before + 2  # of both sides of a connection more
     assert len(course.requests) > 20
 
 
@@ -963,4 +963,4 @@ async def test_concurrent_requests_race_each_for_itself(
     assert len(course.requests) == 40
     assert all(map(course.was_cancelled, firsts.values()))
     assert_free(client)
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0

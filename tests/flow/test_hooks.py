@@ -23,14 +23,14 @@ pytestmark = pytest.mark.anyio
 EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
 
 
-def told(seen: list[Any]) -> dict[str, Any]:
+def record_hooks(seen: list[Any]) -> dict[str, Any]:
     return dict.fromkeys(EVENTS, seen.append)
 
 
 async def test_hooks_are_notified_of_each_attempt_and_each_wait(scripted: Scripted) -> None:
     seen: list[AttemptEvent] = []
     script = [Answer(503, delay=0.5), reset(), Answer(delay=0.25)]
-    client, _ = scripted(script, retry=steady(), hooks=told(seen))
+    client, _ = scripted(script, retry=steady(), hooks=record_hooks(seen))
     await client.get(URL)
     assert [event[0] for event in seen] == [
         "before_attempt",
@@ -84,7 +84,7 @@ async def test_a_success_is_no_giving_up(scripted: Scripted) -> None:
 
 async def test_hooks_are_notified_of_attempts_without_a_policy_too(scripted: Scripted) -> None:
     seen: list[AttemptEvent] = []
-    client, _ = scripted([503, moved("/there"), 200, reset()], hooks=told(seen))
+    client, _ = scripted([503, moved("/there"), 200, reset()], hooks=record_hooks(seen))
     assert (await client.get(URL)).status_code == 503
     await client.get(URL)
     with pytest.raises(e.ConnectionError):
@@ -182,7 +182,7 @@ async def test_neither_hooks_nor_log_betray_a_secret(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     seen: list[AttemptEvent] = []
-    client, engine = scripted([503, reset(), refused()], retry=steady(), hooks=told(seen))
+    client, engine = scripted([503, reset(), refused()], retry=steady(), hooks=record_hooks(seen))
     with pytest.raises(e.ConnectionError):
         await client.get(
             "http://user:hush-1@h.test/a?page=2&api_key=hush-2&X-Amz-Signature=hush-3#hush-4",

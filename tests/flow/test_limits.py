@@ -32,7 +32,7 @@ from curlhttp._models.request import Request
 from curlhttp.testing import Answer, ScriptedEngine, reset
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
-from tests.support.internals import apart, run_script
+from tests.support.internals import in_thread, run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await anyio.sleep(0.001)
 
 
-def in_line(limit: ConcurrencyLimit) -> int:
+def get_queue_length(limit: ConcurrencyLimit) -> int:
     return sum(len(line.waiting) for line in list(limit._queues.values()))
 
 
@@ -85,14 +85,14 @@ class Gatekeeper:
 
 async def test_no_more_requests_run_than_the_limit(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(3)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(client.gather, 10, "GET", gate.url)
-        await until(lambda: gate.inside == 3 and in_line(limit) == 7)
-        gate.let_go(10)
-    assert len(gate.seen) == 10
-    assert gate.most == 3
+        tasks.start_soon(client.gather, 10, "GET", blocker.url)
+        await until(lambda: blocker.inside == 3 and get_queue_length(limit) == 7)
+        blocker.let_go(10)
+    assert len(blocker.seen) == 10
+    assert blocker.most == 3
     assert limit._queues == {}
 
 
@@ -100,14 +100,14 @@ async def test_requests_go_in_the_order_in_which_they_came(
     make_client: MakeClient, app: AppServer
 ) -> None:
     limit = ConcurrencyLimit(1)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     async with anyio.create_task_group() as tasks:
         for number in range(6):
-            tasks.start_soon(apart, client, "GET", f"{gate.url}/{number}")
-            await until(lambda n=number: gate.inside == 1 and in_line(limit) == n)  # type: ignore[misc]
-        gate.let_go(6)
-    assert gate.seen == list("012345")
+            tasks.start_soon(in_thread, client, "GET", f"{blocker.url}/{number}")
+            await until(lambda n=number: blocker.inside == 1 and get_queue_length(limit) == n)  # type: ignore[misc]
+        blocker.let_go(6)
+    assert blocker.seen == list("012345")
 
 
 @pytest.mark.parametrize(
@@ -196,56 +196,56 @@ async def test_tasks_continue_in_the_order_in_which_they_were_woken(
 @ONLY_ASYNC
 async def test_a_cancelled_waiter_delays_no_other(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(1)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     scopes = [anyio.CancelScope() for _ in range(4)]
 
     async def ask(number: int) -> None:
         with scopes[number]:
-            await client.get(f"{gate.url}/{number}")
+            await client.get(f"{blocker.url}/{number}")
 
     async with anyio.create_task_group() as tasks:
         for number in range(4):
             tasks.start_soon(ask, number)
-            await until(lambda n=number: gate.inside == 1 and in_line(limit) == n)  # type: ignore[misc]
+            await until(lambda n=number: blocker.inside == 1 and get_queue_length(limit) == n)  # type: ignore[misc]
         scopes[1].cancel()
-        await until(lambda: in_line(limit) == 2)
+        await until(lambda: get_queue_length(limit) == 2)
         scopes[0].cancel()  # the one under way; the next may go
-        await until(lambda: in_line(limit) == 1)
-        gate.let_go(3)
-    assert [number for number in gate.seen if number in "123"] == ["2", "3"]
+        await until(lambda: get_queue_length(limit) == 1)
+        blocker.let_go(3)
+    assert [number for number in blocker.seen if number in "123"] == ["2", "3"]
     assert limit._queues == {}
 
 
 @ONLY_ASYNC
 async def test_everybody_may_be_cancelled_at_once(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(2)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     async with anyio.create_task_group() as tasks:
         for _ in range(50):
-            tasks.start_soon(client.get, gate.url)
-        await until(lambda: in_line(limit) == 48)
+            tasks.start_soon(client.get, blocker.url)
+        await until(lambda: get_queue_length(limit) == 48)
         tasks.cancel_scope.cancel()
     assert limit._queues == {}
-    gate.let_go(100)
-    assert (await client.get(gate.url)).ok
+    blocker.let_go(100)
+    assert (await client.get(blocker.url)).ok
 
 
 async def test_one_limit_serves_threads_and_loops(app: AppServer) -> None:
     limit = ConcurrencyLimit(2)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
 
     def in_a_thread() -> None:
         with Client(concurrency_limit=limit) as client:
             for _ in range(5):
-                client.get(gate.url)
+                client.get(blocker.url)
 
     async def in_a_loop() -> None:
         async with AsyncClient(concurrency_limit=limit) as client:
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):
-                    tasks.start_soon(client.get, gate.url)
+                    tasks.start_soon(client.get, blocker.url)
 
     work: list[Callable[[], object]] = [in_a_thread, in_a_thread]
     for backend in ("asyncio", "asyncio", "trio", "trio"):
@@ -253,11 +253,11 @@ async def test_one_limit_serves_threads_and_loops(app: AppServer) -> None:
     threads = [threading.Thread(target=act) for act in work]
     for thread in threads:
         thread.start()
-    gate.let_go(30)
+    blocker.let_go(30)
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)
-    assert len(gate.seen) == 30
-    assert gate.most <= 2
+    assert len(blocker.seen) == 30
+    assert blocker.most <= 2
     assert limit._queues == {}
 
 

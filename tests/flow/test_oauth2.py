@@ -23,7 +23,7 @@ from curlhttp.testing import Answer, reset
 from tests.servers import AppServer, HTTPProxy
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
-from tests.support.every_api import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 from tests.support.scripted import URL, Scripted, moved
 
 pytestmark = pytest.mark.anyio
@@ -272,9 +272,9 @@ def tokens(app: AppServer) -> TokenServer:
     return TokenServer(app)
 
 
-@EVERY_WAY_OF_CLIENTS
+@EVERY_CLIENT_API
 async def test_every_api_sends_a_token_and_a_new_one_after_a_401(
-    ask: Ask, app: AppServer, tokens: TokenServer
+    ask: Fetch, app: AppServer, tokens: TokenServer
 ) -> None:
     auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")
     for _ in range(2):

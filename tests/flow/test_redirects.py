@@ -17,7 +17,7 @@ import curlhttp
 from curlhttp.requests.auth import HTTPDigestAuth
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, Record, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 from tests.support.pace import assert_in_time, paced
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -437,8 +437,8 @@ async def test_redirects_of_http2(make_client: MakeClient, h2_app: H2Server) -> 
 # --- in every way in ---
 
 
-@EVERY_WAY
-async def test_no_api_follows_a_redirect_to_another_scheme(ask: Ask, app: AppServer) -> None:
+@EVERY_API
+async def test_no_api_follows_a_redirect_to_another_scheme(ask: Fetch, app: AppServer) -> None:
     """Nothing is opened."""
     schemes = ("file:///etc/passwd", "scp://{}", "ftp://{}", "gopher://{}", "dict://{}", "ws://{}")
     for location in (*schemes, "data:text/plain,x", "javascript:alert(1)"):
@@ -448,7 +448,7 @@ async def test_no_api_follows_a_redirect_to_another_scheme(ask: Ask, app: AppSer
     assert app.connections <= 8
 
 
-@EVERY_WAY
+@EVERY_API
 @pytest.mark.parametrize("by", ["port", "host"])
 @pytest.mark.parametrize(
     "options",
@@ -460,7 +460,7 @@ async def test_no_api_follows_a_redirect_to_another_scheme(ask: Ask, app: AppSer
     ],
 )
 async def test_no_api_sends_credentials_to_another_origin_or_back(
-    ask: Ask, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
+    ask: Fetch, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
 ) -> None:
     """And Proxy-Authorization does not go out at all."""
     away = other.url if by == "port" else app.at("localhost")
@@ -476,9 +476,9 @@ async def test_no_api_sends_credentials_to_another_origin_or_back(
         assert b"secret" not in record.raw
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_with_every_api_cookies_of_one_request_stay_with_its_host(
-    ask: Ask, app: AppServer
+    ask: Fetch, app: AppServer
 ) -> None:
     """A port is no other host (RFC 6265, section 8.5)."""
     app.route("/set", lambda record, out: out.reply(302, b"", moved_with_cookie(app)))
@@ -493,14 +493,14 @@ def moved_with_cookie(app: AppServer) -> list[tuple[str, str]]:
     return [("Location", app.at("localhost") + "/echo"), ("Set-Cookie", "theirs=secret")]
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_no_api_authenticates_to_another_origin(
-    ask: Ask, way: str, app: AppServer, other: AppServer
+    ask: Fetch, api: str, app: AppServer, other: AppServer
 ) -> None:
     """Neither Basic, which is sent at once, nor Digest."""
     target = other.url + "/digest?user=u&password=p"
     auths: list[Any] = [("u", "p"), HTTPDigestAuth("u", "p")]
-    if "session" not in way:
+    if "session" not in api:
         auths[1] = curlhttp.DigestAuth("u", "p")
     for auth in auths:
         other.reset_counts()
@@ -509,9 +509,9 @@ async def test_no_api_authenticates_to_another_origin(
         assert sent_to(other, "authorization") == [None]
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_every_api_follows_the_same_statuses_and_no_loop(
-    ask: Ask, way: str, app: AppServer
+    ask: Fetch, api: str, app: AppServer
 ) -> None:
     """300, 304 and 305 are answers; thirty redirects are the most."""
     for status in (300, 304, 305):

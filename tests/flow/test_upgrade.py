@@ -230,19 +230,19 @@ def test_a_server_that_hangs_up_or_is_silent_is_an_error() -> None:
 
 
 def test_its_end_is_notified_once_even_if_it_is_dropped() -> None:
-    told: list[BaseException | None] = []
+    ends: list[BaseException | None] = []
     response, stream = ask(SWITCHED)
-    response._at_end(told.append)
-    assert told == []
+    response._at_end(ends.append)
+    assert ends == []
     response.close()
     response.close()
-    assert told == [None]
+    assert ends == [None]
     assert stream.aborted
 
     response, _ = ask(SWITCHED)
-    response._at_end(told.append)
+    response._at_end(ends.append)
     del response  # a stream that is no script closes in its own finalizer
-    assert told == [None, None]
+    assert ends == [None, None]
 
 
 def test_an_engine_that_opens_no_connections_says_so() -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from tests.adversary.findings import tell
+from tests.adversary.findings import print_line
 from tests.fuzz.case import Case
 from tests.fuzz.run import SENDERS, Plan, run
 
@@ -38,10 +38,10 @@ def main() -> int:
         parser.error(f"there is no sender {asked.sender}")
     if asked.case is not None:
         ((sender, _),) = plan.blocks()
-        tell(f"by {sender}:\n{Case(asked.seed, asked.case, SENDERS[sender][0], 0).wire()}")
-    tell(f"seed {plan.seed}, {plan.cases} cases")
+        print_line(f"by {sender}:\n{Case(asked.seed, asked.case, SENDERS[sender][0], 0).wire()}")
+    print_line(f"seed {plan.seed}, {plan.cases} cases")
     findings = run(plan)
-    tell(findings.summary())
+    print_line(findings.summary())
     return 1 if findings else 0
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from curlhttp._models.decoding import decode_text
 from curlhttp.exceptions import ConnectTimeout, ReadTimeout, RequestException
-from tests.adversary.findings import Findings, place_of
-from tests.adversary.server_process import Child
-from tests.adversary.stamps import owners_in
+from tests.adversary.findings import Findings, find_place
+from tests.adversary.server_process import ServerProcess
+from tests.adversary.stamps import find_owners
 from tests.adversary.watchdog import Watchdog
 from tests.fuzz.case import Case
 from tests.fuzz.heads import Expected
@@ -39,7 +39,7 @@ class Checker:
         races: wrong answers that came too late to be told from right ones.
     """
 
-    def __init__(self, child: Child, findings: Findings, watchdog: Watchdog) -> None:
+    def __init__(self, child: ServerProcess, findings: Findings, watchdog: Watchdog) -> None:
         self.sender = ""
         self.responses = self.errors = self.controls = self.races = 0
         self._child = child
@@ -175,7 +175,7 @@ class Checker:
         """Checker bytes that a case got, and return whether nobody else's stamp is in them."""
         with self._lock:
             self.responses += 1
-        strangers = owners_in(data) - {case.owner}
+        strangers = find_owners(data) - {case.owner}
         if strangers:
             self._wrong(case, strangers.pop(), data, began)
         return not strangers
@@ -193,7 +193,7 @@ class Checker:
         """
         with self._lock:
             self.controls += 1
-        owners = set() if isinstance(got, RequestException) else owners_in(got)
+        owners = set() if isinstance(got, RequestException) else find_owners(got)
         if isinstance(got, RequestException) or not owners:
             history = self._history(case.owner)
             self._report(case, "a control gets no answer of its own", None, f"{got!r}\n{history}")
@@ -215,7 +215,7 @@ class Checker:
         return f"its connection carried {self._child.ask(owner)}"
 
     def _report(self, case: Case, what: str, error: BaseException | None, more: str = "") -> None:
-        place = f" in {place_of(error)}" if error is not None else ""
+        place = f" in {find_place(error)}" if error is not None else ""
         trace = "".join(traceback.format_exception(error)) if error is not None else ""
         self._findings.add(
             f"{case.kind}: {what}{place}",

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tests.adversary.findings import Findings, tell
-from tests.adversary.leaks import Holdings, leftovers, use_one_arena
-from tests.adversary.server_process import Child
-from tests.adversary.unraisable import listening
+from tests.adversary.findings import Findings, print_line
+from tests.adversary.leaks import Holdings, find_leaks, use_one_arena
+from tests.adversary.server_process import ServerProcess
+from tests.adversary.unraisable import catch_unraisable
 from tests.adversary.watchdog import Watchdog
 from tests.fuzz import senders_async, senders_blocking, senders_events, senders_session
 from tests.fuzz.case import Case
@@ -131,10 +131,10 @@ def run(plan: Plan) -> Findings:
     use_one_arena()
     findings = Findings()
     with ExitStack() as stack:
-        child = stack.enter_context(Child("tests.fuzz.server", plan.seed))
+        child = stack.enter_context(ServerProcess("tests.fuzz.server", plan.seed))
         watchdog = stack.enter_context(Watchdog(_HANGS))
         checker = Checker(child, findings, watchdog)
-        stack.enter_context(listening(findings))
+        stack.enter_context(catch_unraisable(findings))
         _Run(plan, checker, findings).go()
     return findings
 
@@ -155,7 +155,7 @@ class _Run:
             before = Holdings.now()
             self._run_blocks(part)
             if is_counted and warm:
-                for left in leftovers(before, objects=_OBJECTS, memory=_GROWTH):
+                for left in find_leaks(before, objects=_OBJECTS, memory=_GROWTH):
                     self._findings.add(f"left over: {left.split(',')[0]}", left)
         self._show(force=True)
 
@@ -180,7 +180,7 @@ class _Run:
         self._shown = now
         checker, seconds = self._checker, now - self._begun
         done = checker.responses + checker.errors
-        tell(
+        print_line(
             f"{seconds:6.1f} s  {done} cases, {done / seconds:.0f}/s: "
             f"{checker.responses} responses, {checker.errors} errors, "
             f"{checker.controls} controls, {checker.races} races, "

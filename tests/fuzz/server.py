@@ -18,7 +18,7 @@ from typing import Any
 from hpack import Decoder
 from hpack.exceptions import HPACKError
 
-from tests.adversary.server_process import answer_questions
+from tests.adversary.server_process import serve_questions
 from tests.adversary.stamps import stamp
 from tests.fuzz.case import Case
 from tests.fuzz.frames import (
@@ -221,7 +221,7 @@ def main() -> None:
     """Serve until the parent closes the pipe."""
     fuzzer = Fuzzer(int(sys.argv[1]))
     with fuzzer.server as server:
-        answer_questions({"port": server.port}, fuzzer.history)
+        serve_questions({"port": server.port}, fuzzer.history)
 
 
 if __name__ == "__main__":

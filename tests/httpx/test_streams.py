@@ -23,7 +23,7 @@ pytestmark = [
 EVENTS = [b'data: {"n": %d}\n\n' % number for number in range(5)]
 
 
-class Told:
+class Reports:
     """A route that sends one event, and the next when the reader has it."""
 
     def __init__(self) -> None:
@@ -38,13 +38,13 @@ class Told:
 
 
 async def test_each_event_arrives_when_it_was_sent(app: AppServer, httpx_client: AnyHTTPX) -> None:
-    told = Told()
-    app.route("/events", told)
+    reports = Reports()
+    app.route("/events", reports)
     seen = []
     async with httpx_client.stream("POST", f"{app.url}/events", json={"stream": True}) as response:
         async for piece in httpx_client.pieces(response):
             seen.append(piece)
-            told.next.release()  # the server had waited for this
+            reports.next.release()  # the server had waited for this
     assert seen == EVENTS
     assert app.connections == 1
     await httpx_client.get(app.url)

@@ -215,14 +215,14 @@ async def test_one_thread_reads_while_another_writes_and_closes(
     with httpx_client.real.stream("GET", shout.url, headers=HEADERS) as answer:
         wire = answer.extensions["network_stream"]
         assert wire.read(99) == b"WELCOME"
-        heard: list[bytes] = []
+        received: list[bytes] = []
         has_heard = threading.Event()
 
         def read() -> None:
-            heard.append(wire.read(99))
+            received.append(wire.read(99))
             has_heard.set()
             with pytest.raises(Wire(answer, library).errors.ReadError):
-                heard.append(wire.read(99))
+                received.append(wire.read(99))
 
         thread = threading.Thread(target=read)
         thread.start()
@@ -230,7 +230,7 @@ async def test_one_thread_reads_while_another_writes_and_closes(
         assert has_heard.wait(30)
         wire.close()
         thread.join(30)
-        assert heard == [b"X"]
+        assert received == [b"X"]
 
 
 @pytest.mark.parametrize(
@@ -353,13 +353,13 @@ async def test_upgrades_count_among_connections(
 async def test_events_are_reported(shout: RawServer, httpx_client: AnyHTTPX) -> None:
     names: list[str] = []
 
-    def hear(name: str, facts: dict[str, Any]) -> None:
+    def trace(name: str, facts: dict[str, Any]) -> None:
         names.append(name)
 
-    async def hear_async(name: str, facts: dict[str, Any]) -> None:
+    async def trace_async(name: str, facts: dict[str, Any]) -> None:
         names.append(name)
 
-    function = hear if httpx_client.is_blocking else hear_async
+    function = trace if httpx_client.is_blocking else trace_async
     options: Any = {"headers": HEADERS, "extensions": {"trace": function}}
     async with httpx_client.stream("GET", shout.url, **options):
         pass

@@ -18,7 +18,7 @@ import curlhttp
 from curlhttp import ClientClosed, ClientRequest, RequestException
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
-from tests.support.internals import descriptors
+from tests.support.internals import count_descriptors
 
 pytestmark = pytest.mark.anyio
 MakeClient = Callable[..., AnyClient]
@@ -523,7 +523,7 @@ async def test_a_slow_consumer_loses_nothing(client: AnyClient, app: AppServer) 
 
 
 async def test_leaving_the_loop_cancels_the_rest(client: AnyClient, app: AppServer) -> None:
-    before = descriptors()
+    before = count_descriptors()
     async for _ in client.map(
         itertools.chain([app.url], itertools.repeat(app.url + "/stall")), concurrency=5
     ):
@@ -531,7 +531,7 @@ async def test_leaving_the_loop_cancels_the_rest(client: AnyClient, app: AppServ
     await assert_free(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
     assert len(app.requests) <= 1 + 2 * 5
-    assert descriptors() <= before + 8  # those of an event loop's engine, and one connection
+    assert count_descriptors() <= before + 8  # those of an event loop's engine, and one connection
 
 
 async def test_a_consumer_that_fails_cancels_the_rest(client: AnyClient, app: AppServer) -> None:

@@ -319,20 +319,20 @@ def test_no_error_of_the_drop_in_shows_a_secret(
 
 
 def test_a_retry_event_has_no_secret_either() -> None:
-    told: list[Any] = []
+    calls: list[Any] = []
     Retry: Any = requests.packages.urllib3.util.retry.Retry  # noqa: N806
 
     class Watched(Retry):  # type: ignore[misc]
         def increment(self, *args: Any, **kwargs: Any) -> Any:
-            told.append((args, kwargs))
+            calls.append((args, kwargs))
             return super().increment(*args, **kwargs)
 
     with requests.Session() as session:
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=Watched(1)))
         with refused_port() as port, pytest.raises(requests.ConnectionError):
             session.get(f"http://127.0.0.1:{port}/{SECRET}")
-    assert len(told) == 2
-    assert "s3cret" not in repr(told)
+    assert len(calls) == 2
+    assert "s3cret" not in repr(calls)
 
 
 def test_a_header_value_that_is_refused_is_not_shown() -> None:

@@ -22,7 +22,7 @@ from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, Re
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import named_by_a_server
-from tests.support.every_api import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -402,9 +402,9 @@ async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
     assert list(answer.iter_bytes()) == [answer.content]
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_a_filename_of_the_server_writes_no_file(
-    ask: Ask, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ask: Fetch, api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The only file is the one that the caller of a download names."""
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -413,7 +413,7 @@ async def test_a_filename_of_the_server_writes_no_file(
         with RawServer(respond(response(b"x", headers=[("Content-Disposition", value)]))) as raw:
             await ask(raw.url + "/..%2f..%2fevil")
     files = [path.name for path in tmp_path.rglob("*") if not path.is_dir()]
-    assert files == (["downloaded"] if way == "download" else [])
+    assert files == (["downloaded"] if api == "download" else [])
 
 
 def test_the_history_is_built_on_first_use_and_cached() -> None:

@@ -21,7 +21,7 @@ from tests.otel.conftest import Telemetry
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, refused_port
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.every_api import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_API, make_fetch
 from tests.support.scripted import URL, Scripted, moved, steady
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel, or opentelemetry-sdk, is missing")
@@ -171,17 +171,17 @@ async def test_a_cancelled_attempt_ends_its_span(
 # --- which attempts there are ---
 
 
-@EVERY_WAY
+@EVERY_API
 async def test_every_api_has_spans(
     make_client: MakeClient,
     app: AppServer,
     traced: Telemetry,
-    way: str,
+    api: str,
     tmp_path: Path,
     session: requests.Session,
 ) -> None:
     client = make_client()
-    await make_ask(client, way, tmp_path, session)(app.url + "/redirect/1")
+    await make_fetch(client, api, tmp_path, session)(app.url + "/redirect/1")
     assert traced.values("http.response.status_code") == [302, 200]
     assert parents_of(app) == ids_of(traced)
 

@@ -460,8 +460,8 @@ def test_metrics_are_read_only() -> None:
 
 
 def test_a_hook_is_notified_of_each_transition_once(make_breaker: MakeBreaker) -> None:
-    heard: list[Transition] = []
-    breaker = make_breaker(1, on_transition=heard.append)
+    transitions: list[Transition] = []
+    breaker = make_breaker(1, on_transition=transitions.append)
     run(breaker, "ss")
     run(breaker, "F")
     assert is_refused(breaker, 1.0)
@@ -470,7 +470,7 @@ def test_a_hook_is_notified_of_each_transition_once(make_breaker: MakeBreaker) -
     breaker.force_open(ORIGIN)
     breaker.force_open(ORIGIN)
     breaker.reset()
-    assert [(change.old, change.new) for change in heard] == [
+    assert [(change.old, change.new) for change in transitions] == [
         ("closed", "open"),
         ("open", "half_open"),
         ("half_open", "open"),
@@ -479,7 +479,7 @@ def test_a_hook_is_notified_of_each_transition_once(make_breaker: MakeBreaker) -
         ("closed", "forced_open"),
         ("forced_open", "closed"),
     ]
-    assert {change.origin for change in heard} == {ORIGIN}
+    assert {change.origin for change in transitions} == {ORIGIN}
 
 
 def test_a_hook_may_use_the_breaker(make_breaker: MakeBreaker) -> None:

@@ -121,17 +121,17 @@ def test_one_step_at_a_time_is_taken() -> None:
 
 
 def test_hooks_run_when_the_lock_is_free() -> None:
-    heard: list[Transition] = []
+    transitions: list[Transition] = []
 
     def hook(change: Transition) -> None:
         in_time(lambda: breaker.admit("http://b.test:80", 0.0))
-        heard.append(change)  # not where that failed, which would only be logged
+        transitions.append(change)  # not where that failed, which would only be logged
 
     breaker = CircuitBreaker(1, on_transition=hook)
     opened(breaker)
     breaker.admit(ORIGIN, 30.0).succeed(30.0)
     breaker.force_open(ORIGIN)
-    assert len(heard) == 4
+    assert len(transitions) == 4
 
 
 def test_a_finalizer_may_run_while_its_thread_has_the_lock() -> None:

@@ -128,12 +128,12 @@ def test_an_unreported_success_resets_consecutive_failures(redis: RedisServer) -
 async def test_a_circuit_that_one_client_opens_is_open_for_all(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    heard: list[Transition] = []
+    transitions: list[Transition] = []
     mine = CircuitBreaker(3, store=make_store(redis))
     theirs = CircuitBreaker(3, store=make_store(redis))
-    client = make_client(breaker=mine, hooks={"breaker_transition": heard.append})
+    client = make_client(breaker=mine, hooks={"breaker_transition": transitions.append})
     await failing(client, app, 3)
-    assert [change.new for change in heard] == ["open"]
+    assert [change.new for change in transitions] == ["open"]
     assert mine.state(app.url) == theirs.state(app.url) == "open"
     other = make_client(breaker=theirs)
     for each in (client, other):

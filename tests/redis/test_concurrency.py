@@ -199,7 +199,7 @@ def test_leases_do_not_end_later_if_the_clock_is_set_back(redis: RedisServer) ->
     store, limit = FakeClockStore(redis), ConcurrencyLimit(1)
     held, answer = take(store, limit)
     assert answer == [1, 0]
-    in_line, answer = take(store, limit)
+    queued, answer = take(store, limit)
     assert answer == [0, 0]
     store.now -= 3600 * 10**6
     late, answer = take(store, limit)
@@ -207,7 +207,7 @@ def test_leases_do_not_end_later_if_the_clock_is_set_back(redis: RedisServer) ->
     store.now += 6 * 10**6
     # Neither the place nor the one in line was renewed.
     assert store.ask_here(late.make_acquire_command(joins=True)) == [1, 0]
-    for lease in (held, in_line, late):
+    for lease in (held, queued, late):
         lease.release()
 
 

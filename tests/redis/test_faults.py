@@ -345,8 +345,8 @@ async def test_a_connection_may_take_longer_than_a_reply(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     timeout = paced(0.05)
-    with Delayed(redis.port, 3 * timeout) as way:
-        url = f"redis://127.0.0.1:{way.port}/0"
+    with Delayed(redis.port, 3 * timeout) as delayed:
+        url = f"redis://127.0.0.1:{delayed.port}/0"
         store = make_store(url, timeout=timeout, connect_timeout=100)
         client = make_client(rate_limit=RateLimit(100, store=store))
         await client.get(app.url)
@@ -386,8 +386,8 @@ async def test_a_redis_with_late_replies_is_treated_as_unavailable(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     timeout = paced(0.05)
-    with Delayed(redis.port, 0) as way:
-        store = make_store(f"redis://127.0.0.1:{way.port}/0", timeout=timeout)
+    with Delayed(redis.port, 0) as delayed:
+        store = make_store(f"redis://127.0.0.1:{delayed.port}/0", timeout=timeout)
         client = make_client(rate_limit=RateLimit(10_000, burst=10_000, store=store))
         link = store._connection
         begun: list[Any] = []
@@ -400,14 +400,14 @@ async def test_a_redis_with_late_replies_is_treated_as_unavailable(
 
         link._serve = serve
         await until(lambda: link.is_connected)
-        way.seconds = 4 * timeout
-        before = way.questions
+        delayed.seconds = 4 * timeout
+        before = delayed.questions
         for _ in range(12):
             assert (await client.get(app.url)).status_code == 200
             await until(lambda: link._inbox.empty() and len(begun) == len(ended))
-        assert 1 <= way.questions - before <= 3
+        assert 1 <= delayed.questions - before <= 3
         assert len(app.requests) == 12
-        way.seconds = 0.0
+        delayed.seconds = 0.0
         question = RateLimit(1).make_reserve_command("http://b.test", INF)
         await until(lambda: store.ask_here(question) is not None)
         store.close()

@@ -146,11 +146,11 @@ def test_the_limit_holds_when_processes_with_leases_are_killed(
         for process in workers.processes[1:]:
             workers.kill(process)
         counter.open.set()
-        for way in ("threads", "tasks"):
-            workers.add(way)
+        for style in ("threads", "tasks"):
+            workers.add(style)
         workers.ready()
         for process in workers.processes[1:]:
-            workers.tell(process)
+            workers.send(process)
         arrived = len(counter.arrivals)
         until(lambda: len(counter.arrivals) > arrived + 100)
         counter.open.clear()

@@ -112,8 +112,8 @@ def test_a_late_request_lengthens_the_following_intervals(
     assert rate.accept_lateness(0.04)
     reserve(store, rate)
     after = [reserve(store, rate)[1] for _ in range(14)][-1]
-    apart = (float(after[2]) - float(before[2])) / 1e6
-    assert apart == pytest.approx(15 * 0.1 + 0.04, abs=0.001)
+    in_thread = (float(after[2]) - float(before[2])) / 1e6
+    assert in_thread == pytest.approx(15 * 0.1 + 0.04, abs=0.001)
 
 
 def test_a_reservation_missed_by_far_is_not_used() -> None:

@@ -101,7 +101,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.stdin.readline()
         threading.Thread(target=_await_end, args=(stop,), daemon=True).start()
-        if chosen["way"] == "threads":
+        if chosen["style"] == "threads":
             outcomes = blocking(chosen, settings, stop)
         else:
             outcomes = asyncio.run(in_tasks(chosen, settings, stop))

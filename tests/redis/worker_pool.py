@@ -83,10 +83,15 @@ class WorkerPool:
             process.kill()
             process.communicate()
 
-    def add(self, way: str) -> None:
-        """Start one more process, for ready() and tell()."""
+    def add(self, style: str) -> None:
+        """Start one more process, for ready() and send()."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.redis.worker", json.dumps({**self._common, "way": way})],
+            [
+                sys.executable,
+                "-m",
+                "tests.redis.worker",
+                json.dumps({**self._common, "style": style}),
+            ],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -104,10 +109,10 @@ class WorkerPool:
         """Have them begin; return when, in monotonic seconds."""
         begun = time.monotonic()
         for process in self.processes:
-            self.tell(process)
+            self.send(process)
         return begun
 
-    def tell(self, process: subprocess.Popen[str]) -> None:
+    def send(self, process: subprocess.Popen[str]) -> None:
         """Have one begin or end."""
         assert process.stdin is not None
         process.stdin.write("\n")
@@ -116,7 +121,7 @@ class WorkerPool:
     def stop(self) -> list[list[Outcome]]:
         """Have them end; return what came of the requests of each."""
         for process in self.processes:
-            self.tell(process)
+            self.send(process)
         found = []
         for process in self.processes:
             out, _ = process.communicate(timeout=120)

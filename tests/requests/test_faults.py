@@ -45,7 +45,7 @@ from tests.servers import (
     respond_and_reset,
     response,
 )
-from tests.support.internals import descriptors, finish_script, run_script, start_script
+from tests.support.internals import count_descriptors, finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry
@@ -246,7 +246,7 @@ def test_ctrl_c_ends_a_stalled_request_once_and_for_all(app: AppServer, path: st
 @contextlib.contextmanager
 def nothing_left_open(server: AppServer) -> Iterator[None]:
     """Check that the descriptors are the same in the end, without help of the collector."""
-    before = descriptors()
+    before = count_descriptors()
     gc.disable()
     try:
         yield
@@ -323,10 +323,10 @@ def test_a_stream_outlives_its_session(app: AppServer) -> None:
 
 def test_thousands_of_calls_open_one_connection(app: AppServer) -> None:
     requests.get(app.url)
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(2000):
         requests.get(app.url)
-    assert descriptors() == before
+    assert count_descriptors() == before
     assert app.connections == 1
 
 
@@ -770,7 +770,7 @@ def test_a_name_in_a_form_cannot_end_its_header(app: AppServer, where: str) -> N
 # --- secrets ---
 
 
-def told(error: BaseException) -> str:
+def text_of_error(error: BaseException) -> str:
     """Return all that a log could show of an error."""
     seen: list[BaseException] = []
 
@@ -809,7 +809,7 @@ def test_a_password_in_a_url_is_in_no_error(session: requests.Session, url: str)
     """In the drop-in."""
     with pytest.raises(requests.RequestException) as caught:
         session.get(url, timeout=1)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in text_of_error(caught.value)
 
 
 @pytest.mark.parametrize("path", ["/stall", "/truncated", "/status/404", "/redirect/9", "/bytes/9"])
@@ -824,7 +824,7 @@ def test_a_password_in_a_url_is_in_no_error_of_an_exchange(
         answer = session.get(url + path, timeout=0.05, stream=streamed)
         answer.raise_for_status()
         answer.json()
-    assert SECRET not in told(caught.value)
+    assert SECRET not in text_of_error(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -849,7 +849,7 @@ def test_the_password_of_a_proxy_is_in_no_error(
         session.mount(f"{scheme}://", HTTPAdapter(max_retries=retries))
         with pytest.raises(requests.RequestException) as caught:
             session.get(f"{scheme}://127.0.0.1:1/", proxies={scheme: proxy}, timeout=1)
-        assert SECRET not in told(caught.value)
+        assert SECRET not in text_of_error(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -872,7 +872,7 @@ def test_a_header_with_credentials_is_in_no_error(app: AppServer, options: dict[
     """In the drop-in."""
     with pytest.raises(requests.exceptions.InvalidHeader) as caught:
         requests.get(app.url, **options)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in text_of_error(caught.value)
 
 
 def test_reprs_show_no_credentials(app: AppServer) -> None:
@@ -886,25 +886,25 @@ def test_reprs_show_no_credentials(app: AppServer) -> None:
     session.close()
 
 
-@pytest.mark.parametrize("way", ["header", "argument", "session", "url", "digest", "hook first"])
+@pytest.mark.parametrize("source", ["header", "argument", "session", "url", "digest", "hook first"])
 @pytest.mark.parametrize("status", [302, 307])
 def test_credentials_do_not_follow_to_another_origin(
-    session: requests.Session, app: AppServer, other: AppServer, way: str, status: int
+    session: requests.Session, app: AppServer, other: AppServer, source: str, status: int
 ) -> None:
     """In the drop-in, however they were given."""
     path = to(other.at("localhost") + "/digest?user=user&password=s3cret") + f"&status={status}"
     url, options = app.url + path, dict[str, Any]()
-    if way == "header":
+    if source == "header":
         options["headers"] = {"AUTHORIZATION": SECRET}
-    elif way == "argument":
+    elif source == "argument":
         options["auth"] = ("user", SECRET)
-    elif way == "session":
+    elif source == "session":
         session.auth = ("user", SECRET)
-    elif way == "url":
+    elif source == "url":
         url = url.replace("//", "//user:s3cret@", 1)
     else:
         session.auth = HTTPDigestAuth("user", SECRET)
-    if way == "hook first":
+    if source == "hook first":
         options["hooks"] = {"response": lambda got, **_: got}
     answer = session.get(url, **options)
     assert answer.status_code == 401
@@ -948,13 +948,13 @@ def test_back_at_the_first_origin_there_are_no_credentials(
     assert sent[1] is None
 
 
-@pytest.mark.parametrize("way", ["header", "auth"])
+@pytest.mark.parametrize("source", ["header", "auth"])
 def test_credentials_of_a_proxy_reach_no_origin(
-    session: requests.Session, app: AppServer, tls_app: AppServer, certs: Any, way: str
+    session: requests.Session, app: AppServer, tls_app: AppServer, certs: Any, source: str
 ) -> None:
     """In the drop-in."""
     options: dict[str, Any] = {"auth": HTTPProxyAuth("user", SECRET)}
-    if way == "header":
+    if source == "header":
         options = {"headers": {"Proxy-Authorization": "Basic s3cret"}}
     with HTTPProxy() as proxy:
         proxies = {"http": proxy.url, "https": proxy.url}

@@ -18,7 +18,7 @@ import curlhttp
 from tests.servers_real.program import Program
 
 NOUGHTS = ("wrong answers", "POSTs twice", "unsent, but processed", "hangs")
-_DOORS = {"plain": "HTTP/1.1", "tls": "TLS", "h2": "HTTP/2", "h3": "HTTP/3"}
+_ENDPOINTS = {"plain": "HTTP/1.1", "tls": "TLS", "h2": "HTTP/2", "h3": "HTTP/3"}
 _HUNG = 90.0  # seconds, more than all limits of a request; the watchdog has those that block
 _numbers = itertools.count(1)
 
@@ -109,7 +109,7 @@ class Ledger:
         lines.append("|---" * len([*columns, *NOUGHTS]) + "|")
         for kind in kinds:
             if counts := self.counts.get(kind.name):
-                over = ", ".join(_DOORS[door] for door in kind.doors)
+                over = ", ".join(_ENDPOINTS[endpoint] for endpoint in kind.endpoints)
                 numbers = [str(counts[name]) for name in ("operations", "errors", *NOUGHTS)]
                 cells = [kind.name, kind.version(), kind.role, over, *numbers]
                 lines.append(f"| {' | '.join(cells)} |")

@@ -1,4 +1,4 @@
-"""Which tests run with which servers, through which of their doors, by which ways in."""
+"""Which tests run with which servers, at which of their endpoints, with which APIs."""
 
 from __future__ import annotations
 
@@ -18,39 +18,41 @@ KINDS: dict[str, type[Program]] = {
     **{kind.name: kind for kind in FORWARD},
     Toxiproxy.name: Toxiproxy,
 }
-H1_DOORS = ("plain", "tls")
+H1_ENDPOINTS = ("plain", "tls")
 
 
-def _all_doors(able: str | None) -> list[tuple[str, str]]:
+def _all_endpoints(able: str | None) -> list[tuple[str, str]]:
     return [
-        (name, door)
+        (name, endpoint)
         for name, kind in SERVERS.items()
         if able is None or able in kind.can
-        for door in kind.doors
-        if door != "h3" or has_http3()
+        for endpoint in kind.endpoints
+        if endpoint != "h3" or has_http3()
     ]
 
 
-def doors(able: str | None = None, only: Sequence[str] = ()) -> pytest.MarkDecorator:
-    """Run a test with each door of each server that can do something, or with some doors."""
-    found = [pair for pair in _all_doors(able) if not only or pair[1] in only]
-    return pytest.mark.parametrize(("name", "door"), found)
+def endpoints(able: str | None = None, only: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """Run a test with each endpoint, or some, of each server that supports a feature."""
+    found = [pair for pair in _all_endpoints(able) if not only or pair[1] in only]
+    return pytest.mark.parametrize(("name", "endpoint"), found)
 
 
-def doors_and_ways(
+def endpoints_and_apis(
     of_clients: Sequence[str], of_sessions: Sequence[str] = ()
 ) -> pytest.MarkDecorator:
-    """Run a test with each door, by each way in of clients of all colours, and of the drop-in."""
+    """Run a test with each endpoint and each API of clients of all colours and of the drop-in."""
     found = [
-        (name, door, colour, way)
-        for name, door in _all_doors(None)
+        (name, endpoint, colour, api)
+        for name, endpoint in _all_endpoints(None)
         for colour in COLOURS
-        for way in of_clients
+        for api in of_clients
     ]
     found += [
-        (name, door, "blocking", way)
-        for name, door in _all_doors(None)
-        if door in H1_DOORS
-        for way in of_sessions
+        (name, endpoint, "blocking", api)
+        for name, endpoint in _all_endpoints(None)
+        if endpoint in H1_ENDPOINTS
+        for api in of_sessions
     ]
-    return pytest.mark.parametrize(("name", "door", "colour", "way"), found, indirect=["colour"])
+    return pytest.mark.parametrize(
+        ("name", "endpoint", "colour", "api"), found, indirect=["colour"]
+    )

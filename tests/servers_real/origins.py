@@ -150,7 +150,7 @@ class Caddy(Program):
     role = "files, and before the tests' server"
     executable = "caddy"
     version_command = ("caddy", "version")
-    doors = ("plain", "tls", "h2", "h3")
+    endpoints = ("plain", "tls", "h2", "h3")
     # quic-go took such a body for none until 0.47: https://github.com/quic-go/quic-go/issues/4622
     needs_length = ("h3",)
     can = frozenset({"static", "gzip", "events", "ws", "expect", "mtls", "reload"})
@@ -327,7 +327,7 @@ class Hypercorn(_Python):
     module = "hypercorn"
     executable = sys.executable
     version_command = (sys.executable, "-m", "pip", "show", "hypercorn")
-    doors = ("plain", "tls", "h2", "h3")
+    endpoints = ("plain", "tls", "h2", "h3")
 
     def command(self) -> Sequence[str]:
         return [
@@ -365,7 +365,7 @@ class Uvicorn(_Python):
     module = "uvicorn"
     executable = sys.executable
     version_command = (sys.executable, "-m", "pip", "show", "uvicorn")
-    doors = ("plain", "tls")
+    endpoints = ("plain", "tls")
 
     def command(self) -> Sequence[str]:
         app = ["tests.servers_real.apps.asgi:app", "--no-access-log", "--timeout-keep-alive", "60"]

@@ -48,7 +48,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 VERSIONS = {"plain": "HTTP/1.1", "tls": "HTTP/1.1", "h2": "HTTP/2", "h3": "HTTP/3"}
 
 
-class Door(NamedTuple):
+class Endpoint(NamedTuple):
     """Where to send requests, and with which settings of a client."""
 
     url: str
@@ -64,18 +64,18 @@ class Surroundings(NamedTuple):
 
 
 class Program:
-    """One server. A subclass says what it is called, how it is told what to do, and its doors.
+    """One server. A subclass defines its name, its configuration and its endpoints.
 
     Attributes:
         name: what the tests call it.
         executable: what must be installed.
         version_command: prints the version, which is what `version_pattern` finds first.
         role: what it is in the tests.
-        doors: "plain", "tls" (HTTP/1.1), "h2" and "h3", as far as it has them.
+        endpoints: "plain", "tls" (HTTP/1.1), "h2" and "h3", as far as it has them.
         can: what else it does: "static", "gzip", "br", "trailers", "events", "ws", "expect", and
             "short" (a port that ends connections after two requests), "mtls", "reload".
         scheme: of its URL, if it is a proxy that clients are told to use.
-        needs_length: the doors at which it takes no body whose length is not said before.
+        needs_length: the endpoints that refuse a body without a Content-Length.
     """
 
     name: ClassVar[str]
@@ -83,7 +83,7 @@ class Program:
     version_command: ClassVar[Sequence[str]]
     version_pattern: ClassVar[str] = r"(\d+(?:\.\d+)+)"
     role: ClassVar[str] = "origin"
-    doors: ClassVar[Sequence[str]] = ("plain", "tls", "h2")
+    endpoints: ClassVar[Sequence[str]] = ("plain", "tls", "h2")
     can: ClassVar[frozenset[str]] = frozenset()
     scheme: ClassVar[str] = ""
     needs_length: ClassVar[Sequence[str]] = ()
@@ -142,12 +142,12 @@ class Program:
                 self.ports[name] = found.getsockname()[1]
         return self.ports[name]
 
-    def door(self, name: str, port: str | None = None) -> Door:
-        """Return a door, or what is like it at another port."""
+    def endpoint(self, name: str, port: str | None = None) -> Endpoint:
+        """Return an endpoint, or one like it at another port."""
         port = port or ("plain" if name == "plain" else "tls")
         if name == "plain":
-            return Door(f"http://127.0.0.1:{self.port(port)}", _SETTINGS[name])
-        return Door(f"https://localhost:{self.port(port)}", _SETTINGS[name])
+            return Endpoint(f"http://127.0.0.1:{self.port(port)}", _SETTINGS[name])
+        return Endpoint(f"https://localhost:{self.port(port)}", _SETTINGS[name])
 
     def proxy_url(self, port: str = "plain", credentials: str = "") -> str:
         """Return what clients are told, with credentials that end with an at sign."""

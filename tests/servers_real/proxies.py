@@ -269,7 +269,7 @@ class Toxiproxy(Program):
     version_command = ("go", "version", "-m", shutil.which("toxiproxy-server") or "")
     version_pattern = r"/toxiproxy/v2\s+v(\S+)"
     role = "between, spoils bytes"
-    doors = ("plain", "tls", "h2")
+    endpoints = ("plain", "tls", "h2")
 
     def command(self) -> Sequence[str]:
         return ["toxiproxy-server", "-host", "127.0.0.1", "-port", str(self.port("api"))]

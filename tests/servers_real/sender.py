@@ -13,24 +13,24 @@ import anyio.to_thread
 import curlhttp
 from curlhttp import requests
 from tests.servers_real.ledger import Ledger, Operation
-from tests.servers_real.program import Door, Program
+from tests.servers_real.program import Endpoint, Program
 from tests.support.colours import AnyClient
-from tests.support.every_api import make_ask
+from tests.support.every_api import make_fetch
 
-WAYS = ("get", "stream", "map", "download")
-POST_WAYS = ("post", "stream", "map")
+APIS = ("get", "stream", "map", "download")
+POST_APIS = ("post", "stream", "map")
 OF_SESSIONS = ("session", "session's stream")
 _TIMES = 50  # how often an answer repeats the id that it belongs to
 
 
-class Talk:
+class Sender:
     """Send requests to a server, and check that each gets its own answer.
 
     Args:
-        client: of any colour, set for the door.
+        client: of any colour, set up for the endpoint.
         session: of the drop-in.
         program: the server.
-        door: where it is.
+        endpoint: where the server listens.
         ledger: what counts them.
         folder: for downloads.
     """
@@ -40,14 +40,14 @@ class Talk:
         client: AnyClient,
         session: requests.Session,
         program: Program,
-        door: Door,
+        endpoint: Endpoint,
         ledger: Ledger,
         folder: Path,
     ) -> None:
         self.client = client
         self.session = session
         self.program = program
-        self.door = door
+        self.endpoint = endpoint
         self.ledger = ledger
         self.folder = folder
 
@@ -60,19 +60,19 @@ class Talk:
         """Return the URL of a path, for an operation that the server is to see."""
         pairs = {**({"id": operation.id} if operation else {}), **query}
         text = "&".join(f"{name}={value}" for name, value in pairs.items())
-        return f"{self.door.url}{path}" + (f"?{text}" if text else "")
+        return f"{self.endpoint.url}{path}" + (f"?{text}" if text else "")
 
-    async def get(self, way: str = "get", **query: object) -> Any:
+    async def get(self, api: str = "get", **query: object) -> Any:
         """GET something that only this request is answered with."""
         with self.counted() as operation:
             url = self.url("/stamp", operation, n=_TIMES, **query)
-            if way == "stream":
+            if api == "stream":
                 async with await self.client.stream("GET", url) as stream:
                     response, body = stream.real, await stream.read()
             else:
-                ask = make_ask(self.client, way, self.folder, self.session)
+                ask = make_fetch(self.client, api, self.folder, self.session)
                 response = await ask(url)
-                is_file = way == "download"
+                is_file = api == "download"
                 body = (self.folder / "downloaded").read_bytes() if is_file else response.content
             assert response.status_code == 200
             assert body == operation.id.encode() * _TIMES
@@ -95,34 +95,34 @@ class Talk:
         except curlhttp.RequestException as error:
             return error
 
-    async def apart(self, function: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a function of this talk while others run: in a thread where the client blocks."""
+    async def in_thread(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a function concurrently with others: in a thread if the client blocks."""
         if not self.client.is_blocking:
             return await function()
         return await anyio.to_thread.run_sync(_drive, function)
 
-    async def post(self, way: str, content: Any, expected: bytes, **options: Any) -> Any:
+    async def post(self, api: str, content: Any, expected: bytes, **options: Any) -> Any:
         """POST a body, and check that the server got it as it was sent."""
         with self.counted("POST") as operation:
             url = self.url("/upload", operation)
-            response, body = await self._post(way, url, content, **options)
+            response, body = await self._post(api, url, content, **options)
             assert response.status_code == 200
             checksum = hashlib.sha256(expected).hexdigest()
             found = json.loads(body)
             assert (found["length"], found["sha256"]) == (len(expected), checksum)
             return response
 
-    async def _post(self, way: str, url: str, content: Any, **options: Any) -> tuple[Any, bytes]:
-        if way == "stream":
+    async def _post(self, api: str, url: str, content: Any, **options: Any) -> tuple[Any, bytes]:
+        if api == "stream":
             async with await self.client.stream("POST", url, content=content, **options) as stream:
                 return stream.real, await stream.read()
-        if way == "map":
+        if api == "map":
             request = curlhttp.ClientRequest("POST", url, content=content, **options)
             (found,) = [found async for found in self.client.map([request])]
             if isinstance(found, Exception):
                 raise found
-        elif way in OF_SESSIONS:
-            found = self.session.post(url, data=content, stream=way != "session", **options)
+        elif api in OF_SESSIONS:
+            found = self.session.post(url, data=content, stream=api != "session", **options)
         else:
             found = await self.client.post(url, content=content, **options)
         return found, found.content

@@ -15,14 +15,14 @@ import pytest
 import curlhttp
 from curlhttp import Timeout
 from tests.servers import Certs, DatagramRelay, Relay
-from tests.servers_real.matrix import H1_DOORS, doors
+from tests.servers_real.matrix import H1_ENDPOINTS, endpoints
 from tests.servers_real.program import SECONDS, Program
-from tests.servers_real.sender import Talk
+from tests.servers_real.sender import Sender
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP
 from tests.support.pace import paced
 
 pytestmark = pytest.mark.anyio
-TalkWith = Callable[..., Talk]
+MakeSender = Callable[..., Sender]
 _METHODS = ("GET", "POST")
 # They say by GOAWAY what they did not process, and so lose nothing; others just close or reset.
 _POLITE = {("nginx", "h2"), ("haproxy", "h2")}
@@ -35,7 +35,7 @@ async def _until(condition: Callable[[], bool], seconds: float = SECONDS) -> Non
 
 
 async def _in_lanes(
-    talk: Talk, lanes: int, rounds: int, on_progress: Callable[[int], None] = lambda done: None
+    sender: Sender, lanes: int, rounds: int, on_progress: Callable[[int], None] = lambda done: None
 ) -> list[Exception]:
     """Send GETs and POSTs in so many lanes at once, and return what failed."""
     failures: list[Exception] = []
@@ -43,69 +43,69 @@ async def _in_lanes(
 
     async def lane() -> None:
         for number in range(rounds):
-            found = await talk.try_stamp(_METHODS[number % 2])
+            found = await sender.try_stamp(_METHODS[number % 2])
             if isinstance(found, Exception):
                 failures.append(found)
             done.append(None)
             count = len(done)
-            if talk.client.is_blocking:
+            if sender.client.is_blocking:
                 on_progress(count)
             else:
                 await anyio.to_thread.run_sync(on_progress, count)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(lanes):
-            tasks.start_soon(talk.apart, lane)
+            tasks.start_soon(sender.in_thread, lane)
     return failures
 
 
 # --- connections that end after two requests ---
 
 
-@doors("short", ("plain",))
+@endpoints("short", ("plain",))
 async def test_connections_that_end_after_two_requests_fail_none(
-    talk_with: TalkWith, name: str, door: str
+    sender_for: MakeSender, name: str, endpoint: str
 ) -> None:
-    talk = talk_with(name, door, "short")
-    found = [await talk.stamp(method) for method in _METHODS * 3]
+    sender = sender_for(name, endpoint, "short")
+    found = [await sender.stamp(method) for method in _METHODS * 3]
     assert len({response.timings.local for response in found}) > 1  # some end after the third
-    assert await _in_lanes(talk, 8, 10) == []
+    assert await _in_lanes(sender, 8, 10) == []
 
 
 @pytest.mark.parametrize("name", ["nginx", "envoy"])
-async def test_goaway_after_two_requests_fails_none(talk_with: TalkWith, name: str) -> None:
-    talk = talk_with(name, "h2", "short tls")
-    found = [await talk.stamp(method) for method in _METHODS * 3]
+async def test_goaway_after_two_requests_fails_none(sender_for: MakeSender, name: str) -> None:
+    sender = sender_for(name, "h2", "short tls")
+    found = [await sender.stamp(method) for method in _METHODS * 3]
     assert {response.http_version for response in found} == {"HTTP/2"}
     assert len({response.timings.local for response in found}) > 1
-    assert await _in_lanes(talk, 8, 10) == []
+    assert await _in_lanes(sender, 8, 10) == []
 
 
 # --- reload ---
 
 
-@doors("reload")
+@endpoints("reload")
 async def test_a_reload_under_load_loses_at_most_posts_that_may_have_been_processed(
-    talk_with: TalkWith, name: str, door: str
+    sender_for: MakeSender, name: str, endpoint: str
 ) -> None:
-    talk = talk_with(name, door)
+    sender = sender_for(name, endpoint)
     due, reloads = [80, 50, 20], list[int]()
 
     def reload(done: int) -> None:
         with suppress(IndexError):  # a thread that was quicker took the last
             if due and done >= due[-1]:
                 reloads.append(due.pop())
-                talk.program.reload()
+                sender.program.reload()
 
-    failures = await _in_lanes(talk, 6, 20, reload)
+    failures = await _in_lanes(sender, 6, 20, reload)
     assert reloads
-    if (name, door) in _POLITE:
+    if (name, endpoint) in _POLITE:
         assert failures == []
     for failure in failures:
         assert isinstance(failure, curlhttp.RequestException)
         assert failure.request is not None
         kinds = [curlhttp.ConnectionError, curlhttp.SSLError]
-        if door in H1_DOORS:
+        if endpoint in H1_ENDPOINTS:
             # A POST may have been processed; a handshake may be cut, and then nothing was sent.
             assert failure.request.method == "POST" or not failure.request_sent, failure
         else:
@@ -116,43 +116,45 @@ async def test_a_reload_under_load_loses_at_most_posts_that_may_have_been_proces
 # --- restart ---
 
 
-@doors(only=("plain", "h2", "h3"))
+@endpoints(only=("plain", "h2", "h3"))
 @ONE_OF_EACH
 async def test_a_restart_while_connections_are_idle_fails_no_request(
-    talk_with: TalkWith, name: str, door: str
+    sender_for: MakeSender, name: str, endpoint: str
 ) -> None:
     """HTTP/3 has nobody who says that the server is another one: there it may cost a request."""
-    talk = talk_with(name, door, timeout=Timeout(read=paced(2.0) if door == "h3" else SECONDS))
+    sender = sender_for(
+        name, endpoint, timeout=Timeout(read=paced(2.0) if endpoint == "h3" else SECONDS)
+    )
     for method, end in (("GET", Program.stop), ("POST", Program.kill)):
         for before in _METHODS:
-            await talk.stamp(before)
-        await anyio.to_thread.run_sync(end, talk.program)
-        await anyio.to_thread.run_sync(talk.program.start)
-        found = await talk.try_stamp(method)
+            await sender.stamp(before)
+        await anyio.to_thread.run_sync(end, sender.program)
+        await anyio.to_thread.run_sync(sender.program.start)
+        found = await sender.try_stamp(method)
         if isinstance(found, Exception):
-            assert door == "h3", found
-            await talk.stamp(method)
+            assert endpoint == "h3", found
+            await sender.stamp(method)
 
 
-@doors(only=("plain", "h2", "h3"))
+@endpoints(only=("plain", "h2", "h3"))
 @ONE_OF_EACH
 async def test_a_request_running_when_the_server_is_killed_counts_as_sent(
-    talk_with: TalkWith, name: str, door: str
+    sender_for: MakeSender, name: str, endpoint: str
 ) -> None:
-    timeout = Timeout(read=paced(2.0) if door == "h3" else 2 * SECONDS)
-    with_idle, without = talk_with(name, door, timeout=timeout), talk_with(name, door)
+    timeout = Timeout(read=paced(2.0) if endpoint == "h3" else 2 * SECONDS)
+    with_idle, without = sender_for(name, endpoint, timeout=timeout), sender_for(name, endpoint)
     program, found = without.program, list[Any]()
     await with_idle.stamp("GET")
 
-    async def ask(talk: Talk, method: str) -> None:
-        found.append(await talk.try_stamp(method, wait=SECONDS))
+    async def ask(sender: Sender, method: str) -> None:
+        found.append(await sender.try_stamp(method, wait=SECONDS))
 
     before = program.seen().total()
     async with anyio.create_task_group() as tasks:
-        for talk in (with_idle, without) if door != "h3" else (with_idle,):
+        for sender in (with_idle, without) if endpoint != "h3" else (with_idle,):
             for method in _METHODS:
-                tasks.start_soon(talk.apart, partial(ask, talk, method))
-        count = 4 if door != "h3" else 2
+                tasks.start_soon(sender.in_thread, partial(ask, sender, method))
+        count = 4 if endpoint != "h3" else 2
         await _until(lambda: program.seen().total() >= before + count)
         await anyio.to_thread.run_sync(program.kill)
     await anyio.to_thread.run_sync(program.start)
@@ -167,45 +169,47 @@ async def test_a_request_running_when_the_server_is_killed_counts_as_sent(
 # --- client certificates ---
 
 
-@doors("mtls", ("tls", "h2"))
+@endpoints("mtls", ("tls", "h2"))
 async def test_a_client_certificate_that_is_demanded(
-    talk_with: TalkWith, name: str, door: str, certs: Certs, tmp_path: Path
+    sender_for: MakeSender, name: str, endpoint: str, certs: Certs, tmp_path: Path
 ) -> None:
     stranger = Certs(tmp_path).client_cert_path()
     for cert in (None, stranger):
-        talk = talk_with(name, door, "mtls", cert=cert)
+        sender = sender_for(name, endpoint, "mtls", cert=cert)
         for method in _METHODS * 2:
-            with talk.counted(method) as operation:
-                url = talk.url("/stamp", operation)
+            with sender.counted(method) as operation:
+                url = sender.url("/stamp", operation)
                 with suppress(curlhttp.SSLError, curlhttp.ConnectionError):
-                    response = await talk.client.request(method, url)
+                    response = await sender.client.request(method, url)
                     assert response.status_code == 400  # nginx says so within HTTP
-            assert talk.program.seen()[operation.id] == 0
-    talk = talk_with(name, door, "mtls", cert=certs.client_cert_path())
+            assert sender.program.seen()[operation.id] == 0
+    sender = sender_for(name, endpoint, "mtls", cert=certs.client_cert_path())
     for method in _METHODS * 2:
-        await talk.stamp(method)
+        await sender.stamp(method)
 
 
 # --- connections that fall silent ---
 
 
-@doors(only=("plain", "h2", "h3"))
+@endpoints(only=("plain", "h2", "h3"))
 @WITHOUT_UVLOOP
 async def test_a_silent_connection_fails_only_its_own_requests(
-    talk_with: TalkWith, name: str, door: str
+    sender_for: MakeSender, name: str, endpoint: str
 ) -> None:
-    talk = talk_with(name, door, timeout=Timeout(connect=SECONDS, read=paced(0.3)))
-    port = talk.program.port("plain" if door == "plain" else "tls")
+    sender = sender_for(name, endpoint, timeout=Timeout(connect=SECONDS, read=paced(0.3)))
+    port = sender.program.port("plain" if endpoint == "plain" else "tls")
     relays: dict[str, Any] = {"h3": DatagramRelay}
-    with relays.get(door, Relay)(port) as relay:
-        talk.door = talk.door._replace(url=talk.door.url.replace(str(port), str(relay.port)))
+    with relays.get(endpoint, Relay)(port) as relay:
+        sender.endpoint = sender.endpoint._replace(
+            url=sender.endpoint.url.replace(str(port), str(relay.port))
+        )
         for method in _METHODS:
-            await talk.stamp("GET")
+            await sender.stamp("GET")
             connections = relay.connections
             relay.forget()
-            error = await talk.try_stamp(method)
+            error = await sender.try_stamp(method)
             assert isinstance(error, curlhttp.exceptions.ReadTimeout)
             assert error.request_sent
-            await talk.stamp("GET")
-            await talk.stamp("POST")
+            await sender.stamp("GET")
+            await sender.stamp("POST")
             assert relay.connections == connections + 1

@@ -11,9 +11,9 @@ from threading import Lock
 from typing import Any
 
 from curlhttp.exceptions import ReadTimeout, RequestException
-from tests.adversary.findings import Findings, place_of
-from tests.adversary.server_process import Child
-from tests.adversary.stamps import owners_in, stamp
+from tests.adversary.findings import Findings, find_place
+from tests.adversary.server_process import ServerProcess
+from tests.adversary.stamps import find_owners, stamp
 from tests.adversary.watchdog import Watchdog
 from tests.storm.fate import Fate
 
@@ -34,7 +34,9 @@ class Checker:
         colour: who sends just now.
     """
 
-    def __init__(self, child: Child, findings: Findings, watchdog: Watchdog, seed: int) -> None:
+    def __init__(
+        self, child: ServerProcess, findings: Findings, watchdog: Watchdog, seed: int
+    ) -> None:
         self.counts: Counter[str] = Counter()
         self.once: list[str] = []
         self.unsent: list[str] = []
@@ -102,21 +104,21 @@ class Checker:
         mark = stamp(fate.name)
         if (mark * (len(body) // len(mark) + 1)).startswith(body):
             return True
-        told = self._told_of_strangers(body, fate.name)
-        if not self._is_race(told, began):
-            outcomes = {name: self._outcomes.get(name) for name in told}
-            text = f"{body[:200]!r}\nof these, with what else their connections carried: {told}\n"
+        foreign = self._find_foreign(body, fate.name)
+        if not self._is_race(foreign, began):
+            outcomes = {name: self._outcomes.get(name) for name in foreign}
+            text = f"{body[:200]!r}\nof these, with their connections: {foreign}\n"
             text += f"which ended with {outcomes}\nasked at {began}; {self._child.ask(fate.name)}"
             self.report(fate, "a wrong body", None, text)
         return False
 
-    def _told_of_strangers(self, body: bytes, name: str) -> dict[str, list[Any]]:
-        """Return what the server tells of the other requests that a body is the answer to."""
-        return {stranger: self._child.ask(stranger) for stranger in owners_in(body) - {name}}
+    def _find_foreign(self, body: bytes, name: str) -> dict[str, list[Any]]:
+        """Return the server's records of other requests whose stamps are in a body."""
+        return {stranger: self._child.ask(stranger) for stranger in find_owners(body) - {name}}
 
-    def _is_race(self, told: dict[str, list[Any]], began: float) -> bool:
-        """Return whether nobody could tell the strangers' answers from right ones; count that."""
-        found = any(_came_too_late(stranger, came, began) for stranger, came in told.items())
+    def _is_race(self, foreign: dict[str, list[Any]], began: float) -> bool:
+        """Return whether the foreign responses arrived too late to be distinguished; count that."""
+        found = any(_came_too_late(stranger, came, began) for stranger, came in foreign.items())
         if found:
             self.count("races")
         return found
@@ -126,16 +128,14 @@ class Checker:
         self.count("controls")
         if body == stamp(name):
             return
-        told = self._told_of_strangers(body, name)
-        if not self._is_race(told, began):
-            text = (
-                f"{name} got {body[:200]!r}\nof these, with what their connections carried: {told}"
-            )
+        foreign = self._find_foreign(body, name)
+        if not self._is_race(foreign, began):
+            text = f"{name} got {body[:200]!r}\nof these, with their connections: {foreign}"
             self._findings.add(f"{self.colour}: a control gets a wrong body", text)
 
     def report(self, fate: Fate, what: str, error: BaseException | None, more: str = "") -> None:
         """Make a finding."""
-        place = f" in {place_of(error)}" if error is not None else ""
+        place = f" in {find_place(error)}" if error is not None else ""
         trace = "".join(traceback.format_exception(error)) if error is not None else ""
         self._findings.add(
             f"{self.colour}: {what}{place}", f"seed {self._seed}, {fate}\n{more}\n{trace}"

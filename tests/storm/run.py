@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tests.adversary.findings import Findings, tell
-from tests.adversary.leaks import Holdings, leftovers, use_one_arena
-from tests.adversary.server_process import Child
-from tests.adversary.unraisable import listening
+from tests.adversary.findings import Findings, print_line
+from tests.adversary.leaks import Holdings, find_leaks, use_one_arena
+from tests.adversary.server_process import ServerProcess
+from tests.adversary.unraisable import catch_unraisable
 from tests.adversary.watchdog import Watchdog
 from tests.storm import tasks, threads
 from tests.storm.checker import Checker
@@ -70,9 +70,9 @@ def run(plan: Plan) -> Findings:
     use_one_arena()
     findings = Findings()
     with ExitStack() as stack:
-        child = stack.enter_context(Child("tests.storm.server", plan.seed))
+        child = stack.enter_context(ServerProcess("tests.storm.server", plan.seed))
         watchdog = stack.enter_context(Watchdog(_HANGS))
-        stack.enter_context(listening(findings))
+        stack.enter_context(catch_unraisable(findings))
         checker = Checker(child, findings, watchdog, plan.seed)
         _Run(plan, checker, findings).go()
     return findings
@@ -93,7 +93,7 @@ class _Run:
         self._run_blocks(blocks[:warm])
         before = Holdings.now()
         self._run_blocks(blocks[warm:])
-        for left in leftovers(before, objects=_OBJECTS, memory=_GROWTH):
+        for left in find_leaks(before, objects=_OBJECTS, memory=_GROWTH):
             self._findings.add(f"left over: {left.split(',')[0]}", left)
         self._show(force=True)
 
@@ -113,5 +113,7 @@ class _Run:
             return
         self._shown = now
         seconds, counts = now - self._begun, self._checker.counts
-        told = ", ".join(f"{number} {what}" for what, number in counts.most_common())
-        tell(f"{seconds:6.1f} s  {self._done} requests, {self._done / seconds:.0f}/s: {told}")
+        summary = ", ".join(f"{number} {what}" for what, number in counts.most_common())
+        print_line(
+            f"{seconds:6.1f} s  {self._done} requests, {self._done / seconds:.0f}/s: {summary}"
+        )

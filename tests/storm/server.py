@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from tests.adversary.server_process import answer_questions
+from tests.adversary.server_process import serve_questions
 from tests.adversary.stamps import stamp
 from tests.servers.raw import RawConnection, RawServer
 from tests.storm.fate import Fate, fate_of
@@ -291,7 +291,7 @@ def main() -> None:
     """Serve until the parent closes the pipe."""
     storm = Storm(int(sys.argv[1]))
     with storm.server as server, http2_server(storm) as streams:
-        answer_questions({"http1": server.port, "http2": streams.port}, storm.report)
+        serve_questions({"http1": server.port, "http2": streams.port}, storm.report)
 
 
 if __name__ == "__main__":

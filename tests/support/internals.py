@@ -19,7 +19,7 @@ from tests.support.colours import AnyClient
 ROOT = Path(__file__).parents[2]
 
 
-def engine_of(client: AnyClient) -> Any:
+def get_engine(client: AnyClient) -> Any:
     """Return the one engine of a client."""
     if client.is_blocking:
         return client.real._engine
@@ -27,30 +27,30 @@ def engine_of(client: AnyClient) -> Any:
     return engine
 
 
-def slots_of(client: AnyClient) -> Slots:
+def get_slots(client: AnyClient) -> Slots:
     """Return the slots, without those of parked transfers among the taken."""
-    engine = engine_of(client)
+    engine = get_engine(client)
     if client.is_blocking:
         engine._pool._unready()
     slots: Slots = engine._pool.slots
     return slots
 
 
-async def until_waiting(client: AnyClient, count: int) -> None:
+async def wait_until_waiting(client: AnyClient, count: int) -> None:
     """Wait until so many callers wait for a slot."""
     with anyio.fail_after(30):
-        while len(slots_of(client).waiters) < count:
+        while len(get_slots(client).waiters) < count:
             await anyio.sleep(0.001)
 
 
-async def until_idle(client: AnyClient) -> None:
+async def wait_until_idle(client: AnyClient) -> None:
     """Wait until no slot is taken."""
     with anyio.fail_after(30):
-        while slots_of(client).used:
+        while get_slots(client).used:
             await anyio.sleep(0.001)
 
 
-async def apart(client: AnyClient, method: str, url: str, **options: Any) -> Any:
+async def in_thread(client: AnyClient, method: str, url: str, **options: Any) -> Any:
     """Send a request in a thread of its own where the client blocks."""
     if not client.is_blocking:
         return await client.request(method, url, **options)
@@ -59,7 +59,7 @@ async def apart(client: AnyClient, method: str, url: str, **options: Any) -> Any
     return await anyio.to_thread.run_sync(send, limiter=limiter)
 
 
-def descriptors() -> int:
+def count_descriptors() -> int:
     """Return how many descriptors this process has open."""
     gc.collect()
     return len(os.listdir("/dev/fd"))

@@ -84,7 +84,7 @@ def talk(record: Record, conn: AppConnection) -> None:
             conn.listener.stopping.wait()
 
 
-class Way:
+class Link:
     """One client's way to a server.
 
     Args:
@@ -112,54 +112,54 @@ class Way:
 # --- what a client may do before ---
 
 
-async def get(way: Way) -> None:
-    response = await way.client.get(way.origin.url + "/")
-    assert response.http_version == ("HTTP/2" if way.origin.offers_http2 else "HTTP/1.1")
+async def get(link: Link) -> None:
+    response = await link.client.get(link.origin.url + "/")
+    assert response.http_version == ("HTTP/2" if link.origin.offers_http2 else "HTTP/1.1")
 
 
-async def post(way: Way) -> None:
-    response = await way.client.post(way.origin.url + "/echo", data=b"x")
+async def post(link: Link) -> None:
+    response = await link.client.post(link.origin.url + "/echo", data=b"x")
     assert response.status_code == 200
 
 
-async def stream_read(way: Way) -> None:
-    url = way.origin.url + "/bytes/100000"
-    async with await way.client.stream("GET", url) as stream:
+async def stream_read(link: Link) -> None:
+    url = link.origin.url + "/bytes/100000"
+    async with await link.client.stream("GET", url) as stream:
         assert len(await stream.read()) == 100_000
 
 
-async def stream_left(way: Way) -> None:
-    url = way.origin.url + "/bytes/9000000"
-    async with await way.client.stream("GET", url) as stream:
+async def stream_left(link: Link) -> None:
+    url = link.origin.url + "/bytes/9000000"
+    async with await link.client.stream("GET", url) as stream:
         async for piece in stream.iterate("bytes"):
             assert piece
             break
 
 
-async def mapped(way: Way) -> None:
-    urls = [way.origin.url + "/"] * 3
-    async with way.client.map(urls) as results:
+async def mapped(link: Link) -> None:
+    urls = [link.origin.url + "/"] * 3
+    async with link.client.map(urls) as results:
         assert [found.status_code async for found in results] == [200] * 3
 
 
-async def downloaded(way: Way) -> None:
-    await download(way.client, way.origin.url + "/bytes/1000", way.folder / "file")
+async def downloaded(link: Link) -> None:
+    await download(link.client, link.origin.url + "/bytes/1000", link.folder / "file")
 
 
-async def events(way: Way) -> None:
-    async with way.client.sse(way.origin.url + "/events", reconnect=False) as stream:
+async def events(link: Link) -> None:
+    async with link.client.sse(link.origin.url + "/events", reconnect=False) as stream:
         assert [event.data async for event in stream] == ["1"]
 
 
-async def websocket(way: Way) -> None:
-    async with await way.open("/ws/echo") as ws:
+async def websocket(link: Link) -> None:
+    async with await link.open("/ws/echo") as ws:
         await ws.send("x")
         assert await ws.recv() == "x"
 
 
-async def failed(way: Way) -> None:
+async def failed(link: Link) -> None:
     with pytest.raises(ReadTimeout):
-        await way.open("/ws/silent", Timeout(read=paced(0.02), total=NEVER))
+        await link.open("/ws/silent", Timeout(read=paced(0.02), total=NEVER))
 
 
 BEFORE = [
@@ -178,48 +178,48 @@ BEFORE = [
 # --- what a WebSocket waits for ---
 
 
-async def connecting(way: Way) -> None:
+async def connecting(link: Link) -> None:
     short = Timeout(connect=paced(0.02), total=NEVER)
-    if way.proxy is not None:
-        way.proxy.stall_on_connect = True
+    if link.proxy is not None:
+        link.proxy.stall_on_connect = True
         with pytest.raises(ConnectTimeout):
-            await way.open("/ws/echo", short)
+            await link.open("/ws/echo", short)
         with pytest.raises(DeadlineExceeded):
-            await way.open("/ws/echo", Timeout(total=paced(0.02)))
-        way.proxy.stall_on_connect = False
+            await link.open("/ws/echo", Timeout(total=paced(0.02)))
+        link.proxy.stall_on_connect = False
     with RawServer(lambda conn: conn.stall()) as silent:  # it makes no TLS handshake
         url = silent.url.replace("http", "wss", 1)
         with pytest.raises(ConnectTimeout):
-            await way.client.websocket(url, timeout=short)
+            await link.client.websocket(url, timeout=short)
         with pytest.raises(DeadlineExceeded):
-            await way.client.websocket(url, timeout=Timeout(total=paced(0.02)))
+            await link.client.websocket(url, timeout=Timeout(total=paced(0.02)))
 
 
-async def answering(way: Way) -> None:
+async def answering(link: Link) -> None:
     with pytest.raises(ReadTimeout):
-        await way.open("/ws/silent", Timeout(read=paced(0.02), total=NEVER))
+        await link.open("/ws/silent", Timeout(read=paced(0.02), total=NEVER))
     with pytest.raises(DeadlineExceeded):
-        await way.open("/ws/silent", Timeout(total=paced(0.02), read=NEVER))
+        await link.open("/ws/silent", Timeout(total=paced(0.02), read=NEVER))
 
 
-async def being_refused(way: Way) -> None:
+async def being_refused(link: Link) -> None:
     silent = Timeout(read=paced(0.02), total=NEVER)
     for path, limits in (
         ("/ws/refusal", silent),
         ("/ws/refusal", Timeout(total=paced(0.05))),
         ("/ws/endless-refusal", Timeout(total=paced(0.05))),
     ):
-        await refused(way, path, limits)
+        await refused(link, path, limits)
 
 
-async def refused(way: Way, path: str, limits: Timeout) -> None:
+async def refused(link: Link, path: str, limits: Timeout) -> None:
     """Be refused by a server whose body goes on after the limits, which its head may not do."""
     for factor in (1, 4, 16):  # a machine that stands still makes the head late, too
         longer = limits if factor == 1 else scaled(limits, factor)
         started = monotonic()
         try:
             with pytest.raises(WebSocketRefused):
-                await way.open(path, longer)
+                await link.open(path, longer)
         except (DeadlineExceeded, ReadTimeout):
             if factor == 16:
                 raise
@@ -236,23 +236,23 @@ def scaled(limits: Timeout, factor: float) -> Timeout:
     return Timeout(total=factor * limits.total)
 
 
-async def waiting_for_a_place(way: Way) -> None:
-    async with await way.open("/ws/echo"), await way.open("/ws/echo"):
+async def waiting_for_a_place(link: Link) -> None:
+    async with await link.open("/ws/echo"), await link.open("/ws/echo"):
         with pytest.raises(PoolTimeout):
-            await way.open("/ws/echo", Timeout(pool=paced(0.02), total=NEVER))
+            await link.open("/ws/echo", Timeout(pool=paced(0.02), total=NEVER))
         with pytest.raises(DeadlineExceeded):
-            await way.open("/ws/echo", Timeout(total=paced(0.02)))
+            await link.open("/ws/echo", Timeout(total=paced(0.02)))
 
 
-async def receiving(way: Way) -> None:
-    async with await way.open("/ws/mute", close_timeout=paced(0.02)) as ws:
+async def receiving(link: Link) -> None:
+    async with await link.open("/ws/mute", close_timeout=paced(0.02)) as ws:
         with pytest.raises(ReadTimeout):
             await ws.recv(paced(0.02))
 
 
-async def sending(way: Way) -> None:
+async def sending(link: Link) -> None:
     limits = Timeout(write=paced(0.05), total=NEVER)
-    ws = await way.open("/ws/deaf", limits, close_timeout=paced(0.02), compression=None)
+    ws = await link.open("/ws/deaf", limits, close_timeout=paced(0.02), compression=None)
     for _ in range(2):
         with pytest.raises(WriteTimeout):
             for _ in range(100):
@@ -260,9 +260,9 @@ async def sending(way: Way) -> None:
     await ws.close()
 
 
-async def closing(way: Way) -> None:
+async def closing(link: Link) -> None:
     for path in ("/ws/mute", "/ws/deaf"):
-        ws = await way.open(path, close_timeout=paced(0.02))
+        ws = await link.open(path, close_timeout=paced(0.02))
         await ws.close(1001)
         assert ws.real.close_code == 1001
 
@@ -278,29 +278,29 @@ WAITS = [
 ]
 
 
-async def talk_once(way: Way) -> None:
+async def talk_once(link: Link) -> None:
     """Open, send, receive and close, on a single connection."""
-    before = way.origin.connections
-    async with await way.open("/ws/echo") as ws:
+    before = link.origin.connections
+    async with await link.open("/ws/echo") as ws:
         await ws.send("hello")
         await ws.ping()
         assert await ws.recv() == "hello"
     assert ws.real.close_code == 1000
     # One that a connect timeout gave up may be accepted late.
-    assert 1 <= way.origin.connections - before <= 2
+    assert 1 <= link.origin.connections - before <= 2
 
 
 @pytest.fixture
-def way(
+def link(
     make_client: Make, certs: Certs, tmp_path: Path, scheme: str, through: str | None
-) -> Iterator[Way]:
+) -> Iterator[Link]:
     with ExitStack() as stack:
         origin = stack.enter_context(Origin(certs, scheme))
         proxy = None
         if through is not None:
             context = certs.server_context() if through == "https" else None
             proxy = stack.enter_context(HTTPProxy(context=context))
-        yield Way(
+        yield Link(
             make_client(
                 http2=True,
                 max_connections=2,
@@ -316,32 +316,32 @@ def way(
 @pytest.mark.parametrize("before", BEFORE, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("scheme", "through"), ROUTES)
 async def test_it_is_opened_once_whatever_happened_before(
-    way: Way, before: Callable[[Way], Awaitable[None]]
+    link: Link, before: Callable[[Link], Awaitable[None]]
 ) -> None:
     with anyio.fail_after(NEVER):
         for _ in range(2):
-            await before(way)
-            await talk_once(way)
+            await before(link)
+            await talk_once(link)
 
 
 @pytest.mark.parametrize("before", BEFORE, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("scheme", "through"), [TLS])
 async def test_each_wait_ends_whatever_happened_before(
-    way: Way, before: Callable[[Way], Awaitable[None]]
+    link: Link, before: Callable[[Link], Awaitable[None]]
 ) -> None:
     for wait in WAITS:
-        await before(way)
+        await before(link)
         with anyio.fail_after(NEVER):
-            await wait(way)
-    await talk_once(way)
+            await wait(link)
+    await talk_once(link)
 
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda step: step.__name__)
-@pytest.mark.parametrize(("scheme", "through"), [way for way in ROUTES if way != TLS])
+@pytest.mark.parametrize(("scheme", "through"), [link for link in ROUTES if link != TLS])
 async def test_each_wait_ends_on_every_route(
-    way: Way, wait: Callable[[Way], Awaitable[None]]
+    link: Link, wait: Callable[[Link], Awaitable[None]]
 ) -> None:
-    await get(way)
+    await get(link)
     with anyio.fail_after(NEVER):
-        await wait(way)
-    await talk_once(way)
+        await wait(link)
+    await talk_once(link)

@@ -29,7 +29,7 @@ from azure.core.pipeline.policies import (
 from azure.core.pipeline.transport import RequestsTransport
 from azure.core.rest import HttpRequest
 
-from tests.ecosystem.fakes import in_turn, json_answer, parts, sent_json
+from tests.ecosystem.fakes import in_turn, json_response, parts, sent_json
 from tests.servers import AppConnection, AppServer, Record, refused_port
 
 CONTENT = bytes(range(256)) * 1000
@@ -79,8 +79,8 @@ def streams_a_download(app: AppServer) -> None:
 
 
 def tries_again(app: AppServer) -> None:
-    busy = json_answer({}, 503, [("Retry-After", "0")])
-    app.route("/busy", in_turn(busy, busy, json_answer({"ok": True})))
+    busy = json_response({}, 503, [("Retry-After", "0")])
+    app.route("/busy", in_turn(busy, busy, json_response({"ok": True})))
     with _client(app, RetryPolicy(retry_total=3, retry_backoff_factor=0)) as client:
         response = client.send_request(HttpRequest("PUT", app.url + "/busy", content=b"body"))
         assert response.json() == {"ok": True}

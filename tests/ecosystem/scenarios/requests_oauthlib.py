@@ -11,7 +11,7 @@ import requests
 from oauthlib.oauth2 import BackendApplicationClient, InvalidGrantError
 from requests_oauthlib import OAuth1, OAuth1Session, OAuth2, OAuth2Session
 
-from tests.ecosystem.fakes import Answer, form, in_turn, json_answer, parts, reply_json
+from tests.ecosystem.fakes import Answer, form, in_turn, json_response, parts, reply_json
 from tests.ecosystem.scenarios._oauth1 import verify_signature
 from tests.servers import AppConnection, AppServer, Record
 
@@ -79,7 +79,7 @@ def dances_for_an_oauth1_token(app: AppServer) -> None:
 
 
 def fetches_an_oauth2_token(app: AppServer) -> None:
-    app.route("/token", json_answer(TOKEN))
+    app.route("/token", json_response(TOKEN))
     session: Any = OAuth2Session(client=BackendApplicationClient(client_id="id"))
     token = session.fetch_token(app.url + "/token", client_secret="s&cret", auth=("id", "s&cret"))
     assert token["access_token"] == "one"
@@ -90,7 +90,9 @@ def fetches_an_oauth2_token(app: AppServer) -> None:
 
 
 def trades_a_code_and_tells_errors(app: AppServer) -> None:
-    app.route("/token", in_turn(json_answer(TOKEN), json_answer({"error": "invalid_grant"}, 400)))
+    app.route(
+        "/token", in_turn(json_response(TOKEN), json_response({"error": "invalid_grant"}, 400))
+    )
     session: Any = OAuth2Session("id", redirect_uri="http://client.test/cb", pkce="S256")
     url, state = session.authorization_url(app.url + "/authorize")
     assert "code_challenge=" in url
