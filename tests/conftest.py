@@ -126,7 +126,7 @@ def session(certs: Certs) -> Iterator[requests.Session]:
 
 
 @pytest.fixture
-def ask(client: AnyClient, api: str, tmp_path: Path, session: requests.Session) -> Fetch:
+def fetch(client: AnyClient, api: str, tmp_path: Path, session: requests.Session) -> Fetch:
     """Return a function that sends a GET with one of the APIs of EVERY_API."""
     return make_fetch(client, api, tmp_path, session)
 

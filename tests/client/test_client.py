@@ -181,31 +181,31 @@ async def test_a_header_that_would_break_the_message_is_refused_before_connectin
 
 @EVERY_API
 async def test_a_header_that_would_break_the_message_is_refused_by_every_api(
-    ask: Fetch, app: AppServer
+    fetch: Fetch, app: AppServer
 ) -> None:
     """Line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
     values: list[Any] = ["a\r\nX: b", "a\nb", "a\rb", "a\0b", b"a\r\nX: b", b"a\0", "\u20ac"]
     names: list[Any] = ["", "X\r\nY", "X\0", "X:", ":", b"X\n"]
     for headers in (*({"X": value} for value in values), *({name: "a"} for name in names)):
         with pytest.raises(InvalidHeader):
-            await ask(app.url, headers=headers)
+            await fetch(app.url, headers=headers)
     assert app.connections == 0
 
 
 @EVERY_API
-async def test_no_blanks_around_a_value_are_sent(ask: Fetch, app: AppServer) -> None:
+async def test_no_blanks_around_a_value_are_sent(fetch: Fetch, app: AppServer) -> None:
     """They are refused; those behind the value are left out by the drop-in, as in requests."""
     for value in (" a", "a ", "\ta", "a\t", b"a "):
         with suppress(InvalidHeader):
-            await ask(app.url, headers={"X": value})
+            await fetch(app.url, headers={"X": value})
     assert {value for record in app.requests for value in raw_values(record, b"x")} <= {b" a"}
 
 
 @EVERY_API
-async def test_referer_and_origin_are_sent_without_userinfo(ask: Fetch, app: AppServer) -> None:
+async def test_referer_and_origin_are_sent_without_userinfo(fetch: Fetch, app: AppServer) -> None:
     """User and password of the URL in Referer or Origin do not go to another server."""
     url = "https://me:hush@shop.test/cart?mail=a@b.test"
-    await ask(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})
+    await fetch(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})
     assert app.requests[-1].values("referer") == ["https://shop.test/cart?mail=a@b.test"]
     assert app.requests[-1].values("origin") == ["https://shop.test"]
     assert b"hush" not in app.requests[-1].raw

@@ -108,17 +108,17 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
 
 
 @EVERY_API
-async def test_no_api_returns_a_body_with_a_broken_coding(ask: Fetch) -> None:
+async def test_no_api_returns_a_body_with_a_broken_coding(fetch: Fetch) -> None:
     """Too many, cut, corrupt, and no coding at all."""
     whole = gzip.compress(b"some text that is long enough " * 20)
     broken = (whole[:-9], whole[:20], whole[:-8] + bytes(8), b"no gzip at all")
     for body in broken:
         with coded(body) as raw, pytest.raises(ContentDecodingError):
-            await ask(raw.url)
+            await fetch(raw.url)
     with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw, pytest.raises(ContentDecodingError):
-        await ask(raw.url)
+        await fetch(raw.url)
     with coded(whole) as raw:
-        assert (await ask(raw.url)).ok
+        assert (await fetch(raw.url)).ok
 
 
 async def test_a_coding_is_seen_whole_and_streamed_alike(client: AnyClient, streams: bool) -> None:

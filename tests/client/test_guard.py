@@ -103,9 +103,9 @@ async def test_every_api_is_guarded(
     make_client: MakeClient, api: str, tmp_path: Any, certs: Certs, app: AppServer
 ) -> None:
     with curlhttp.requests.Session(guard=PublicOnly()) as session:
-        ask = make_fetch(make_client(guard=PublicOnly()), api, tmp_path, session)
+        fetch = make_fetch(make_client(guard=PublicOnly()), api, tmp_path, session)
         with pytest.raises(BlockedAddress, match="loopback"):
-            await ask(app.at("localhost"))
+            await fetch(app.at("localhost"))
     assert app.connections == 0
     assert not (tmp_path / "downloaded").exists()
 

@@ -177,13 +177,13 @@ async def test_every_api_is_checked_behind_a_proxy(
     resolver: Resolver,
 ) -> None:  # fmt: skip
     with curlhttp.requests.Session(guard=HERE) as session:
-        ask = make_fetch(make_client(guard=HERE), api, tmp_path, session)
+        fetch = make_fetch(make_client(guard=HERE), api, tmp_path, session)
         proxies = {"http": proxy.url}
-        answer = await ask(f"http://made.up:{app.port}/", proxies=proxies)
+        answer = await fetch(f"http://made.up:{app.port}/", proxies=proxies)
         assert answer is None or api == "download" or answer.status_code == 200
         resolver.known["intern"] = ["10.0.0.1"]
         with pytest.raises(BlockedAddress):
-            await ask("http://intern/", proxies=proxies)
+            await fetch("http://intern/", proxies=proxies)
     assert {asked.target for asked in proxy.log} == {f"127.0.0.1:{app.port}"}
 
 

@@ -80,9 +80,9 @@ async def test_each_api_uses_a_new_connection(
     make_client: MakeClient, api: str, tmp_path: Path, server: HTTP3Server
 ) -> None:
     with requests.Session() as session:
-        ask = make_fetch(make_client(http3=True), api, tmp_path, session)
+        fetch = make_fetch(make_client(http3=True), api, tmp_path, session)
         for number in range(1, 4):
-            assert (await ask(server.url)).status_code == 200
+            assert (await fetch(server.url)).status_code == 200
             server.end_connections()
             assert server.requests == {"GET": number}
 

@@ -54,13 +54,13 @@ def get(request: pytest.FixtureRequest, make_client: Make, api: str) -> Any:
 
 
 @EVERY_CLIENT_API
-async def test_the_limit_holds_for_every_api(ask: Fetch, app: AppServer, tmp_path: Path) -> None:
+async def test_the_limit_holds_for_every_api(fetch: Fetch, app: AppServer, tmp_path: Path) -> None:
     """On the wire, and decoded; a download leaves nothing behind."""
     for path in ("/bytes/300000", "/chunked/300000", "/gzip?zeros=1&size=9000000"):
         with pytest.raises(ResponseTooLarge):
-            await ask(app.url + path, max_response_size=200_000)
+            await fetch(app.url + path, max_response_size=200_000)
         assert not list(tmp_path.iterdir())
-    assert (await ask(app.url + "/bytes/200000", max_response_size=200_000)).ok
+    assert (await fetch(app.url + "/bytes/200000", max_response_size=200_000)).ok
 
 
 @pytest.mark.parametrize("size", [1, 1000, 300_000])

@@ -102,9 +102,9 @@ def tokens(app: AppServer) -> list[bytes]:
 
 @EVERY_CLIENT_API
 @pytest.mark.usefixtures("ticket")
-async def test_every_api_sends_a_ticket(ask: Fetch, app: AppServer) -> None:
+async def test_every_api_sends_a_ticket(fetch: Fetch, app: AppServer) -> None:
     for _ in range(2):
-        assert (await ask(app.at("localhost") + "/bytes/1", auth=Negotiate())).status_code == 200
+        assert (await fetch(app.at("localhost") + "/bytes/1", auth=Negotiate())).status_code == 200
     assert [SPNEGO in token[:32] for token in tokens(app)] == [True, True]
 
 

@@ -238,7 +238,7 @@ async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: Ap
 
 @EVERY_API
 async def test_no_api_mixes_credentials_of_proxy_and_origin(
-    ask: Fetch, app: AppServer, tls_made_up: AppServer
+    fetch: Fetch, app: AppServer, tls_made_up: AppServer
 ) -> None:
     """In either direction."""
     with HTTPProxy(("us@er", "s3cret")) as proxy:
@@ -248,7 +248,7 @@ async def test_no_api_mixes_credentials_of_proxy_and_origin(
         headers = {"X-Mine": "1", "Authorization": "Bearer mine", "Cookie": "a=1"}
         for target in (app.url + "/echo", "https://made.up/echo", "https://made.up/redirect/1"):
             proxies = {"http": url, "https": url}
-            found = await ask(target, proxies=proxies, headers=headers)
+            found = await fetch(target, proxies=proxies, headers=headers)
             assert "x-proxy" not in found.headers
             assert not dict(found.cookies)
         given = {asked.header("proxy-authorization") for asked in proxy.log}
@@ -264,7 +264,7 @@ async def test_no_api_mixes_credentials_of_proxy_and_origin(
 
 @EVERY_API
 async def test_no_api_sends_a_proxy_the_credentials_for_another(
-    ask: Fetch, app: AppServer, tls_made_up: AppServer
+    fetch: Fetch, app: AppServer, tls_made_up: AppServer
 ) -> None:
     """Another proxy, none, or the same one as another user."""
     hosts = {"made.up": (tls_made_up.host, tls_made_up.port)}
@@ -272,13 +272,13 @@ async def test_no_api_sends_a_proxy_the_credentials_for_another(
         for target in (app.url, "https://made.up/"):
             for url in (with_credentials(proxy.url), second.url, None):
                 if url is None:
-                    await ask(app.url)
+                    await fetch(app.url)
                 else:
-                    await ask(target, proxies={"http": url, "https": url})
+                    await fetch(target, proxies={"http": url, "https": url})
         assert {asked.header("proxy-authorization") for asked in second.log} == {None}
         for user in ("a", "b", "a"):
             url = with_credentials(proxy.url, user, "p")
-            await ask("https://made.up/", proxies={"https": url})
+            await fetch("https://made.up/", proxies={"https": url})
         given = [asked.header("proxy-authorization") for asked in proxy.log]
         assert given[:2] == [basic("us@er", "s3cret")] * 2
         assert given[2:4] == [basic("a", "p"), basic("b", "p")]
@@ -287,19 +287,19 @@ async def test_no_api_sends_a_proxy_the_credentials_for_another(
 
 @EVERY_API
 async def test_no_api_returns_a_refusal_of_a_proxy_as_the_response(
-    ask: Fetch, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
+    fetch: Fetch, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
 ) -> None:
     """A tunnel that is refused, and a proxy on TLS that cannot be trusted."""
     for status in (407, 403, 502):
         proxy.connect_status = status
         with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
-            await ask("https://made.up/", proxies={"https": proxy.url})
+            await fetch("https://made.up/", proxies={"https": proxy.url})
         assert "the proxy says no" not in str(caught.value)
         assert caught.value.response is None
     for kind in ("unknown_ca", "expired", "wrong_host"):
         with HTTPProxy(None, getattr(certs, f"{kind}_context")()) as bad:
             with pytest.raises((curlhttp.ProxyError, curlhttp.SSLError)):
-                await ask(app.url, proxies={"http": with_credentials(bad.url)})
+                await fetch(app.url, proxies={"http": with_credentials(bad.url)})
             assert not bad.log
     assert not tls_made_up.requests
     assert not app.requests

@@ -140,8 +140,8 @@ async def test_every_api_uses_the_unix_socket(
     client: AnyClient, api: str, forwarder: UnixDoor, tmp_path: Path
 ) -> None:
     with requests.Session() as session:
-        ask = make_fetch(client, api, tmp_path, session)
-        await ask("http://docker/", uds=forwarder.path)
+        fetch = make_fetch(client, api, tmp_path, session)
+        await fetch("http://docker/", uds=forwarder.path)
         assert forwarder.connections == 1
 
 

@@ -50,10 +50,10 @@ def h2_client(make_client: MakeClient) -> AnyClient:
     return make_client(http2=True, timeout=Timeout(read=30))
 
 
-async def lost(ask: Callable[..., Awaitable[Any]], url: str, **options: Any) -> None:
+async def lost(fetch: Callable[..., Awaitable[Any]], url: str, **options: Any) -> None:
     """Send a request that waits out a timeout."""
     with pytest.raises(e.Timeout):
-        await ask(url, **options)
+        await fetch(url, **options)
 
 
 async def lose_at_once(client: AnyClient, url: str, count: int = AT_ONCE) -> None:
@@ -70,15 +70,15 @@ async def test_with_every_api_the_next_request_opens_a_connection(
     with curlhttp.requests.Session() as session:
         session.verify = str(certs.ca_path)
         session.mount("https://", curlhttp.requests.adapters.HTTPAdapter(http2=True))
-        ask: Fetch = make_fetch(client, api, tmp_path, session)
+        fetch: Fetch = make_fetch(client, api, tmp_path, session)
         limit = 0.5 if "session" in api else SHORT
-        assert (await ask(url)).status_code == 200
+        assert (await fetch(url)).status_code == 200
         relay.forget()
         if api == "map":
             limit = Timeout(read=0.5)
         with pytest.raises((e.Timeout, curlhttp.requests.exceptions.Timeout)):
-            await ask(url, timeout=limit)
-        assert (await ask(url)).status_code == 200
+            await fetch(url, timeout=limit)
+        assert (await fetch(url)).status_code == 200
     assert relay.connections == 2
 
 

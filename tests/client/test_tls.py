@@ -156,56 +156,56 @@ UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of
 
 
 @EVERY_API
-async def test_no_api_accepts_a_bad_certificate(ask: Fetch, certs: Certs) -> None:
+async def test_no_api_accepts_a_bad_certificate(fetch: Fetch, certs: Certs) -> None:
     """And none is tried a second time."""
     for kind in ("expired", "not_yet_valid", "wrong_host", "unknown_ca"):
         with AppServer(getattr(certs, f"{kind}_context")()) as server:
             with pytest.raises(curlhttp.SSLError) as caught:
-                await ask(server.url, auth=("u", "p"))
+                await fetch(server.url, auth=("u", "p"))
             assert not caught.value.request_sent
             assert server.connections == 1
             assert not server.requests
     with AppServer(_old_context(certs)) as server, pytest.raises(curlhttp.SSLError):
-        await ask(server.url)
+        await fetch(server.url)
 
 
 @UNVERIFIED
 @EVERY_API
 async def test_no_api_trusts_a_server_because_another_request_did(
-    ask: Fetch, tls_app: AppServer, certs: Certs
+    fetch: Fetch, tls_app: AppServer, certs: Certs
 ) -> None:
     """Neither a kept connection nor what was learned on it."""
     for trusting in (False, str(certs.ca_path)):
         for verify in (True, str(certs.other_ca_path)):
             tls_app.reset_counts()
-            assert (await ask(tls_app.url, verify=trusting)).ok
+            assert (await fetch(tls_app.url, verify=trusting)).ok
             with pytest.raises(curlhttp.SSLError):
-                await ask(tls_app.url, verify=verify)
-            assert (await ask(tls_app.url, verify=trusting)).ok
+                await fetch(tls_app.url, verify=verify)
+            assert (await fetch(tls_app.url, verify=trusting)).ok
             assert len(tls_app.requests) == 2
 
 
 @UNVERIFIED
 @EVERY_API
-async def test_no_api_resumes_an_unverified_session(ask: Fetch, certs: Certs) -> None:
+async def test_no_api_resumes_an_unverified_session(fetch: Fetch, certs: Certs) -> None:
     """After /close the next request needs a handshake, and has a session to resume."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         with AppServer(context) as server:
-            assert (await ask(server.url + "/close", verify=False)).ok
+            assert (await fetch(server.url + "/close", verify=False)).ok
             with pytest.raises(curlhttp.SSLError):
-                await ask(server.url, verify=True)
+                await fetch(server.url, verify=True)
             assert len(server.requests) == 1
 
 
 @EVERY_API
-async def test_each_api_sends_the_certificate_of_its_request(ask: Fetch, certs: Certs) -> None:
+async def test_each_api_sends_the_certificate_of_its_request(fetch: Fetch, certs: Certs) -> None:
     """The certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     with AppServer(context) as server:
         first, second = (str(certs.client_cert_path(name)) for name in "AB")
         for cert in (first, second, None, first):
-            assert (await ask(server.url, cert=cert)).ok
+            assert (await fetch(server.url, cert=cert)).ok
         peers = [server.handshakes[record.connection].peer for record in server.requests]
         assert peers == ["client A", "client B", None, "client A"]
 
@@ -335,14 +335,14 @@ async def _refusals(send: Callable[[], Awaitable[object]], server: AppServer) ->
 @COUNTS_BYTES
 @EVERY_API
 async def test_no_api_mistakes_a_missing_certificate_for_a_broken_connection(
-    ask: Fetch, certs: Certs
+    fetch: Fetch, certs: Certs
 ) -> None:
     for alpn in (HTTP2, HTTP1):
         with AppServer(certs.client_auth_context(alpn=alpn)) as server:
-            for said in await _refusals(partial(ask, server.url), server):
+            for said in await _refusals(partial(fetch, server.url), server):
                 assert "wants a client certificate" in said
     with AppServer(certs.client_auth_context()) as server:
-        assert (await ask(server.url, cert=str(certs.client_cert_path()))).ok
+        assert (await fetch(server.url, cert=str(certs.client_cert_path()))).ok
 
 
 @COUNTS_BYTES

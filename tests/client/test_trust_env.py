@@ -98,8 +98,8 @@ async def test_without_trust_env_no_api_reads_the_environment(
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
         session.trust_env = False
-        ask = make_fetch(make_client(trust_env=False), api, tmp_path, session)
-        assert (await ask(app.url)).ok
+        fetch = make_fetch(make_client(trust_env=False), api, tmp_path, session)
+        assert (await fetch(app.url)).ok
         assert app.requests[0].header("authorization") is None
         session.trust_env = True
         with pytest.raises(curlhttp.ProxyError):

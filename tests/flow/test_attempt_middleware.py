@@ -610,7 +610,7 @@ async def test_races_leave_nothing_for_the_garbage_collector(scripted: Scripted)
         [Fault(e.ReadTimeout("late"), delay=9)] * 40, hedge=Hedge(1), attempt_middleware=[attempts]
     )
 
-    async def ask() -> None:
+    async def fetch() -> None:
         for _ in range(10):
             try:
                 await client.get(URL)
@@ -619,11 +619,11 @@ async def test_races_leave_nothing_for_the_garbage_collector(scripted: Scripted)
                 pass
         attempts.begun.clear()
 
-    await ask()
+    await fetch()
     gc.collect()
     gc.disable()
     try:
-        await ask()
+        await fetch()
         assert gc.collect() < 10
     finally:
         gc.enable()

@@ -125,9 +125,9 @@ class Verifier:
 
 
 @EVERY_CLIENT_API
-async def test_with_every_api_a_server_accepts_the_signature(ask: Fetch, app: AppServer) -> None:
+async def test_with_every_api_a_server_accepts_the_signature(fetch: Fetch, app: AppServer) -> None:
     Verifier(app)
-    assert (await ask(app.url + "/a/b", auth=auth("s3"))).status_code == 200
+    assert (await fetch(app.url + "/a/b", auth=auth("s3"))).status_code == 200
 
 
 ODD_URLS = [

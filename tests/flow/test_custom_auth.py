@@ -48,9 +48,9 @@ def serve_token(app: AppServer) -> str:
 
 
 @EVERY_CLIENT_API
-async def test_a_flow_may_send_its_own_request_with_every_api(ask: Fetch, app: AppServer) -> None:
+async def test_a_flow_may_send_its_own_request_with_every_api(fetch: Fetch, app: AppServer) -> None:
     url = serve_token(app)
-    found = await ask(app.url + "/bearer?token=world", auth=Token(url, data={"grant": "x"}))
+    found = await fetch(app.url + "/bearer?token=world", auth=Token(url, data={"grant": "x"}))
     assert found.status_code == 200
     assert [record.method for record in app.requests] == ["POST", "GET"]
     assert app.requests[0].body == b"grant=x"

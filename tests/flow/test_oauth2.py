@@ -274,14 +274,14 @@ def tokens(app: AppServer) -> TokenServer:
 
 @EVERY_CLIENT_API
 async def test_every_api_sends_a_token_and_a_new_one_after_a_401(
-    ask: Fetch, app: AppServer, tokens: TokenServer
+    fetch: Fetch, app: AppServer, tokens: TokenServer
 ) -> None:
     auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")
     for _ in range(2):
-        assert (await ask(app.url + "/api", auth=auth)).status_code == 200
+        assert (await fetch(app.url + "/api", auth=auth)).status_code == 200
     assert tokens.asked == 1
     tokens.good = "another"
-    assert (await ask(app.url + "/api", auth=auth)).status_code == 200
+    assert (await fetch(app.url + "/api", auth=auth)).status_code == 200
     assert tokens.asked == 2
 
 

@@ -438,12 +438,12 @@ async def test_redirects_of_http2(make_client: MakeClient, h2_app: H2Server) -> 
 
 
 @EVERY_API
-async def test_no_api_follows_a_redirect_to_another_scheme(ask: Fetch, app: AppServer) -> None:
+async def test_no_api_follows_a_redirect_to_another_scheme(fetch: Fetch, app: AppServer) -> None:
     """Nothing is opened."""
     schemes = ("file:///etc/passwd", "scp://{}", "ftp://{}", "gopher://{}", "dict://{}", "ws://{}")
     for location in (*schemes, "data:text/plain,x", "javascript:alert(1)"):
         with pytest.raises(curlhttp.InvalidSchema):
-            await ask(redirect(app, location.format(f"127.0.0.1:{app.port}/x")))
+            await fetch(redirect(app, location.format(f"127.0.0.1:{app.port}/x")))
     assert [record.path for record in app.requests] == ["/redirect-to"] * 8
     assert app.connections <= 8
 
@@ -460,12 +460,12 @@ async def test_no_api_follows_a_redirect_to_another_scheme(ask: Fetch, app: AppS
     ],
 )
 async def test_no_api_sends_credentials_to_another_origin_or_back(
-    ask: Fetch, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
+    fetch: Fetch, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
 ) -> None:
     """And Proxy-Authorization does not go out at all."""
     away = other.url if by == "port" else app.at("localhost")
     home = quote(app.url + "/echo", safe="")
-    await ask(redirect(app, f"{away}/redirect-to?url={home}"), **options)
+    await fetch(redirect(app, f"{away}/redirect-to?url={home}"), **options)
     first = app.requests[0]
     assert (first.header("authorization") or first.header("cookie")) is not None
     assert first.header("proxy-authorization") is None
@@ -478,13 +478,13 @@ async def test_no_api_sends_credentials_to_another_origin_or_back(
 
 @EVERY_API
 async def test_with_every_api_cookies_of_one_request_stay_with_its_host(
-    ask: Fetch, app: AppServer
+    fetch: Fetch, app: AppServer
 ) -> None:
     """A port is no other host (RFC 6265, section 8.5)."""
     app.route("/set", lambda record, out: out.reply(302, b"", moved_with_cookie(app)))
     for path in ("/redirect-to?url=" + quote(app.at("localhost") + "/echo", safe=""), "/set"):
         app.reset_counts()
-        await ask(app.url + path, cookies={"session": "secret"})
+        await fetch(app.url + path, cookies={"session": "secret"})
         assert app.requests[0].header("cookie") == "session=secret"
         assert sent_to(app, "cookie")[1:] == [None]
 
@@ -495,7 +495,7 @@ def moved_with_cookie(app: AppServer) -> list[tuple[str, str]]:
 
 @EVERY_API
 async def test_no_api_authenticates_to_another_origin(
-    ask: Fetch, api: str, app: AppServer, other: AppServer
+    fetch: Fetch, api: str, app: AppServer, other: AppServer
 ) -> None:
     """Neither Basic, which is sent at once, nor Digest."""
     target = other.url + "/digest?user=u&password=p"
@@ -505,24 +505,24 @@ async def test_no_api_authenticates_to_another_origin(
     for auth in auths:
         other.reset_counts()
         with suppress(curlhttp.HTTPError):  # of a download
-            assert (await ask(redirect(app, target), auth=auth)).status_code == 401
+            assert (await fetch(redirect(app, target), auth=auth)).status_code == 401
         assert sent_to(other, "authorization") == [None]
 
 
 @EVERY_API
 async def test_every_api_follows_the_same_statuses_and_no_loop(
-    ask: Fetch, api: str, app: AppServer
+    fetch: Fetch, api: str, app: AppServer
 ) -> None:
     """300, 304 and 305 are answers; thirty redirects are the most."""
     for status in (300, 304, 305):
         app.reset_counts()
         with suppress(curlhttp.HTTPError):  # of a download
-            assert (await ask(redirect(app, "/", status))).status_code == status
+            assert (await fetch(redirect(app, "/", status))).status_code == status
         assert len(app.requests) == 1
     app.reset_counts()
     app.route("/loop", lambda record, out: out.reply(302, b"", [("Location", "/loop")]))
     with pytest.raises(curlhttp.TooManyRedirects) as caught:
-        await ask(app.url + "/loop")
+        await fetch(app.url + "/loop")
     assert caught.value.response is not None
     assert len(app.requests) == 31
 

@@ -404,14 +404,14 @@ async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
 
 @EVERY_API
 async def test_a_filename_of_the_server_writes_no_file(
-    ask: Fetch, api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fetch: Fetch, api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The only file is the one that the caller of a download names."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     for value in named_by_a_server(tmp_path):
         with RawServer(respond(response(b"x", headers=[("Content-Disposition", value)]))) as raw:
-            await ask(raw.url + "/..%2f..%2fevil")
+            await fetch(raw.url + "/..%2f..%2fevil")
     files = [path.name for path in tmp_path.rglob("*") if not path.is_dir()]
     assert files == (["downloaded"] if api == "download" else [])
 

@@ -70,8 +70,8 @@ class Sender:
                 async with await self.client.stream("GET", url) as stream:
                     response, body = stream.real, await stream.read()
             else:
-                ask = make_fetch(self.client, api, self.folder, self.session)
-                response = await ask(url)
+                fetch = make_fetch(self.client, api, self.folder, self.session)
+                response = await fetch(url)
                 is_file = api == "download"
                 body = (self.folder / "downloaded").read_bytes() if is_file else response.content
             assert response.status_code == 200

@@ -1,6 +1,6 @@
 """Run a scenario with every API that sends requests: verbs, streams, maps, downloads, sessions.
 
-A scenario marked `EVERY_API` awaits `ask(url, ...)`, which sends a GET with each API of the
+A scenario marked `EVERY_API` awaits `fetch(url, ...)`, which sends a GET with each API of the
 clients and, in the colour "blocking", of the drop-in too.
 """
 
@@ -41,7 +41,7 @@ def make_fetch(client: AnyClient, api: str, folder: Path, session: requests.Sess
         session: of the drop-in.
     """
 
-    async def ask(url: str, **options: Any) -> Any:
+    async def fetch(url: str, **options: Any) -> Any:
         if api == "get":
             return await client.get(url, **options)
         if api == "download":
@@ -59,4 +59,4 @@ def make_fetch(client: AnyClient, api: str, folder: Path, session: requests.Sess
         _ = response.content
         return response
 
-    return ask
+    return fetch
