@@ -1,4 +1,4 @@
-"""What all tests share: servers, certificates, clients of every colour, and a leak check."""
+"""Shared fixtures: servers, certificates, clients of every colour, and a leak check."""
 
 from __future__ import annotations
 

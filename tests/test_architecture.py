@@ -1,4 +1,4 @@
-"""The arrows between the parts, read from the imports; and what importing the package costs."""
+"""Which part may import which, read from the imports; and what importing the package loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of the house: types that are Any, and class names that two modules define."""
+"""Conventions of the code: few types are Any, class names are unique, docstrings are direct."""
 
 from __future__ import annotations
 

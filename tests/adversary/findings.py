@@ -1,4 +1,4 @@
-"""What was found: each kind once with its first example, and how often.
+"""Findings: each kind is printed once with its first example, and all are counted.
 
 A finding that is known is printed no second time, but all of them are counted.
 """

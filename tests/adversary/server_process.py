@@ -1,4 +1,4 @@
-"""A server in a process of its own, and a pipe to ask it what it saw.
+"""Run a server in its own process, with a pipe to query what it received.
 
 Its memory, threads and descriptors are then not those of the clients, which are counted.
 """
@@ -72,11 +72,11 @@ class ServerProcess:
             raise RuntimeError(f"the server's process failed: {status}")
 
 
-def serve_questions(hello: Any, answer: Callable[[Any], Any]) -> None:
+def serve_questions(hello: Any, response: Callable[[Any], Any]) -> None:
     """Say hello, then answer one question a line until the parent closes the pipe, or is gone."""
     _write(hello)
     for line in sys.stdin:
-        _write(answer(json.loads(line)))
+        _write(response(json.loads(line)))
 
 
 def _write(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Stamps: bytes in a body that say whose answer it is, and that no damage turns into another's."""
+"""Stamps: bytes in a body that identify its request, and that no damage turns into another's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions that nobody gets: those that C prints, of finalizers, of threads."""
+"""Catch exceptions that are only printed: those of callbacks, finalizers and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends the process when something takes longer than any time limit of it allows.
+"""End the process if something takes longer than all of its time limits together.
 
 It writes what hung and where all threads are: nothing else could, of a call that never returns.
 """

@@ -1,4 +1,4 @@
-"""ASGITransport: an ASGI app in place of the network, on asyncio, uvloop and trio."""
+"""ASGITransport: an ASGI app instead of the network, on asyncio, uvloop and trio."""
 
 from __future__ import annotations
 

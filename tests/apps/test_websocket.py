@@ -1,4 +1,4 @@
-"""WebSockets to ASGI apps: the client's side is the package websockets, on the bytes in memory."""
+"""WebSockets to ASGI apps: the package websockets is the client, on bytes in memory."""
 
 from __future__ import annotations
 
@@ -322,10 +322,10 @@ async def test_an_app_that_breaks_the_protocol_is_an_error(
 async def test_garbage_for_a_handshake_is_refused(meet: Meet, garbage: bytes) -> None:
     async with meet(app_of(echo)) as peer:
         peer.stream.write(garbage + b"\r\n\r\n")
-        answer = b""
+        response = b""
         while piece := await peer.stream.receive(30):
-            answer += piece
-        assert b"101" not in answer[:20]
+            response += piece
+        assert b"101" not in response[:20]
 
 
 async def test_garbage_for_frames_ends_the_connection(meet: Meet) -> None:

@@ -1,4 +1,4 @@
-"""WSGITransport: a WSGI app in place of the network, held against wsgiref's validator."""
+"""WSGITransport: a WSGI app instead of the network, checked by wsgiref's validator."""
 
 from __future__ import annotations
 

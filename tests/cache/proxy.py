@@ -1,4 +1,4 @@
-"""A small reverse proxy on AsyncClient with a cache, for what tests caches over the network.
+"""A small caching reverse proxy on AsyncClient, for suites that test caches over the network.
 
 python -m tests.cache.proxy --port 8002 --origin http://127.0.0.1:8000 [--private]
 """

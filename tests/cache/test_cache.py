@@ -1,4 +1,4 @@
-"""What a client's cache gives and asks, on a scripted engine: hours take no time."""
+"""What a client's cache stores, returns and revalidates, on the clock of a scripted engine."""
 
 from __future__ import annotations
 
@@ -196,11 +196,11 @@ async def test_s_maxage_counts_in_a_shared_cache(cached: Any) -> None:
 
 
 async def test_each_variant_is_stored(cached: Any) -> None:
-    def answer(request: Request) -> Answer:
+    def respond(request: Request) -> Answer:
         language = request.headers.get("Accept-Language", "")
         return Answer(headers={**FRESH, "Vary": "Accept-Language"}, content=language)
 
-    client, engine = cached(answer)
+    client, engine = cached(respond)
     for _ in range(2):
         for language in ("de, en", "en"):
             response = await client.get(URL, headers={"Accept-Language": language})
@@ -334,14 +334,14 @@ async def test_head_is_served_from_a_stored_get_and_is_not_stored(cached: Any) -
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "MOVE"])
 async def test_an_unsafe_method_removes_the_stored_response(cached: Any, method: str) -> None:
-    def answer(request: Request) -> Answer:
+    def respond(request: Request) -> Answer:
         if request.method == "GET":
             return Answer(headers=FRESH, content=str(len(engine.sent)))
         return Answer(
             201, headers={"Location": "/made", "Content-Location": "http://other.test/made"}
         )
 
-    client, engine = cached(answer)
+    client, engine = cached(respond)
     urls = [URL, URL + "made", "http://other.test/made", URL + "else"]
     for url in urls:
         await client.get(url)
@@ -351,10 +351,10 @@ async def test_an_unsafe_method_removes_the_stored_response(cached: Any, method:
 
 
 async def test_an_unsafe_method_that_failed_changed_nothing(cached: Any) -> None:
-    def answer(request: Request) -> Answer:
+    def respond(request: Request) -> Answer:
         return Answer(200 if request.method == "GET" else 500, headers=FRESH)
 
-    client, _ = cached(answer)
+    client, _ = cached(respond)
     await client.get(URL)
     await client.post(URL)
     assert (await client.get(URL)).from_cache
@@ -412,11 +412,11 @@ async def test_a_hit_is_no_attempt(cached: Any) -> None:
 
 
 async def test_a_private_response_is_not_returned_for_other_credentials(cached: Any) -> None:
-    def answer(request: Request) -> Answer:
+    def respond(request: Request) -> Answer:
         names = ("Authorization", "Cookie", "X-Api-Key", "X-Mine")
         return Answer(headers=FRESH, content=repr([request.headers.get(name) for name in names]))
 
-    client, engine = cached(answer, sensitive_headers=["X-Mine"])
+    client, engine = cached(respond, sensitive_headers=["X-Mine"])
     whose = [
         {},
         {"Authorization": "Bearer a"},
@@ -490,12 +490,12 @@ async def test_a_shared_cache_stores_nothing_private(
 
 
 async def test_a_stored_response_sets_no_cookie_again(cached: Any) -> None:
-    def answer(request: Request) -> Answer:
+    def respond(request: Request) -> Answer:
         cookie = f"session={len(engine.sent)}"
         directives = "public, max-age=60"
         return Answer(headers={"Cache-Control": directives, "ETag": '"a"', "Set-Cookie": cookie})
 
-    client, engine = cached(answer)
+    client, engine = cached(respond)
     await client.get(URL)
     client.real.cookies.set("session", "newer", domain="h.test")
     again = await client.get(URL)
@@ -518,12 +518,12 @@ async def test_a_304_sets_cookies(cached: Any) -> None:
 
 
 async def test_each_redirect_is_cached_separately(cached: Any) -> None:
-    def answer(request: Request) -> Answer:
+    def respond(request: Request) -> Answer:
         if request.url.path == "/":
             return Answer(301, headers={**FRESH, "Location": "/there"})
         return Answer(headers={"Cache-Control": "no-store"}, content=b"there")
 
-    client, engine = cached(answer)
+    client, engine = cached(respond)
     await client.get(URL)
     response = await client.get(URL)
     assert [each.from_cache for each in [*response.history, response]] == [True, False]

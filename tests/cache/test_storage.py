@@ -1,4 +1,4 @@
-"""Where responses are kept: files of several clients and processes, and their faults."""
+"""Storage of responses: files shared by clients and processes, Redis, and damaged entries."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_stored_responses_outlive_the_client(tmp_path: Path) -> None:
 def test_a_file_is_its_owners_and_holds_no_url_and_no_credential(tmp_path: Path) -> None:
     path = tmp_path / "http.db"
     headers = {"Authorization": "Bearer s3cret", "Cookie": "id=s3cret"}
-    answer = Answer(
+    response = Answer(
         headers={"Cache-Control": "max-age=60", "Vary": "Cookie", "Set-Cookie": "a=s3cret"}
     )
     with Cache(path) as cache:
-        once(cache, URL + "?key=s3cret", answer, headers=headers)
+        once(cache, URL + "?key=s3cret", response, headers=headers)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     found = path.read_bytes()
     assert b"max-age=60" in found
@@ -94,16 +94,16 @@ def test_with_a_closed_cache_requests_go_to_the_server(
 @pytest.mark.parametrize("where", ["file", "memory"])
 def test_a_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, where: str) -> None:
     path = tmp_path / "http.db"
-    answer = Answer(headers={"Cache-Control": "max-age=60"}, content=os.urandom(50_000))
+    response = Answer(headers={"Cache-Control": "max-age=60"}, content=os.urandom(50_000))
     with Cache(path if where == "file" else ":memory:", max_size=1_000_000) as cache:
         storage: Any = cache.store._storage
         for number in range(60):
             # A second goes by, as the storage has it.
             storage.connection.execute("UPDATE entries SET last_accessed_at = last_accessed_at - 2")
-            once(cache, f"{URL}{number}", answer)
-            assert once(cache, URL + "0", answer).from_cache
+            once(cache, f"{URL}{number}", response)
+            assert once(cache, URL + "0", response).from_cache
         assert once(cache, URL + "59").from_cache
-        assert not once(cache, URL + "1", answer).from_cache
+        assert not once(cache, URL + "1", response).from_cache
     if where == "file":
         assert on_disk(path) <= 1_000_000
 
@@ -111,10 +111,10 @@ def test_a_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, wh
 def test_a_body_beyond_the_bound_is_returned_and_not_stored() -> None:
     with Cache(":memory:", max_body_size=99) as cache:
         for size, hit in [(100, False), (99, True)]:
-            answer = Answer(headers={"Cache-Control": "max-age=60"}, content=bytes(size))
+            response = Answer(headers={"Cache-Control": "max-age=60"}, content=bytes(size))
             url = f"{URL}{size}"
-            assert len(once(cache, url, answer).content) == size
-            assert once(cache, url, answer).from_cache is hit
+            assert len(once(cache, url, response).content) == size
+            assert once(cache, url, response).from_cache is hit
 
 
 # faults
@@ -210,8 +210,8 @@ def test_a_full_disk_fails_no_request(tmp_path: Path, caplog: pytest.LogCaptureF
     with Cache(tmp_path / "http.db") as cache:
         storage: Any = cache.store._storage
         storage.connection.execute("PRAGMA max_page_count = 20")  # SQLITE_FULL above that
-        answer = Answer(headers={"Cache-Control": "max-age=60"}, content=bytes(10**6))
-        assert len(once(cache, answer=answer).content) == 10**6
+        response = Answer(headers={"Cache-Control": "max-age=60"}, content=bytes(10**6))
+        assert len(once(cache, answer=response).content) == 10**6
         assert not once(cache).from_cache
     assert len(caplog.records) == 1
     assert "full" in caplog.records[0].getMessage()
@@ -402,16 +402,16 @@ def test_an_incomplete_stored_response_is_fetched_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "http.db"
-    answer = Answer(headers={"Cache-Control": "max-age=60"}, content=b"whole")
+    response = Answer(headers={"Cache-Control": "max-age=60"}, content=b"whole")
     with Cache(path) as cache:
-        once(cache, answer=answer)
-        once(cache, URL + "other", answer)
+        once(cache, answer=response)
+        once(cache, URL + "other", response)
         connection = sqlite3.connect(path)
         connection.execute("DELETE FROM streams")
         connection.commit()
         connection.close()
         for url in (URL, URL + "other"):
-            assert [once(cache, url, answer).from_cache for _ in range(2)] == [False, True]
+            assert [once(cache, url, response).from_cache for _ in range(2)] == [False, True]
     assert caplog.records == []
 
 
@@ -434,9 +434,9 @@ EDITS = {
 async def test_a_damaged_entry_is_removed(
     scripted: Scripted, tmp_path: Path, edit: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
+    response = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
     with Cache(tmp_path / "http.db") as cache:
-        client, engine = scripted(lambda request: answer, cache=cache)
+        client, engine = scripted(lambda request: response, cache=cache)
         for url in (URL, URL + "other"):
             await client.get(url)
             assert (await client.get(url)).from_cache
@@ -484,9 +484,9 @@ async def test_a_confirmed_response_is_whole_still(scripted: Scripted, tmp_path:
 async def test_a_damaged_entry_in_redis_is_removed(scripted: Scripted, redis_url: str) -> None:
     import redis
 
-    answer = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
+    response = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
     with Cache(redis=redis_url) as cache, redis.Redis.from_url(redis_url) as admin:
-        client, engine = scripted(lambda request: answer, cache=cache)
+        client, engine = scripted(lambda request: response, cache=cache)
 
         def edit(kind: str) -> None:
             for name in admin.scan_iter():

@@ -1,4 +1,4 @@
-"""The cache in every way in: streams, codings, maps, refreshes beside requests, and their ends."""
+"""The cache with streams, content codings, maps and background refreshes, over real sockets."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def counted(app: AppServer, path: str, body: bytes, headers: Any = KEPT) -> list
     """Add a route, and return the list of the methods with which it was asked."""
     asked: list[str] = []
 
-    def answer(record: Record, out: Any) -> None:
+    def respond(record: Record, out: Any) -> None:
         asked.append(record.method)
         out.reply(200, body, headers)
 
-    app.route(path, answer)
+    app.route(path, respond)
     return asked
 
 
@@ -127,10 +127,10 @@ async def test_a_body_with_a_truncated_coding_is_not_stored(
 ) -> None:
     bodies = [CODED[:-9], CODED]  # the length is right: only the coding shows it
 
-    def answer(record: Record, out: Any) -> None:
+    def respond(record: Record, out: Any) -> None:
         out.reply(200, bodies.pop(0), [*KEPT, ("Content-Encoding", "gzip")])
 
-    app.route("/cut", answer)
+    app.route("/cut", respond)
     client = make_client(cache=cache)
     url = app.url + "/cut"
     async with await client.stream("GET", url) as response:
@@ -217,8 +217,8 @@ async def test_two_clients_on_one_file_never_get_each_others_responses(
             make_client(cache=two, cookies={"id": "grace"}),
         ]
         for _ in range(2):
-            answers = [(await client.get(app.url + "/me")).text for client in clients]
-            assert answers == ["id=ada", "id=grace"]
+            responses = [(await client.get(app.url + "/me")).text for client in clients]
+            assert responses == ["id=ada", "id=grace"]
 
 
 # refreshes beside requests
@@ -236,13 +236,13 @@ async def test_a_stale_response_is_returned_while_it_is_revalidated(
     asked: list[str] = []
     gate = threading.Event()
 
-    def answer(record: Record, out: Any) -> None:
+    def respond(record: Record, out: Any) -> None:
         asked.append(record.method)
         assert len(asked) == 1 or gate.wait(30)
         age = ("Age", "70" if len(asked) == 1 else "0")
         out.reply(200, str(len(asked)).encode(), [*SOME, age])
 
-    app.route("/stale", answer)
+    app.route("/stale", respond)
     client = make_client(cache=cache)
     try:
         await client.get(app.url + "/stale")
@@ -266,14 +266,14 @@ async def test_a_closed_client_leaves_no_refresh_behind(
     gate = threading.Event()
     asked: list[str] = []
 
-    def answer(record: Record, out: Any) -> None:
+    def respond(record: Record, out: Any) -> None:
         asked.append(record.method)
         if len(asked) > 1:
             threading.Timer(0.05, gate.set).start()
             gate.wait(30)
         out.reply(200, b"x", [*SOME, ("Age", "70")])
 
-    app.route("/stale", answer)
+    app.route("/stale", respond)
     client = make_client(cache=cache)
     await client.get(app.url + "/stale")
     await client.get(app.url + "/stale")
@@ -285,12 +285,12 @@ async def test_a_closed_client_leaves_no_refresh_behind(
 
 
 async def test_a_refresh_that_fails_is_no_matter(scripted: Scripted, cache: Cache) -> None:
-    def answer(request: Any) -> Any:
+    def respond(request: Any) -> Any:
         if engine.sent:
             return refused()
         return Answer(headers=SOME, content=b"one")
 
-    client, engine = scripted(answer, cache=cache)
+    client, engine = scripted(respond, cache=cache)
     await client.get(URL)
     engine.advance(61)
     for _ in range(2):

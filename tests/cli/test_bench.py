@@ -1,4 +1,4 @@
-"""`curlhttp bench`: what it sends, counts and shows."""
+"""`curlhttp bench`: its requests, counts and output."""
 
 from __future__ import annotations
 
@@ -152,13 +152,13 @@ def stall_once(app: AppServer, at: int) -> None:
     """Let the server do nothing at all for a second, at one of its requests."""
     turn, seen = threading.Lock(), itertools.count()
 
-    def answer(record: Any, conn: Any) -> None:
+    def respond(record: Any, conn: Any) -> None:
         with turn:
             if next(seen) == at:
                 time.sleep(1)
         conn.reply(200, b"ok", [])
 
-    app.route("/stalls", answer)
+    app.route("/stalls", respond)
 
 
 def test_an_open_loop_shows_a_stall_that_a_closed_one_hides(app: AppServer) -> None:

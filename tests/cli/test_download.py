@@ -1,4 +1,4 @@
-"""`-o`, `-O`, `-J` and `-C`: file names, and how an interrupted download is resumed."""
+"""`-o`, `-O`, `-J` and `-C`: file names, and resuming an interrupted download."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def test_a_name_of_the_server_is_not_in_the_command(
 
 
 @pytest.mark.parametrize("taken", ["mine.part", "mine.part.json"])
-@pytest.mark.parametrize("answer", [CUT, CUT.replace(b"ETag", b"X")])
+@pytest.mark.parametrize("response", [CUT, CUT.replace(b"ETag", b"X")])
 def test_a_name_of_the_server_touches_no_file_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str, answer: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str, response: bytes
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(taken).write_text("of the user")
-    answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=mine\r\n\r\n")
-    with RawServer(respond_and_close(answer)) as server:
+    response = response.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=mine\r\n\r\n")
+    with RawServer(respond_and_close(response)) as server:
         ended = run("get", "-OJ", f"{server.url}/x")
     assert (ended.status, os.listdir(tmp_path)) == (23, [taken])
     assert f"{taken}: the file exists" in ended.err
@@ -139,8 +139,8 @@ def test_a_server_cannot_leave_a_part_for_another_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = response(b"evil", headers=[("Content-Disposition", f"x; filename={name}")])
-    with RawServer(respond_and_close(answer)) as server:
+    found = response(b"evil", headers=[("Content-Disposition", f"x; filename={name}")])
+    with RawServer(respond_and_close(found)) as server:
         ended = run("get", "-OJ", f"{server.url}/x")
     assert (ended.status, os.listdir(tmp_path)) == (23, [])
     assert "use -o FILE" in ended.err
@@ -205,8 +205,8 @@ def test_output_has_the_name_that_the_user_gave(
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     for value in named_by_a_server(tmp_path):
-        answer = response(b"x", headers=[("Content-Disposition", value), ("ETag", '"1"')])
-        with RawServer(respond(answer)) as server:
+        found = response(b"x", headers=[("Content-Disposition", value), ("ETag", '"1"')])
+        with RawServer(respond(found)) as server:
             for name in (".", "..", f"{tmp_path}/"):  # no file, and none is made up
                 assert run("get", server.url, "-o", name).status == 23
             assert run("get", server.url + "/evil", "-o", "mine", *["-C"] * continues).status == 0
@@ -267,8 +267,8 @@ def test_a_filename_of_the_server_stays_in_the_folder(
 ) -> None:
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")
-    answer = response(b"x", headers=[("Content-Disposition", value)])
-    with RawServer(respond(answer)) as server:
+    found = response(b"x", headers=[("Content-Disposition", value)])
+    with RawServer(respond(found)) as server:
         assert run("-OJ", server.url + "/asked").status == 0
         assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [name]
         again = run("-OJ", server.url + "/asked")

@@ -1,4 +1,4 @@
-"""`curlhttp fetch`: what goes in, what is recorded, what is shown, and how fast it may be."""
+"""`curlhttp fetch`: input, records, output, concurrency and rate."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_files_of_a_folder_are_named_by_their_lines(
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     values = named_by_a_server(tmp_path)
-    answers = [response(b"x", headers=[("Content-Disposition", value)]) for value in values]
-    with RawServer(respond(*answers)) as server:
+    responses = [response(b"x", headers=[("Content-Disposition", value)]) for value in values]
+    with RawServer(respond(*responses)) as server:
         lines = [
             {"url": f"{server.url}/..%2f..%2fevil{n}", "id": "../../evil"}
-            for n in range(len(answers))
+            for n in range(len(responses))
         ]
         file = listed(tmp_path, *lines)
         assert run("fetch", file, "-o", "pages", "-c", "1").status == 0
@@ -100,14 +100,14 @@ def test_errors_are_recorded_with_their_kind(tmp_path: Path, out: Path) -> None:
 
 
 def test_no_response_ends_the_run(tmp_path: Path, out: Path) -> None:
-    answers = [
+    responses = [
         b"\r\nHTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1\t200 OK\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/2026 05:00:00\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/3200 x\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\n",
     ]
-    by_path = {f"/{number}": answer for number, answer in enumerate(answers)}
+    by_path = {f"/{number}": response for number, response in enumerate(responses)}
 
     def handler(conn: RawConnection) -> None:
         if head := conn.read_request()[0]:

@@ -1,4 +1,4 @@
-"""The list that `curlhttp fetch` reads."""
+"""The input of `curlhttp fetch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests and responses are shown: on a terminal, in a pipe, by -v, --print, --json, -w."""
+"""Output of requests and responses: on a terminal, in a pipe, -v, --print, --json, -w."""
 
 from __future__ import annotations
 
@@ -123,19 +123,19 @@ def test_a_terminal_gets_no_control_characters_of_a_server(app: AppServer) -> No
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("answer", ["302 Found", "400 Bad", "101 Up", "events", "no head"])
+@pytest.mark.parametrize("found", ["302 Found", "400 Bad", "101 Up", "events", "no head"])
 def test_nothing_of_a_server_is_a_command_to_the_terminal(
-    tmp_path: Path, answer: str, arguments: list[str]
+    tmp_path: Path, found: str, arguments: list[str]
 ) -> None:
     evil = "\x1b]0;owned\x07\x9b2J"
     fields = [("X-A", evil), ("Content-Type", f"text/plain{evil}"), ("Location", f"x{evil}://y"),
               ("Set-Cookie", f"a{evil}=1"), ("Upgrade", "websocket"), ("Connection", "upgrade"),
               ("Sec-WebSocket-Accept", evil), ("WWW-Authenticate", evil)]  # fmt: skip
-    content = response(f"\x9b2J{evil}".encode(), f"{answer} {evil}", fields)
-    if answer == "events":
+    content = response(f"\x9b2J{evil}".encode(), f"{found} {evil}", fields)
+    if found == "events":
         fields = [("Content-Type", "text/event-stream")]
         content = response(f"event: {evil}\ndata: {evil}\n\n".encode(), "200 OK", fields)
-    elif answer == "no head":
+    elif found == "no head":
         content = f"HTTP/1.1 {evil}\r\n{evil}: {evil}\r\n\r\n".encode()
     with RawServer(respond_and_close(content)) as server:
         url = server.url

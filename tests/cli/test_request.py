@@ -1,4 +1,4 @@
-"""One request: what is sent, where the body goes, and how it ends."""
+"""One request: what is sent, where the body is written, and the exit status."""
 
 from __future__ import annotations
 

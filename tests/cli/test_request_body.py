@@ -1,4 +1,4 @@
-"""Bodies: items as in httpie, and the options of curl."""
+"""Request bodies: items as in httpie, and the options of curl."""
 
 from __future__ import annotations
 

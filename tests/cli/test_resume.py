@@ -1,4 +1,4 @@
-"""`curlhttp fetch --resume`: after a kill nothing is lost, and nothing is recorded twice."""
+"""`curlhttp fetch --resume`: after a kill nothing is lost or recorded twice."""
 
 from __future__ import annotations
 

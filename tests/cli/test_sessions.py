@@ -1,4 +1,4 @@
-"""--session: what is kept, for whom, and who may read it."""
+"""--session: what is saved, for which host, and who may read the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP/3 for origins that say that they speak it; there is no HTTP/3 server here, but UDP is."""
+"""HTTP/3 by Alt-Svc. A UDP socket stands in for an HTTP/3 server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling: whatever a request is doing, its handle is free at once and nobody else notices."""
+"""Cancelling a request at any point frees its handle at once and disturbs no other request."""
 
 from __future__ import annotations
 
@@ -334,10 +334,10 @@ async def test_closing_a_response_ends_the_read_of_another_task(
 ) -> None:
     """The reader must not wait for ever, nor get what the next request on its handle is sent."""
     ends: list[Exception] = []
-    answers = respond_and_stall(_BEGUN), respond(response(b"next"))
+    responses = respond_and_stall(_BEGUN), respond(response(b"next"))
 
     def handler(conn: RawConnection) -> None:
-        answers[min(conn.index, 1)](conn)
+        responses[min(conn.index, 1)](conn)
 
     async def read(stream: AnyStream) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The clients' own settings: URLs, headers, values that are checked, and what a client is not."""
+"""Settings of the clients: URLs, headers, checked values, copies and pickles."""
 
 from __future__ import annotations
 
@@ -407,10 +407,10 @@ async def test_a_client_can_be_subclassed(colour: str, app: AppServer) -> None:
 async def test_a_built_request_is_sent_unchanged(client: AnyClient, app: AppServer) -> None:
     request = client.real.build_request("POST", app.url + "/echo", json={"a": 1})
     request.headers["X-Later"] = "1"
-    answer = await client.send(request)
-    assert answer.request.url == request.url
+    response = await client.send(request)
+    assert response.request.url == request.url
     assert app.requests[-1].header("x-later") == "1"
-    assert answer.json()["body"] == '{"a": 1}'
+    assert response.json()["body"] == '{"a": 1}'
     assert (await client.send(request)).json()["body"] == '{"a": 1}'  # once more
 
 
@@ -490,7 +490,7 @@ async def test_no_file_is_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    def answer(record: Any, conn: Any) -> None:
+    def respond(record: Any, conn: Any) -> None:
         conn.reply(
             200,
             b"ok",
@@ -501,7 +501,7 @@ async def test_no_file_is_written(
             ],
         )
 
-    tls_app.route("/state", answer)
+    tls_app.route("/state", respond)
     client = make_client()
     assert (await client.get(tls_app.url + "/state")).content == b"ok"
     assert (await client.get(tls_app.url + "/state")).content == b"ok"

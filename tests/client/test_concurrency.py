@@ -1,4 +1,4 @@
-"""Many at once: threads and tasks on one client, few descriptors, and stale connections."""
+"""Concurrent threads and tasks on one client, few descriptors, and stale connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content codings over the wire, buffered and streamed. The decoders' own tests are beside this."""
+"""Content codings over the wire, buffered and streamed. models/test_decoding tests the decoders."""
 
 from __future__ import annotations
 
@@ -169,16 +169,16 @@ async def test_a_corrupt_body_is_an_error(client: AnyClient, streams: bool, at: 
 
 
 async def test_head_and_204_have_nothing_to_decode(client: AnyClient) -> None:
-    answer = b"HTTP/1.1 204 No Content\r\nContent-Encoding: gzip\r\n\r\n"
-    with RawServer(respond(answer)) as raw:
+    response = b"HTTP/1.1 204 No Content\r\nContent-Encoding: gzip\r\n\r\n"
+    with RawServer(respond(response)) as raw:
         assert (await client.get(raw.url)).content == b""
 
 
 async def test_the_body_of_an_error_is_decoded(client: AnyClient, streams: bool) -> None:
     """Bounded like any other."""
     headers = [("Content-Encoding", "gzip")]
-    answer = response(gzip.compress(b"sorry"), status="503 No", headers=headers)
-    with RawServer(respond(answer)) as raw:
+    found = response(gzip.compress(b"sorry"), status="503 No", headers=headers)
+    with RawServer(respond(found)) as raw:
         assert await body_of(client, raw.url, streams) == b"sorry"
 
 
@@ -196,9 +196,9 @@ async def test_accept_encoding_lists_the_supported_codings(
 
 
 async def test_the_headers_are_those_on_the_wire(client: AnyClient, app: AppServer) -> None:
-    answer = await client.get(app.url + "/gzip?size=9000&zeros=1")
-    assert answer.headers["content-encoding"] == "gzip"
-    assert int(answer.headers["content-length"]) < len(answer.content)
+    response = await client.get(app.url + "/gzip?size=9000&zeros=1")
+    assert response.headers["content-encoding"] == "gzip"
+    assert int(response.headers["content-length"]) < len(response.content)
 
 
 async def test_a_megabyte_of_empty_members_takes_less_than_a_second(
@@ -224,8 +224,8 @@ async def test_a_megabyte_of_tiny_frames_is_refused(client: AnyClient, streams: 
 async def test_a_redirects_coded_body_is_never_decoded(client: AnyClient) -> None:
     """Nobody wants it."""
     headers = [("Content-Encoding", "gzip"), ("Location", "/")]
-    answer = response(b"not gzip at all", status="302 Found", headers=headers)
-    with RawServer(respond(answer, response(b"there"))) as raw:
+    found = response(b"not gzip at all", status="302 Found", headers=headers)
+    with RawServer(respond(found, response(b"there"))) as raw:
         got = await client.get(raw.url)
         assert got.content == b"there"
         assert got.history[0].content == b"not gzip at all"

@@ -1,4 +1,4 @@
-"""Every failure has its type, its facts and its words, and none of them holds a credential."""
+"""Each failure raises its own type with facts and a message, and none shows a credential."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ async def test_neither_a_pickled_response_nor_an_error_carries_credentials(
     )
     own = {"Proxy-Authorization": "s3cret-4", "X": "kept"}
     hidden = ("s3cret", base64.b64encode(b"user:s3cret-2").decode())
-    answer = await client.get(app.url + "/redirect-to?url=/status/503", headers=own)
-    sent = answer.request.headers
+    response = await client.get(app.url + "/redirect-to?url=/status/503", headers=own)
+    sent = response.request.headers
     assert {"Authorization", "Cookie", "X-Tenant"} <= set(sent)
     with pytest.raises(e.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     with pytest.raises(e.ChunkedEncodingError) as cut:
         await client.get(app.url + "/truncated", headers=own)
     with pytest.raises(e.ChunkedEncodingError) as cut_stream:
         async with await client.stream("GET", app.url + "/truncated", headers=own) as stream:
             await stream.read()
     with pytest.raises(e.JSONDecodeError) as no_json:
-        answer.json()
-    for value in (answer, refused.value, cut.value, cut_stream.value, no_json.value):
+        response.json()
+    for value in (response, refused.value, cut.value, cut_stream.value, no_json.value):
         data = pickle.dumps(value)
         assert not any(secret.encode() in data for secret in hidden)
         again = pickle.loads(data)
         assert again.request.headers["x"] == "kept"
         assert str(again.request) == str(value.request)
-    assert answer.request.headers is sent
+    assert response.request.headers is sent
     assert "Authorization" in sent  # of the one that was pickled
 
 
@@ -119,9 +119,9 @@ async def test_no_pickled_error_carries_the_secrets_of_urls(
     granting = curlhttp.OAuth2ClientCredentials(app.url + "/status/400" + token, "me", "s3cret-6")
     await fails(lambda: client.get(app.url, auth=granting))
     again = make_client(headers=own)
-    answer = await again.get(app.url + "/elsewhere" + token)
+    response = await again.get(app.url + "/elsewhere" + token)
     with pytest.raises(e.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     for error in (*errors, refused.value):
         data = pickle.dumps(error)
         assert b"s3cret" not in data, error
@@ -131,7 +131,7 @@ async def test_no_pickled_error_carries_the_secrets_of_urls(
     twin = pickle.loads(pickle.dumps(refused.value))
     assert (twin.request.headers["x"], twin.response.status_code) == ("kept", 503)
     assert [each.status_code for each in twin.response.history] == [302]
-    assert answer.url.endswith("?token=s3cret-1")  # of the one that was pickled
+    assert response.url.endswith("?token=s3cret-1")  # of the one that was pickled
 
 
 async def test_a_pickled_request_can_be_sent_with_its_credentials(

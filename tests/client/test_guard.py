@@ -1,4 +1,4 @@
-"""A guard judges the address that is dialled: on each hop, in each attempt, and when it is kept."""
+"""A guard checks the address that is connected to: per redirect, attempt and reused connection."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_a_public_address_that_does_not_respond_is_not_blocked(
 async def test_a_name_that_changes_between_attempts_is_checked_again(
     make_client: MakeClient, names: Callable[..., Names]
 ) -> None:
-    answers = names(rebinding=["127.0.0.1", "127.0.0.2"])
+    responses = names(rebinding=["127.0.0.1", "127.0.0.2"])
     with RawServer(lambda conn: conn.close()) as server:
         client = make_client(guard=PublicOnly(allow=["127.0.0.1"]), retry=3)
         with pytest.raises(BlockedAddress) as caught:
@@ -177,7 +177,7 @@ async def test_a_name_that_changes_between_attempts_is_checked_again(
         assert caught.value.address == "127.0.0.2"
         assert len(caught.value.attempts) == 2  # what is refused is not tried again
         assert server.connections == 1
-    assert answers.answers["rebinding.test"] == ["127.0.0.2"]
+    assert responses.answers["rebinding.test"] == ["127.0.0.2"]
 
 
 async def test_a_redirect_to_this_machine_is_refused(

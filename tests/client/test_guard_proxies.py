@@ -1,4 +1,4 @@
-"""Behind a proxy a guard judges what the proxy is told to dial, which is an address."""
+"""With a proxy, a guard checks the address that the proxy is asked to connect to."""
 
 from __future__ import annotations
 
@@ -163,8 +163,8 @@ async def test_a_redirect_behind_a_proxy_is_checked(
         with pytest.raises(BlockedAddress):
             await client.get(url, params={"url": target})
     resolver.known["127.0.0.1"] = ["127.0.0.1"]
-    answer = await client.get(url, params={"url": app.url})
-    assert (answer.content, len(answer.history)) == (b"hello", 1)
+    response = await client.get(url, params={"url": app.url})
+    assert (response.content, len(response.history)) == (b"hello", 1)
     assert {asked.target for asked in proxy.log} == {
         f"127.0.0.1:{app.port}",
         f"http://127.0.0.1:{app.port}/",  # an address in the URL needs no tunnel
@@ -179,8 +179,8 @@ async def test_every_api_is_checked_behind_a_proxy(
     with curlhttp.requests.Session(guard=HERE) as session:
         fetch = make_fetch(make_client(guard=HERE), api, tmp_path, session)
         proxies = {"http": proxy.url}
-        answer = await fetch(f"http://made.up:{app.port}/", proxies=proxies)
-        assert answer is None or api == "download" or answer.status_code == 200
+        response = await fetch(f"http://made.up:{app.port}/", proxies=proxies)
+        assert response is None or api == "download" or response.status_code == 200
         resolver.known["intern"] = ["10.0.0.1"]
         with pytest.raises(BlockedAddress):
             await fetch("http://intern/", proxies=proxies)
@@ -255,7 +255,7 @@ async def test_concurrent_requests_share_one_name_resolution(
 ) -> None:
     client = make_client(guard=HERE, proxies=proxy.url)
     found = await client.gather(50, "GET", f"http://made.up:{app.port}/")
-    assert {answer.status_code for answer in found} == {200}
+    assert {response.status_code for response in found} == {200}
     # Threads may come when the first answer is there already, and is known.
     assert len(resolver.asked) == 1
 

@@ -1,4 +1,4 @@
-"""HTTP/2 (and the option for HTTP/3): how it is chosen, shared, refused and lost."""
+"""HTTP/2 (and the option for HTTP/3): negotiation, sharing, refusals and lost connections."""
 
 from __future__ import annotations
 
@@ -261,12 +261,12 @@ async def test_a_reset_stream_is_an_error_and_the_connection_stays_open(
 
 
 async def test_a_reset_within_a_body_is_an_error(h2_client: AnyClient, h2_app: H2Server) -> None:
-    def answer(record: Record, stream: Stream) -> None:
+    def respond(record: Record, stream: Stream) -> None:
         stream.head(200, [("content-length", "100")])
         stream.send(b"x" * 10)
         stream.reset(2)
 
-    h2_app.stream_route("/reset-within", answer)
+    h2_app.stream_route("/reset-within", respond)
     with pytest.raises((e.RemoteProtocolError, e.ChunkedEncodingError)):
         await h2_client.get(h2_app.url + "/reset-within")
     async with await h2_client.stream("GET", h2_app.url + "/reset-within") as stream:
@@ -277,10 +277,10 @@ async def test_a_reset_within_a_body_is_an_error(h2_client: AnyClient, h2_app: H
 async def test_a_body_shorter_than_its_length_is_an_error(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
-    def answer(record: Record, stream: Stream) -> None:
+    def respond(record: Record, stream: Stream) -> None:
         stream.stream(200, [b"x" * 10], [("content-length", "100")])
 
-    h2_app.stream_route("/short", answer)
+    h2_app.stream_route("/short", respond)
     with pytest.raises(e.RequestException) as caught:
         await h2_client.get(h2_app.url + "/short")
     assert isinstance(caught.value, (e.RemoteProtocolError, e.ChunkedEncodingError))

@@ -1,4 +1,4 @@
-"""What HTTP/2 says it did not process goes out again at once; what it may have processed does not.
+"""Requests that HTTP/2 reports as unprocessed are resent at once, and no others.
 
 RFC 9113, section 8.7: REFUSED_STREAM, and GOAWAY with the number of an earlier stream.
 """
@@ -246,11 +246,11 @@ async def test_a_response_to_a_partial_request_is_not_a_refusal(
 ) -> None:
     """Who has sent a head has processed something, whatever it says afterwards."""
 
-    def answer(record: Record, stream: Stream) -> None:
+    def respond(record: Record, stream: Stream) -> None:
         stream.head(103, [("link", "</a>")])
         stream.reset(7)  # REFUSED_STREAM
 
-    h2_app.stream_route("/half", answer)
+    h2_app.stream_route("/half", respond)
     with pytest.raises(e.RequestException) as caught:
         await h2_client.post(h2_app.url + "/half", data=b"pay")
     assert not caught.value.refused

@@ -1,4 +1,4 @@
-"""HTTP/3 on the wire: connections that end while idle, and servers that are not there."""
+"""HTTP/3 on the wire: connections that end while idle, and unreachable servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Header and request-line injection: nothing that the caller did not mean reaches the wire."""
+"""Header and request-line injection: no input adds a line to the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""install_uvloop: asyncio on uvloop where that is installed, and nothing where it is not."""
+"""install_uvloop: asyncio runs on uvloop if it is installed."""
 
 from __future__ import annotations
 

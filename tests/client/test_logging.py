@@ -1,4 +1,4 @@
-"""The logger "curlhttp": a line for each request at INFO, at DEBUG what libcurl did."""
+"""The logger "curlhttp": a line for each request at INFO, and libcurl's steps at DEBUG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are broken, too large, or odd but right: what becomes of each."""
+"""Responses that are malformed, too large, or unusual but valid."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_a_body_that_contradicts_its_head_is_an_error(
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         cut("Content-Length : 2"),
         cut("CONTENT-LENGTH:2"),
@@ -231,9 +231,9 @@ async def test_a_body_that_contradicts_its_head_is_an_error(
     ],
 )
 async def test_a_body_that_matches_its_head_is_read(
-    answer: bytes, streams: bool, client: AnyClient
+    response: bytes, streams: bool, client: AnyClient
 ) -> None:
-    with RawServer(respond_and_close(answer)) as server:
+    with RawServer(respond_and_close(response)) as server:
         assert await read(client, server.url, streams) == b"ok"
 
 
@@ -245,11 +245,11 @@ async def test_a_length_without_a_body_is_valid_for_head_and_304(
     for method, status in (("HEAD", 200), ("GET", 204), ("GET", 304)):
         head = f"HTTP/1.1 {status} OK\r\nContent-Length: {length}\r\n\r\n"
         with RawServer(respond_and_close(head.encode())) as server:
-            answer = await client.request(method, server.url, stream=stream)
-            assert answer.status_code == status
-            assert answer.headers["content-length"] == length
+            response = await client.request(method, server.url, stream=stream)
+            assert response.status_code == status
+            assert response.headers["content-length"] == length
             if stream:
-                assert (answer.read() if client.is_blocking else await answer.aread()) == b""
+                assert (response.read() if client.is_blocking else await response.aread()) == b""
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -258,8 +258,8 @@ async def test_an_unknown_transfer_coding_is_an_error(
     coding: str, streams: bool, client: AnyClient
 ) -> None:
     """A coding of the transfer is chunked or an error."""
-    answer = head(f"Transfer-Encoding: {coding}") + b"5\r\nhello\r\n0\r\n\r\n"
-    with RawServer(respond_and_close(answer)) as server:
+    response = head(f"Transfer-Encoding: {coding}") + b"5\r\nhello\r\n0\r\n\r\n"
+    with RawServer(respond_and_close(response)) as server:
         with pytest.raises((e.ContentDecodingError, e.RemoteProtocolError)):
             await read(client, server.url, streams)
 
@@ -279,8 +279,8 @@ BROKEN_CHUNKS = {
 async def test_broken_chunks_are_a_framing_error(
     case: str, streams: bool, client: AnyClient
 ) -> None:
-    answer = head("Transfer-Encoding: chunked") + BROKEN_CHUNKS[case]
-    with RawServer(respond_and_close(answer)) as server:
+    response = head("Transfer-Encoding: chunked") + BROKEN_CHUNKS[case]
+    with RawServer(respond_and_close(response)) as server:
         with pytest.raises(e.ChunkedEncodingError):
             await read(client, server.url, streams)
         assert server.connections == 1
@@ -332,8 +332,8 @@ async def test_an_invalid_trailer_is_an_error(
     trailer: str, streams: bool, client: AnyClient
 ) -> None:
     body = b"5\r\nhello\r\n0\r\n" + trailer.encode() + b"\r\n\r\n"
-    answer = head("X-B: c", "X-D: e", "Transfer-Encoding: chunked") + body
-    with RawServer(respond_and_close(answer)) as server:
+    response = head("X-B: c", "X-D: e", "Transfer-Encoding: chunked") + body
+    with RawServer(respond_and_close(response)) as server:
         with pytest.raises(e.RemoteProtocolError):
             await read(client, server.url, streams)
 
@@ -399,8 +399,8 @@ async def test_small_chunks_do_not_block_other_tasks(
 
     async def get() -> None:
         if api == "post":  # while a task of its own reads the body
-            answer = await client.post(server.url, data=iter([b"a", b"b"]))
-            assert answer.content == b"ab" * _SMALL
+            response = await client.post(server.url, data=iter([b"a", b"b"]))
+            assert response.content == b"ab" * _SMALL
         else:
             assert await fetch(api, client, server.url, tmp_path / "file") == b"ab" * _SMALL
 
@@ -420,7 +420,7 @@ async def test_small_chunks_do_not_block_other_tasks(
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"], indirect=True)
 async def test_a_fast_stream_does_not_block_other_tasks(client: AnyClient) -> None:
     size, most, since = 16 * 1024 * 1024, 0, 0
-    answer = response(bytes(size))
+    found = response(bytes(size))
 
     async def tick() -> None:
         nonlocal since
@@ -428,7 +428,7 @@ async def test_a_fast_stream_does_not_block_other_tasks(client: AnyClient) -> No
             since = 0
             await anyio.lowlevel.checkpoint()
 
-    with RawServer(respond(answer)) as server:
+    with RawServer(respond(found)) as server:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tick)
             async with await client.stream("GET", server.url) as stream:
@@ -444,8 +444,8 @@ async def test_a_body_after_an_invalid_end_of_head_is_an_error(
     size: int, client: AnyClient
 ) -> None:
     """libcurl takes a line that only begins with CR for the end of the head."""
-    answer = b"HTTP/1.1 200 OK\r\nX-A: b\r\n\rmore\r\n" + b"x" * size
-    with RawServer(respond_and_close(answer)) as server:
+    response = b"HTTP/1.1 200 OK\r\nX-A: b\r\n\rmore\r\n" + b"x" * size
+    with RawServer(respond_and_close(response)) as server:
         for streams in (False, True):
             with pytest.raises(
                 e.RemoteProtocolError, match="ended within its header block"
@@ -480,8 +480,8 @@ async def test_odd_field_values_are_kept(line: str, value: str, client: AnyClien
 
 async def test_a_cookie_with_control_bytes_is_not_sent_back(client: AnyClient) -> None:
     """It is not kept."""
-    answer = head("Set-Cookie: a=b\x01c", "Set-Cookie: d=e", "Content-Length: 0")
-    with RawServer(respond(answer)) as server:
+    response = head("Set-Cookie: a=b\x01c", "Set-Cookie: d=e", "Content-Length: 0")
+    with RawServer(respond(response)) as server:
         await client.get(server.url)
         await client.get(server.url)
         assert b"\x01" not in server.requests[1]
@@ -547,8 +547,8 @@ async def test_an_unrequested_101_is_an_error_at_once(
 
 
 async def test_a_requested_101_is_a_response(client: AnyClient) -> None:
-    answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\n\r\nhello"
-    with RawServer(respond_and_close(answer)) as server:
+    response = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\n\r\nhello"
+    with RawServer(respond_and_close(response)) as server:
         headers = {"Connection": "Upgrade", "Upgrade": "chat"}
         async with await client.stream("GET", server.url, headers=headers) as stream:
             assert stream.real.status_code == 101
@@ -560,15 +560,15 @@ async def test_length_and_chunks_together_are_read_as_chunks(
     streams: bool, client: AnyClient
 ) -> None:
     """RFC 9112, section 6.3."""
-    answer = head("Content-Length: 3", "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
-    with RawServer(respond(answer, response(b"next"))) as server:
+    found = head("Content-Length: 3", "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
+    with RawServer(respond(found, response(b"next"))) as server:
         assert await read(client, server.url, streams) == b"hello"
         assert await read(client, server.url, streams) == b"next"
 
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(
-    ("answer", "body"),
+    ("found", "body"),
     [
         (response(b"body") + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", b"body"),
         (response(b"body") + b"x", b"body"),
@@ -580,14 +580,14 @@ async def test_length_and_chunks_together_are_read_as_chunks(
     ids=["a response", "a byte", "after nothing", "after chunks", "after 204", "after 304"],
 )
 async def test_bytes_after_the_body_are_no_part_of_anything(
-    answer: bytes, body: bytes, streams: bool, client: AnyClient
+    found: bytes, body: bytes, streams: bool, client: AnyClient
 ) -> None:
     """What follows a body is no part of it."""
-    with RawServer(respond(answer, response(b"next"))) as server:
+    with RawServer(respond(found, response(b"next"))) as server:
         assert await read(client, server.url, streams) == body
         assert await read(client, server.url, streams) == b"next"
         # Libcurl throws away what it read behind the last chunk, and keeps the connection.
-        assert server.connections == 1 + (b"chunked" not in answer)
+        assert server.connections == 1 + (b"chunked" not in found)
 
 
 async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: AnyClient) -> None:
@@ -711,9 +711,9 @@ async def test_trailers_of_http2_are_separate_from_headers(
 
 async def test_a_trailer_that_looks_like_a_head_replaces_nothing(client: AnyClient) -> None:
     for trailer in (b"HTTP/1.1 404: Not Found", b"HTTP/1.1 404 Not: Found", b"Location: /evil"):
-        answer = head("X-A: b", "Transfer-Encoding: chunked")
-        answer += b"5\r\nhello\r\n0\r\n" + trailer + b"\r\nX-A: c\r\n\r\n"
-        with RawServer(respond_and_close(answer)) as server:
+        response = head("X-A: b", "Transfer-Encoding: chunked")
+        response += b"5\r\nhello\r\n0\r\n" + trailer + b"\r\nX-A: c\r\n\r\n"
+        with RawServer(respond_and_close(response)) as server:
             try:
                 response_ = await client.get(server.url)
             except e.RemoteProtocolError:

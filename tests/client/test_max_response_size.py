@@ -113,8 +113,8 @@ async def test_a_request_may_lift_the_clients_limit(make_client: Make, app: AppS
     client = make_client(max_response_size=10)
     with pytest.raises(ResponseTooLarge):
         await client.get(app.url + "/bytes/11")
-    answer = await client.get(app.url + "/bytes/11", max_response_size=None)
-    assert len(answer.content) == 11
+    response = await client.get(app.url + "/bytes/11", max_response_size=None)
+    assert len(response.content) == 11
     with pytest.raises(ResponseTooLarge):  # the limit of one request is not that of the next
         await client.get(app.url + "/bytes/11")
 
@@ -128,8 +128,8 @@ async def test_an_error_status_is_bounded_too(get: Any) -> None:
 
 async def test_a_head_request_has_no_body_to_bound(make_client: Make, app: AppServer) -> None:
     client = make_client(max_response_size=10)
-    answer = await client.request("HEAD", app.url + "/bytes/1000")
-    assert answer.headers["content-length"] == "1000"
+    response = await client.request("HEAD", app.url + "/bytes/1000")
+    assert response.headers["content-length"] == "1000"
 
 
 async def test_raw_pieces_are_bounded_by_the_wire(make_client: Make, app: AppServer) -> None:

@@ -1,4 +1,4 @@
-"""progress= of uploads, in every client and with every kind of body; and the ready-made bar."""
+"""progress= of uploads, in every client and with every kind of body, and the progress bar."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ async def test_a_retry_restarts_progress(scripted: Scripted, reports: Reports) -
 async def test_a_hedge_does_not_send_a_body_that_is_watched(
     scripted: Scripted, reports: Reports
 ) -> None:
-    answer = curlhttp.testing.Answer(200, delay=5)
-    client, engine = scripted([answer], hedge=curlhttp.Hedge(after=1))
+    response = curlhttp.testing.Answer(200, delay=5)
+    client, engine = scripted([response], hedge=curlhttp.Hedge(after=1))
     await client.request("PUT", URL, content=b"body", progress=reports)
     assert len(engine.sent) == 1
 

@@ -1,4 +1,4 @@
-"""Proxies over the wire: which one, for which hop, and who sees its credentials."""
+"""Proxies over the wire: which one is used for which URL, and who gets its credentials."""
 
 from __future__ import annotations
 

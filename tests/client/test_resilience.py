@@ -1,4 +1,4 @@
-"""What a review of retries, breakers, limits and hedges found, each as a scenario."""
+"""Scenarios of retries, breakers, limits and hedges together."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ async def test_the_body_of_a_losing_attempt_breaks_no_other_request(
     uploads, bodies = itertools.count(), itertools.count()
     post_came = anyio.Event()
 
-    def answer(conn: RawConnection) -> None:
+    def respond(conn: RawConnection) -> None:
         head = conn.read_head()
         if head.startswith(b"POST"):
             conn.read_body(head)
@@ -268,7 +268,7 @@ async def test_the_body_of_a_losing_attempt_breaks_no_other_request(
             raise ValueError("the caller's own")
         yield b"b"
 
-    with RawServer(answer) as server:
+    with RawServer(respond) as server:
         client = make_client(hedge=Hedge(0.05))
 
         async def put() -> None:
@@ -288,8 +288,8 @@ async def _set_soon(event: anyio.Event) -> None:
 
 
 async def test_a_call_with_its_own_policy_forgets_no_latencies(scripted: Scripted) -> None:
-    answers = [*[Answer(delay=0.1)] * 21, Answer(delay=9.0), Answer(delay=0.1)]
-    client, engine = scripted(answers, hedge=Hedge("p95"))
+    responses = [*[Answer(delay=0.1)] * 21, Answer(delay=9.0), Answer(delay=0.1)]
+    client, engine = scripted(responses, hedge=Hedge("p95"))
     for _ in range(20):
         await client.get(URL)
     await client.get(URL, retry=1)

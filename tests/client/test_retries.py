@@ -1,4 +1,4 @@
-"""Retries against real sockets that break at every moment: a server counts what it sees."""
+"""Retries against real sockets that break at every point; a server counts the requests."""
 
 from __future__ import annotations
 

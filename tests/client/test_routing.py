@@ -1,4 +1,4 @@
-"""Where a connection leads and begins: sockets, addresses, name servers; and never another's."""
+"""Routing: Unix sockets, resolved addresses, interfaces, name servers; never another request's."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def peers(server: AppServer) -> list[str]:
     """Let a server note where its requests come from."""
     found: list[str] = []
 
-    def answer(record: Any, conn: Any) -> None:
+    def respond(record: Any, conn: Any) -> None:
         found.append(conn.sock.getpeername()[0])
         conn.reply(200, b"hello")
 
-    server.route("/from", answer)
+    server.route("/from", respond)
     return found
 
 
@@ -121,13 +121,13 @@ async def test_many_requests_share_the_connections_of_a_unix_socket(
 async def test_a_response_with_two_framings_closes_a_unix_socket(
     make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         conn.send(
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"2\r\nok\r\n0\r\n\r\n"
         )
 
-    app.route("/twice", answer)
+    app.route("/twice", respond)
     client = make_client(uds=forwarder.path)
     assert (await client.get("http://docker/twice")).content == b"ok"
     for _ in range(2):
@@ -276,8 +276,10 @@ async def test_two_addresses_of_a_name_share_no_connection(
             for _ in range(2):
                 for server, body in ((first, b"hello"), (second, b"hello")):
                     before = len(server.requests)
-                    answer = await client.get(first.at("made.up"), resolve={"made.up": server.host})
-                    assert answer.content == body
+                    response = await client.get(
+                        first.at("made.up"), resolve={"made.up": server.host}
+                    )
+                    assert response.content == body
                     assert len(server.requests) == before + 1
 
 
@@ -307,8 +309,8 @@ async def test_a_redirect_uses_the_given_addresses_too(
     target = app.at("made.up") + "/"
     app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", target)]))
     client = make_client()
-    answer = await client.get(app.url + "/hop", resolve={"made.up": "127.0.0.1"})
-    assert answer.content == b"hello"
+    response = await client.get(app.url + "/hop", resolve={"made.up": "127.0.0.1"})
+    assert response.content == b"hello"
 
 
 # --- the own end ---
@@ -466,8 +468,8 @@ async def test_concurrent_requests_resolve_at_a_name_server(
     make_client: MakeClient, app: AppServer, names: DoHServer
 ) -> None:
     client = make_client(doh=names.query_url, max_connections=2)
-    answers = await client.gather(20, "GET", app.at("made.up"))
-    assert [answer.content for answer in answers] == [b"hello"] * 20
+    responses = await client.gather(20, "GET", app.at("made.up"))
+    assert [response.content for response in responses] == [b"hello"] * 20
 
 
 # --- what is none is refused before anything is sent ---

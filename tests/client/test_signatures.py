@@ -1,4 +1,4 @@
-"""What help(), inspect and a notebook's completion show of the clients."""
+"""What help(), inspect and completion in a notebook show of the clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that many requests share goes silent, and costs those that are under way on it.
+"""A shared connection goes silent: requests on it fail once, and the next ones avoid it.
 
 A relay forgets it as a NAT does: it stays open, and nothing gets through.
 """

@@ -1,4 +1,4 @@
-"""client.sse: events of both clients, over one connection after another."""
+"""client.sse: events of both clients, with reconnection."""
 
 from __future__ import annotations
 
@@ -117,10 +117,10 @@ async def test_redirects_are_followed_each_time(scripted: Scripted) -> None:
 
 
 async def test_middleware_may_return_its_own_response(scripted: Scripted) -> None:
-    async def answer(request: Any, send: Any) -> Any:
+    async def respond(request: Any, send: Any) -> Any:
         return curlhttp._models.response.Response.of(request, headers=KIND, content="data: 1\n\n")
 
-    client, _ = scripted([], middleware=[answer])
+    client, _ = scripted([], middleware=[respond])
     async with client.sse(URL, reconnect=False) as events:
         assert await take(events) == ["1"]
 
@@ -267,11 +267,11 @@ async def test_a_204_ends_the_stream(scripted: Scripted) -> None:
         assert await take(events) == []
 
 
-@pytest.mark.parametrize("answer", [503, 404, Answer(headers={"Content-Type": "text/html"})])
+@pytest.mark.parametrize("response", [503, 404, Answer(headers={"Content-Type": "text/html"})])
 async def test_a_reconnect_that_gets_no_event_stream_is_an_error(
-    scripted: Scripted, answer: Any
+    scripted: Scripted, response: Any
 ) -> None:
-    client, _ = scripted([stream("data: a\n\n"), answer])
+    client, _ = scripted([stream("data: a\n\n"), response])
     events = client.sse(URL)
     assert await take(events, 1) == ["a"]
     with pytest.raises(HTTPError):

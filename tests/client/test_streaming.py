@@ -1,4 +1,4 @@
-"""Streamed responses: pieces, lines, back-pressure, early ends, errors with the partial body."""
+"""Streamed responses: chunks, lines, back-pressure, leaving early, errors with a partial body."""
 
 from __future__ import annotations
 
@@ -406,8 +406,8 @@ async def test_a_dropped_response_wakes_a_request_that_waits_already(
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(drop)
-            answer = await client.get(app.url)
-    assert answer.content == b"hello"
+            response = await client.get(app.url)
+    assert response.content == b"hello"
 
 
 async def test_two_streams_and_whole_responses_at_once(

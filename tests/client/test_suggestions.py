@@ -1,4 +1,4 @@
-"""What is written for httpx, aiohttp or requests: the error says what to write here."""
+"""Errors for code written for httpx, aiohttp or requests suggest the right name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every time limit ends what it should, when it should, and nothing else."""
+"""Each time limit ends what it covers, on time, and nothing else."""
 
 from __future__ import annotations
 
@@ -236,10 +236,10 @@ async def test_silence_before_a_streamed_head_ends_on_time(limit: float, client:
         assert_on_time(time.monotonic() - said.at, limit)
 
 
-def note_on_stream(said: Said, answer: Callable[[Record, Stream], None]) -> Any:
+def note_on_stream(said: Said, response: Callable[[Record, Stream], None]) -> Any:
     def route(record: Record, stream: Stream) -> None:
         said.mark()
-        answer(record, stream)
+        response(record, stream)
 
     return route
 

@@ -1,4 +1,4 @@
-"""Where the time went: on responses, on streams, and on what failed."""
+"""Timings of responses, streams and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS over the wire: whom to trust, who we are, and that neither outlives its request."""
+"""TLS over the wire: trust and client certificates, which hold for their request only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""request.to_curl() and response.to_curl(): curl itself sends the same once more."""
+"""request.to_curl() and response.to_curl(): curl sends the same request."""
 
 from __future__ import annotations
 

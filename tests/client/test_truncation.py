@@ -155,9 +155,9 @@ async def test_a_coded_body_that_stops_short_is_no_response(
     name = {"raw-deflate": "deflate", "multi-gzip": "gzip"}.get(coding, coding)
     body = CODERS[coding](b"some text that is long enough " * 20)
     cut_at = [1, len(body) // 3, len(body) - 1]
-    answers = [response(body[:at], headers=[("Content-Encoding", name)]) for at in cut_at]
+    responses = [response(body[:at], headers=[("Content-Encoding", name)]) for at in cut_at]
     with RawServer(
-        respond(*answers, response(body, headers=[("Content-Encoding", name)]))
+        respond(*responses, response(body, headers=[("Content-Encoding", name)]))
     ) as server:
         for at in cut_at:
             with pytest.raises(e.ContentDecodingError) as caught:
@@ -193,6 +193,6 @@ async def test_a_corrupt_coded_body_is_no_response(
     coding: str, body: bytes, streams: bool, client: AnyClient
 ) -> None:
     """S50: a wrong check sum, and what is no such coding."""
-    answer = response(body, headers=[("Content-Encoding", coding)])
-    with RawServer(respond(answer)) as server, pytest.raises(e.ContentDecodingError):
+    found = response(body, headers=[("Content-Encoding", coding)])
+    with RawServer(respond(found)) as server, pytest.raises(e.ContentDecodingError):
         await read(client, server.url, streams)

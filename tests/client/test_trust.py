@@ -1,4 +1,4 @@
-"""Whom to trust beyond files: an SSLContext, the machine's authorities, and the keys of a host."""
+"""Trust beyond files: an SSLContext, the system's authorities, and pinned keys."""
 
 from __future__ import annotations
 
@@ -258,10 +258,10 @@ async def test_responses_have_the_certificate_on_request(
     for server in (tls_app, h2_app):
         pem = certificate_of(server)
         for _ in range(3):  # the connection is the same one
-            answer = await client.get(server.url)
-            assert answer.content == b"hello"
-            assert (answer.certificate or "").strip() == pem
-            assert not answer.request.stream
+            response = await client.get(server.url)
+            assert response.content == b"hello"
+            assert (response.certificate or "").strip() == pem
+            assert not response.request.stream
         async with await client.stream("GET", server.url) as stream:
             assert stream.real.certificate.strip() == pem
         (result,) = [result async for result in client.map([server.url])]
@@ -288,11 +288,11 @@ async def test_bodies_are_unchanged_when_certificates_are_requested(
     tls_app.route("/bomb", lambda record, out: out.reply(200, bomb, [("Content-Encoding", "gzip")]))
     tls_app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", "/gzip")]))
     for path in ("/gzip", "/hop"):
-        answer = await client.get(tls_app.url + path)
-        assert answer.content == b"coded" * 100
-        assert answer.certificate
+        response = await client.get(tls_app.url + path)
+        assert response.content == b"coded" * 100
+        assert response.certificate
     with pytest.raises(curlhttp.ResponseTooLarge):
         await client.get(tls_app.url + "/bomb")
-    answers = await client.gather(10, "GET", tls_app.url + "/gzip")
-    assert {answer.content for answer in answers} == {b"coded" * 100}
-    assert all(answer.certificate for answer in answers)
+    responses = await client.gather(10, "GET", tls_app.url + "/gzip")
+    assert {response.content for response in responses} == {b"coded" * 100}
+    assert all(response.certificate for response in responses)

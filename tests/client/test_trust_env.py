@@ -1,4 +1,4 @@
-"""What the environment says of certificates; proxies and netrc are in their own files."""
+"""Certificates in the environment; proxies and netrc have their own files."""
 
 from __future__ import annotations
 

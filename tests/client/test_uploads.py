@@ -1,4 +1,4 @@
-"""Request bodies on the wire: every verb, every kind of body, framing, back-pressure, failures."""
+"""Request bodies on the wire: verbs, kinds of bodies, framing, back-pressure, failures."""
 
 from __future__ import annotations
 
@@ -631,10 +631,8 @@ async def test_a_response_is_not_lost_while_the_body_is_still_sent(client: AnyCl
             answered.clear()
             await client.gather(2, "GET", server.url)  # one idle connection for each
             async with anyio.create_task_group() as tasks:
-                answer = await client.request(
-                    "PUT", server.url + "/early", content=pieces(turn % 3)
-                )
-                assert (answer.status_code, answer.content) == (413, b"too large")
+                found = await client.request("PUT", server.url + "/early", content=pieces(turn % 3))
+                assert (found.status_code, found.content) == (413, b"too large")
 
 
 # --- back-pressure ---

@@ -1,4 +1,4 @@
-"""The write timeout ends an upload that a server reads no more of, and no other."""
+"""The write timeout ends an upload that the server stops reading, and no other."""
 
 from __future__ import annotations
 
@@ -174,10 +174,10 @@ async def test_an_upload_that_is_slow_but_moves_does_not_end(
 
     start = time.monotonic()
     with RawServer(handler) as server:
-        answer = await client.post(
+        found = await client.post(
             server.url, content=a_body(kind, tmp_path), timeout=Timeout(write=limit, read=30)
         )
-    assert answer.content == b"read"
+    assert found.content == b"read"
     assert time.monotonic() - start > 2 * limit
 
 
@@ -196,10 +196,10 @@ async def test_a_body_without_data_for_now_is_awaited(client: AnyClient) -> None
 
     body = slowly() if client.is_blocking else slowly_async()
     with RawServer(respond(response(b"read"))) as server:
-        answer = await client.post(
+        found = await client.post(
             server.url, content=body, timeout=Timeout(write=limit, read=limit)
         )
-    assert answer.content == b"read"
+    assert found.content == b"read"
 
 
 async def test_without_it_the_read_timeout_ends_an_upload_that_stalls(client: AnyClient) -> None:
@@ -223,8 +223,8 @@ async def test_the_client_is_usable_afterwards(client: AnyClient) -> None:
         timeout = Timeout(write=paced(WRITE), read=30)
         await fail_to_upload(client, server.url, content=b"x" * SIZE, timeout=timeout)
     with RawServer(respond(response(b"next"))) as server:
-        answer = await client.post(server.url, content=b"x", timeout=Timeout(write=30))
-    assert answer.content == b"next"
+        found = await client.post(server.url, content=b"x", timeout=Timeout(write=30))
+    assert found.content == b"next"
 
 
 def test_it_ends_uploads_of_the_drop_in() -> None:

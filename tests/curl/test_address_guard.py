@@ -1,4 +1,4 @@
-"""Names are looked up in threads, and a name that nobody waits for keeps nobody waiting."""
+"""Resolver: names are resolved in threads, and abandoned ones are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool: how many exchanges run at once, who waits and for how long, what is kept."""
+"""The pool: bounds on concurrent exchanges, the queue, and idle handles."""
 
 from __future__ import annotations
 

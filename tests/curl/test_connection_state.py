@@ -1,4 +1,4 @@
-"""Which connection may carry the next request: none that is not known to be clean."""
+"""Only a connection that is known to be clean carries the next request."""
 
 from __future__ import annotations
 

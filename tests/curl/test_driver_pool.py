@@ -1,4 +1,4 @@
-"""What a blocking call asks of libcurl and of the system while it waits."""
+"""The calls of libcurl and of the system that a blocking request makes while it waits."""
 
 from __future__ import annotations
 

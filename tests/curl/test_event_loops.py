@@ -1,4 +1,4 @@
-"""One AsyncClient and several event loops: in a row, at once, ended, forgotten and closed."""
+"""One AsyncClient and several event loops: in sequence, concurrent, ended, dropped and closed."""
 
 from __future__ import annotations
 

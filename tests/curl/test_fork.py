@@ -1,4 +1,4 @@
-"""Fork: a child never uses, closes or collects its parent's connections, and both go on."""
+"""Fork: a child never uses, closes or collects its parent's connections, and both continue."""
 
 from __future__ import annotations
 

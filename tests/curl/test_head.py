@@ -1,4 +1,4 @@
-"""The final head among header lines, and what libcurl would let pass."""
+"""The final head among header lines, and invalid heads that libcurl accepts."""
 
 from __future__ import annotations
 

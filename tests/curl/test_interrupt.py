@@ -1,4 +1,4 @@
-"""Ctrl-C ends a stalled request on every path within about a second, and the client lives on."""
+"""Ctrl-C ends a stalled request within about a second, and the client stays usable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read in libcurl's log and messages: news that counts, and all else passed over."""
+"""Parsing of libcurl's log and messages, and the log of one attempt."""
 
 from __future__ import annotations
 

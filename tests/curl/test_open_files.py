@@ -1,4 +1,4 @@
-"""A process without descriptors: every error names that, and nothing is lost for later."""
+"""Without free descriptors, every error says so, and no slot is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits in line for a slot: a transfer that ends goes on to the next, whose task sleeps on."""
+"""Queued requests: a transfer that ends starts the next one without waking its task."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ async def _count_waits(awaitable: Awaitable[Any], waits: list[int]) -> None:
     class Counted:
         def __await__(self) -> Generator[Any, Any, None]:
             steps: Any = awaitable.__await__()
-            count, answer = 0, None
+            count, response = 0, None
             with suppress(StopIteration):
                 while True:
-                    wanted = steps.send(answer)
+                    wanted = steps.send(response)
                     count += 1
-                    answer = yield wanted
+                    response = yield wanted
             waits.append(count)
 
     await Counted()

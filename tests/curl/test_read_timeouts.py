@@ -1,4 +1,4 @@
-"""When a transfer is looked at, and what it ends with: on a clock that is a number."""
+"""When a transfer is checked, and which timeout it ends with, on a simulated clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Middleware that workers import: it kills the worker or the driver in the middle of a fetch."""
+"""Middleware that workers import; it kills the worker or the driver in the middle of a fetch."""
 
 from __future__ import annotations
 

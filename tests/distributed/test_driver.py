@@ -1,4 +1,4 @@
-"""Killed workers and drivers, Ctrl-C, and what must not change when a fetch is resumed."""
+"""Killed workers and drivers, Ctrl-C, and what a resumed fetch must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`distributed.fetch` on Dask and Ray: workers and drivers that are killed, and what is refused."""
+"""`distributed.fetch` on Dask and Ray: killed workers and drivers, and refused settings."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ def test_a_partition_runs_again_when_its_worker_is_killed(
 def test_a_call_resumes_after_a_driver_of_a_cluster_was_killed(tmp_path: Path) -> None:
     out, held = tmp_path / "out", threading.Event()
 
-    def answer(record: Any, conn: Any) -> None:
+    def respond(record: Any, conn: Any) -> None:
         held.wait(SECONDS)
         conn.reply(200, b"x")
 
     with AppServer() as app, cluster() as address:
-        app.route("/held", answer)
+        app.route("/held", respond)
         urls = [f"{app.url}/bytes/9?n={n}" for n in range(100)]
         urls[55] = f"{app.url}/held"
         driver = start(urls, out, address)

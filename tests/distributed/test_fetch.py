@@ -1,4 +1,4 @@
-"""`distributed.fetch` on the processes of this machine: what it writes, and what it refuses."""
+"""`distributed.fetch` on local processes: its output and its refusals."""
 
 from __future__ import annotations
 

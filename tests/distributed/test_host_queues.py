@@ -1,4 +1,4 @@
-"""per_host and rate hold over all workers: through host queues, or through a store."""
+"""per_host and rate hold over all workers, through host queues or a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""client.download: one version of the file, whole, or the old file and a word about why."""
+"""client.download: the file is complete and of one version, or the old file is kept."""
 
 from __future__ import annotations
 

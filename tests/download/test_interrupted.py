@@ -1,4 +1,4 @@
-"""Downloads that are stopped from outside: a full disk, cancellation, Ctrl-C, SIGKILL."""
+"""Interrupted downloads: a full disk, cancellation, Ctrl-C, SIGKILL."""
 
 from __future__ import annotations
 

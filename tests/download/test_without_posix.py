@@ -1,4 +1,4 @@
-"""What the package does without the modules that POSIX systems alone have, as on Windows."""
+"""The package without the modules of POSIX systems, as on Windows."""
 
 from __future__ import annotations
 

@@ -153,10 +153,10 @@ class User:
             return await self.call(self.client.messages.create, max_tokens=9, **asked)
         return await self.call(self.client.chat.completions.create, **asked)
 
-    def text(self, answer: Any) -> str:
+    def text(self, response: Any) -> str:
         if self.sdk.name == "anthropic":
-            return str(answer.content[0].text)
-        return str(answer.choices[0].message.content)
+            return str(response.content[0].text)
+        return str(response.choices[0].message.content)
 
     def word(self, event: Any) -> str:
         if self.sdk.name == "anthropic":
@@ -243,10 +243,10 @@ async def test_leaving_a_stream_closes_its_connection(
 async def test_the_sdks_own_retries_work(
     make_user: Callable[..., User], sdk: SDK, app: AppServer, status: int | str
 ) -> None:
-    answers = iter([status])
+    responses = iter([status])
 
     def fails_first(record: Record, conn: AppConnection) -> None:
-        first = next(answers, None)
+        first = next(responses, None)
         if first is None:
             sdk.service(record, conn)
         elif first == "cut":
@@ -355,15 +355,15 @@ async def test_mistral_requests_and_streams(
     )
     words = []
     if colour == "blocking":
-        answer = mistral.chat.complete(model="m", messages=MESSAGES)
+        response = mistral.chat.complete(model="m", messages=MESSAGES)
         with mistral.chat.stream(model="m", messages=MESSAGES) as events:
             words = [event.data.choices[0].delta.content for event in events]
     else:
-        answer = await mistral.chat.complete_async(model="m", messages=MESSAGES)
+        response = await mistral.chat.complete_async(model="m", messages=MESSAGES)
         stream = await mistral.chat.stream_async(model="m", messages=MESSAGES)
         async with stream:
             words = [event.data.choices[0].delta.content async for event in stream]
-    assert answer.choices[0].message.content == ANSWER
+    assert response.choices[0].message.content == ANSWER
     assert words == WORDS
     blocking.close()
     await asynchronous.aclose()

@@ -1,4 +1,4 @@
-"""The seam at which a stand-in takes the place of the network for every engine there is."""
+"""The seam at which a mock replaces the network for every engine."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ async def test_a_stream_outlives_the_stand_in(
 
 async def test_waits_take_no_time(client: AnyClient, begin: Callable[[], _Stand]) -> None:
     stand = begin()
-    answers = iter([503, 503, 200])
-    stand.engine = ScriptedEngine(lambda request: Answer(next(answers), {"Retry-After": "20"}))
+    responses = iter([503, 503, 200])
+    stand.engine = ScriptedEngine(lambda request: Answer(next(responses), {"Retry-After": "20"}))
     policy = curlhttp.RetryPolicy(max_retries=2)
     assert (await client.get(URL, retry=policy)).status_code == 200
     assert 40 <= network.skipped < 60

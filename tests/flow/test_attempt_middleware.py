@@ -1,4 +1,4 @@
-"""Middleware around each attempt: hops, challenges, retries and hedges, in every way of sending."""
+"""Middleware around each attempt: redirects, challenges, retries and hedges, with every API."""
 
 from __future__ import annotations
 
@@ -210,11 +210,11 @@ async def test_each_connection_of_a_stream_of_events_is_an_attempt(
     make_client: MakeClient, app: AppServer
 ) -> None:
     attempts = Attempts()
-    answers = [b"retry: 1\nid: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n"]
+    responses = [b"retry: 1\nid: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n"]
 
     def events(record: Any, out: Any) -> None:
-        if answers:
-            out.reply(200, answers.pop(0), [("Content-Type", "text/event-stream")])
+        if responses:
+            out.reply(200, responses.pop(0), [("Content-Type", "text/event-stream")])
         else:
             out.reply(204, b"")
 
@@ -377,14 +377,14 @@ async def test_attempt_middleware_may_wait_around_a_hedge(
     begun: list[str] = []
     ends: list[str] = []
 
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         if record.header("x-number") == "1":
             out.wait_closed(30)
             out.closing = True
         else:
             out.reply(200, b"second")
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
 
     async def waits(request: Request, send: Send) -> Response:
         number = request.headers["X-Number"] = str(len(begun) + 1)
@@ -498,14 +498,14 @@ async def test_a_timeout_of_one_attempt_ends_a_race_as_a_timeout(
 async def test_an_attempt_whose_time_is_up_may_be_sent_again(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         if record.header("x-again"):
             out.reply(200, b"third")
         else:
             out.wait_closed(30)
             out.closing = True
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
 
     async def again(request: Request, send: Send) -> Response:
         with anyio.move_on_after(0.2):
@@ -555,7 +555,7 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
 ) -> None:
     answered: list[bool] = []
 
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         app.wait_for(lambda: bool(answered))
         out.reply(200, b"first")
 
@@ -567,7 +567,7 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
         answered.append(True)
         return await send(request)
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
     client = make_client(hedge=Hedge(0.1), attempt_middleware=[waits])
     assert (await client.get(app.url + "/slow")).content == b"first"
     assert len(app.requests) == 1 or client.is_blocking

@@ -1,4 +1,4 @@
-"""Authentication over the wire; libcurl never has a part in it."""
+"""Authentication over the wire, without libcurl's own."""
 
 from __future__ import annotations
 

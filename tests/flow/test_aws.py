@@ -1,4 +1,4 @@
-"""AWS' signatures: AWS' own examples, and a server that reckons them from what is on the wire."""
+"""AWS signatures: AWS' own examples, and a server that verifies them from the wire."""
 
 from __future__ import annotations
 

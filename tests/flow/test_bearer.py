@@ -1,4 +1,4 @@
-"""Bearer tokens of a function: how often it is called, for whom, and what of its failures."""
+"""Bearer tokens from a function: how often it is called, for which request, and its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit breaker in both clients: what it counts of real and scripted exchanges."""
+"""The circuit breaker in both clients: which real and scripted exchanges it counts."""
 
 from __future__ import annotations
 
@@ -186,12 +186,12 @@ async def test_slow_failures_are_slow(make_client: MakeClient) -> None:
 
 
 async def test_each_redirect_uses_the_circuit_of_its_own_origin(make_client: MakeClient) -> None:
-    def answer(request: Any) -> Any:
+    def respond(request: Any) -> Any:
         if request.url.host == "a.test":
             return Answer(302, headers={"Location": "http://b.test/"})
         return 503
 
-    scripted = Scripted(make_client, answer, failure_threshold=2)
+    scripted = Scripted(make_client, respond, failure_threshold=2)
     assert await scripted.ask(3) == [503, 503, CircuitBreakerOpen]
     assert scripted.breaker.state("http://a.test") == "closed"
     assert scripted.breaker.state("http://b.test") == "open"
@@ -465,12 +465,12 @@ async def test_64_calls_at_once_get_one_permit(make_client: MakeClient, app: App
     breaker = half_open(app.url)
     arrived, go_on = threading.Event(), threading.Event()
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         arrived.set()
         go_on.wait(60)
         conn.reply()
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
     client = make_client(breaker=breaker, max_connections=64)
     found: list[Any] = []
 

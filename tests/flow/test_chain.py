@@ -1,4 +1,4 @@
-"""Retries among the other layers, in both clients alike, and not at all where they are off."""
+"""Retries among the other layers in both clients, and no cost while they are off."""
 
 from __future__ import annotations
 

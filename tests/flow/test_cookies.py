@@ -1,4 +1,4 @@
-"""Cookies over the wire: whose jar, which requests, and at what price."""
+"""Cookies over the wire: which jar, which requests, and the cost."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ HOSTILE = b"".join(
 
 
 async def test_no_set_cookie_ends_a_request(client: AnyClient, tmp_path: Path) -> None:
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + HOSTILE + b"\r\nhi"
-    with RawServer(respond(answer)) as server:
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + HOSTILE + b"\r\nhi"
+    with RawServer(respond(response)) as server:
         found = await client.get(server.url)
         assert {"a", "b", "c", "e", "last"} >= set(found.cookies.keys()) >= {"a", "b", "last"}
         async with await client.stream("GET", server.url) as stream:

@@ -1,4 +1,4 @@
-"""Flows of an Auth of one's own: what they may yield, where that goes, and how they end."""
+"""Flows of a custom Auth: what they may yield, where it is sent, and how they end."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Token(curlhttp.Auth):
         self.options = options
 
     def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
-        answer = yield curlhttp.Request("POST", self.url, **self.options)
-        request.headers["Authorization"] = f"Bearer {answer.json()['hello']}"
+        response = yield curlhttp.Request("POST", self.url, **self.options)
+        request.headers["Authorization"] = f"Bearer {response.json()['hello']}"
         yield request
 
 
@@ -467,8 +467,8 @@ async def test_each_client_has_its_own_generator(scripted: Scripted) -> None:
 
         async def async_auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AsyncAuthFlow:
             await anyio.sleep(0)
-            answer = yield curlhttp.Request("GET", TOKEN_URL)
-            request.headers["X-Flow"] = f"async {answer.status_code}"
+            response = yield curlhttp.Request("GET", TOKEN_URL)
+            request.headers["X-Flow"] = f"async {response.status_code}"
             yield request
 
     client, engine = scripted(lambda request: 200, auth=InTwo())
@@ -503,8 +503,8 @@ class OfHttpx(httpx.Auth):
     requires_response_body = True
 
     def auth_flow(self, request: Any) -> Any:
-        answer = yield httpx.Request("POST", TOKEN_URL, json={"a": 1}, headers={"X-A": "1"})
-        request.headers["Authorization"] = f"Bearer {answer.json()['hello']} {request.method}"
+        response = yield httpx.Request("POST", TOKEN_URL, json={"a": 1}, headers={"X-A": "1"})
+        request.headers["Authorization"] = f"Bearer {response.json()['hello']} {request.method}"
         yield request
 
 
@@ -549,8 +549,8 @@ async def test_a_derived_request_of_a_stream_has_its_body(
 ) -> None:
     class Fetch(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
-            answer = yield request.derive(url=TOKEN_URL, method="POST")
-            request.headers["X-Token"] = answer.text
+            response = yield request.derive(url=TOKEN_URL, method="POST")
+            request.headers["X-Token"] = response.text
             yield request
 
     engine = ScriptedEngine([Answer(200, content=b"t0ken"), Answer(200, content=b"body")])

@@ -71,20 +71,20 @@ class Course:
         self.stalled: list[Record] = []
         self.lost: list[int] = []  # connections of HTTP/1.1 that the client closed meanwhile
 
-    def answer(self, *answers: Callable[[Record, Any], None]) -> Course:
+    def answer(self, *responses: Callable[[Record, Any], None]) -> Course:
         """Give each request the next answer, and all further ones the last."""
         counter = itertools.count()
         self.asked_before = len(self.requests)
 
         def route(record: Record, out: Any) -> None:
-            answers[min(next(counter), len(answers) - 1)](record, out)
+            responses[min(next(counter), len(responses) - 1)](record, out)
 
         self.server.route(self.path, route)
         if isinstance(self.server, H2Server):
             self.server.stream_route(self.path, route)
         return self
 
-    def with_rival(self, answer: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
+    def with_rival(self, response: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
         """Return what gives an answer as soon as there is another attempt."""
 
         def is_there() -> bool:
@@ -93,9 +93,9 @@ class Course:
         def in_time(record: Record, out: Any) -> None:
             if isinstance(out, AppConnection):
                 assert self.server.wait_for(is_there)
-                answer(record, out)
+                response(record, out)
             elif is_there():
-                answer(record, out)
+                response(record, out)
             else:
                 out.later(0.001, lambda: in_time(record, out))
 
@@ -188,21 +188,21 @@ class _StuckH2Server(_Stuck, H2Server):
 
 
 def says(text: bytes, status: int = 200) -> Callable[[Record, Any], None]:
-    def answer(record: Record, out: Any) -> None:
+    def respond(record: Record, out: Any) -> None:
         out.reply(status, text)
 
-    return answer
+    return respond
 
 
-def after(seconds: float, answer: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
+def after(seconds: float, response: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
     def later(record: Record, out: Any) -> None:
         if isinstance(out, AppConnection):
             if out.wait_closed(seconds):
                 out.closing = True
             else:
-                answer(record, out)
+                response(record, out)
         else:
-            out.later(seconds, lambda: answer(record, out))
+            out.later(seconds, lambda: response(record, out))
 
     return later
 
@@ -243,8 +243,8 @@ async def test_the_second_attempt_wins_when_the_first_is_silent(
     client = hedging()
     await connect(client, course)
     connections = course.server.connections
-    answer = await client.get(course.url)
-    assert answer.content == b"second"
+    response = await client.get(course.url)
+    assert response.content == b"second"
     first, second = course.by_fate()
     assert course.was_cancelled(first)
     if isinstance(course.server, H2Server):
@@ -279,8 +279,8 @@ async def test_nothing_is_sent_twice_when_the_first_responds_in_time(
     client = hedging(Hedge(LATE))
     for _ in range(20):
         assert (await client.get(course.url)).content == b"hello"
-    answers = await client.gather(10, "GET", course.url)
-    assert [answer.content for answer in answers] == [b"hello"] * 10
+    responses = await client.gather(10, "GET", course.url)
+    assert [response.content for response in responses] == [b"hello"] * 10
     assert len(course.requests) == 30
     assert_free(client)
 
@@ -366,8 +366,8 @@ async def test_an_error_status_does_not_end_the_race_while_another_attempt_runs(
 async def test_the_last_failure_surfaces(hedging: MakeClient, course: Course) -> None:
     course.answer(course.with_rival(breaks), after(3 * SOON, says(b"last", 503)))
     client = hedging()
-    answer = await client.get(course.url)
-    assert (answer.status_code, answer.content) == (503, b"last")
+    response = await client.get(course.url)
+    assert (response.status_code, response.content) == (503, b"last")
     course.answer(course.with_rival(says(b"", 503)), after(3 * SOON, breaks))
     with pytest.raises(e.ConnectionError) as caught:
         await client.get(course.url)
@@ -397,13 +397,13 @@ async def test_a_failure_before_the_second_attempt_surfaces_at_once(
 async def test_a_refused_second_attempt_does_not_affect_the_first(
     hedging: MakeClient,
 ) -> None:
-    def answer(conn: RawConnection) -> None:
+    def respond(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             conn.server.stop_accepting()
             conn.wait_closed(4 * SOON)
             conn.send(response(b"first"))
 
-    with RawServer(answer) as server:
+    with RawServer(respond) as server:
         client = hedging()
         assert (await client.get(server.url)).content == b"first"
         assert_free(client)
@@ -412,11 +412,11 @@ async def test_a_refused_second_attempt_does_not_affect_the_first(
 async def test_an_error_says_that_the_other_attempt_was_sent(
     hedging: MakeClient, certs: Certs
 ) -> None:
-    def answer(conn: RawConnection) -> None:
+    def respond(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             conn.server.wait_for(lambda: conn.server.connections == 2)
 
-    with _StuckServer(answer, certs.server_context()) as server:
+    with _StuckServer(respond, certs.server_context()) as server:
         server.stuck, server.seconds = 2, 3 * SOON
         client = hedging()
         with pytest.raises(e.ConnectionError) as caught:
@@ -448,8 +448,8 @@ async def test_an_idempotency_key_counts_only_if_the_policy_says_so(
     for policy, expected in ((Hedge(SOON), b"first"), (keyed, b"second")):
         course.answer_with(expected)
         headers = {"Idempotency-Key": "abc"}
-        answer = await hedging(policy).post(course.url, data=b"paid", headers=headers)
-        assert answer.content == expected
+        response = await hedging(policy).post(course.url, data=b"paid", headers=headers)
+        assert response.content == expected
     assert [record.body for record in course.requests] == [b"paid"] * 3
     assert {record.header("idempotency-key") for record in course.requests} == {"abc"}
 
@@ -581,8 +581,8 @@ async def test_the_read_timeout_is_that_of_each_attempt(
     limit = paced(0.12)
     course.answer(course.stall, after(limit / 2, says(b"second")))
     client = hedging(Hedge(limit * 2 / 3))
-    answer = await client.get(course.url, timeout=e.Timeout(read=limit))
-    assert answer.content == b"second"
+    response = await client.get(course.url, timeout=e.Timeout(read=limit))
+    assert response.content == b"second"
     course.answer(course.stall)
     with pytest.raises(e.ReadTimeout):
         await client.get(course.url, timeout=e.Timeout(read=limit))
@@ -859,8 +859,8 @@ async def test_a_second_attempt_does_not_wait_for_the_connection_that_the_first_
 ) -> None:
     with _StuckH2Server(certs.server_context(alpn=HTTP2)) as server:
         client = hedging()
-        answer = await client.get(server.url + "/", timeout=e.Timeout(total=30))
-        assert answer.http_version == "HTTP/2"
+        response = await client.get(server.url + "/", timeout=e.Timeout(total=30))
+        assert response.http_version == "HTTP/2"
         assert server.connections == 2
         assert len(server.requests) == 1
         assert_free(client)

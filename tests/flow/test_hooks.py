@@ -1,4 +1,4 @@
-"""What hooks and the log are told of attempts; and that neither changes or betrays anything."""
+"""What hooks and the log get of attempts; neither changes a request or shows a secret."""
 
 from __future__ import annotations
 

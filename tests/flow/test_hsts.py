@@ -1,4 +1,4 @@
-"""A client with a file of hosts that want HTTPS asks those by nothing else (RFC 6797)."""
+"""A client with an HSTS file contacts known hosts over HTTPS only (RFC 6797)."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ async def test_a_host_with_hsts_is_requested_over_https(
     with pytest.raises(curlhttp.RequestException):
         await client.get(plain(strict))
     await client.get(strict.at("localhost") + "/sts")
-    answer = await client.get(plain(strict, "/?a=b"))
-    assert answer.content == b"hello"
-    assert str(answer.request.url) == f"https://localhost:{strict.port}/?a=b"
+    response = await client.get(plain(strict, "/?a=b"))
+    assert response.content == b"hello"
+    assert str(response.request.url) == f"https://localhost:{strict.port}/?a=b"
     assert strict.requests[-1].target == "/?a=b"
-    assert not answer.history
+    assert not response.history
 
 
 async def test_the_file_is_read_by_the_next_client(
@@ -76,10 +76,10 @@ def names_in(path: Path) -> set[str]:
 def telling(scripted: Scripted, path: Path) -> AnyClient:
     """Return a client that every host tells what its path says."""
 
-    def answer(request: Any) -> Answer:
+    def respond(request: Any) -> Answer:
         return Answer(headers={FIELD: "max-age=" + request.url.path.strip("/")})
 
-    client, _ = scripted(answer, hsts=path)
+    client, _ = scripted(respond, hsts=path)
     return client
 
 
@@ -187,9 +187,9 @@ async def test_a_redirect_to_http_uses_https_with_the_cookies_of_https(
     moved = [("Location", plain(strict, "/end"))]
     app.route("/hop", lambda record, out: out.reply(302, b"", moved))
     strict.route("/end", lambda record, out: out.reply(200, b"end"))
-    answer = await client.get(app.url + "/hop")
-    assert answer.content == b"end"
-    assert len(answer.history) == 1
+    response = await client.get(app.url + "/hop")
+    assert response.content == b"end"
+    assert len(response.history) == 1
     assert strict.requests[-1].header("cookie") == "session=1"
 
 

@@ -1,4 +1,4 @@
-"""The limits in both clients: who waits, who goes first, and when waiting is refused."""
+"""Limits in both clients: who waits, who is first, and when waiting is refused."""
 
 from __future__ import annotations
 

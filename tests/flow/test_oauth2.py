@@ -1,4 +1,4 @@
-"""OAuth 2.0: what token servers are asked, what of their answers is believed, and what is kept."""
+"""OAuth 2.0: token requests, validation of their responses, and caching."""
 
 from __future__ import annotations
 
@@ -207,12 +207,12 @@ async def test_a_token_that_is_taken_ends_the_rest_after_many_refused_ones(
 ) -> None:
     refusing = True
 
-    def answer(request: Any) -> Answer:
+    def respond(request: Any) -> Answer:
         if str(request.url) == TOKEN_URL:
             return grant(f"t{len(engine.sent)}")
         return Answer(401 if refusing else 200)
 
-    client, engine = scripted(answer, auth=credentials())
+    client, engine = scripted(respond, auth=credentials())
     for _ in range(10):
         await client.get(URL)
     refusing = False

@@ -1,4 +1,4 @@
-"""What a plain request runs through, and that whatever it lacks enters when it is called for."""
+"""The code that a plain request runs, and what each setting adds."""
 
 from __future__ import annotations
 

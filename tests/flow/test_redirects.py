@@ -1,4 +1,4 @@
-"""Redirects over the wire: methods, bodies, history, limits, and what may not go along."""
+"""Redirects over the wire: methods, bodies, history, limits, and what is removed."""
 
 from __future__ import annotations
 
@@ -279,8 +279,8 @@ async def test_an_empty_location_is_no_redirect_and_its_body_is_whole(
 ) -> None:
     """Any Location is followed, refused or none."""
     body = b"z" * 200_000
-    answer = response(gzip.compress(body), "302 Found", [("Content-Encoding", "gzip")])
-    head, _, rest = answer.partition(b"\r\n\r\n")
+    received = response(gzip.compress(body), "302 Found", [("Content-Encoding", "gzip")])
+    head, _, rest = received.partition(b"\r\n\r\n")
     with RawServer(serving(head + b"\r\nLocation:" + blank + b"\r\n\r\n" + rest)) as server:
         found = await client.get(server.url)
         assert not found.is_redirect

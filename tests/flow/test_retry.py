@@ -1,4 +1,4 @@
-"""Retries as the two clients carry them out, on a script and its clock: nothing here waits."""
+"""Retries of both clients on a script and its clock; nothing here waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body goes out whole with each attempt, or the attempt is the last."""
+"""A body is sent whole with each attempt, or there is no other attempt."""
 
 from __future__ import annotations
 

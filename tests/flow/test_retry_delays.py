@@ -1,4 +1,4 @@
-"""How long is waited: backoff, Retry-After and the deadline, on the clock of a script."""
+"""Delays: backoff, Retry-After and the deadline, on the clock of a script."""
 
 from __future__ import annotations
 

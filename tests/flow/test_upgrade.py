@@ -1,4 +1,4 @@
-"""The last step of requests that ask for another protocol, on a scripted connection."""
+"""The last step of requests for another protocol, on a scripted connection."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_refusal_without_a_body_is_not_waited_for(status: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
         b"HTTP/2 101 \r\n\r\n",
@@ -179,9 +179,9 @@ def test_a_refusal_without_a_body_is_not_waited_for(status: bytes) -> None:
         b"HTTP/1.1 100 x\r\n\r\n" * 5_000,
     ],
 )
-def test_an_invalid_response_is_an_error(answer: bytes) -> None:
+def test_an_invalid_response_is_an_error(response: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        ask(answer)
+        ask(response)
 
 
 def ask_slowly(drains: list[bool], *pieces: bytes | None) -> Connecting:

@@ -1,4 +1,4 @@
-"""A case: one request and the answers to it, all of which follow from the seed and a number."""
+"""A case: one request and its responses, all of which follow from the seed and a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 response in the making: parts that mutations change, and the bytes they make."""
+"""A builder of HTTP/1.1 responses: parts that mutations change, and the bytes they make."""
 
 from __future__ import annotations
 

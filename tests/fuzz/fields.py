@@ -1,4 +1,4 @@
-"""Values of header fields that somebody has to read: odd, broken and hostile ones.
+"""Values of header fields that are parsed: unusual, broken and hostile ones.
 
 An answer leads nowhere but to this machine: hosts of a Location are 127.0.0.1 or below localhost.
 """

@@ -1,4 +1,4 @@
-"""Answers of HTTP/2: valid frames, then what is wrong with them, their order and their bytes.
+"""HTTP/2 responses: valid frames, then errors in them, their order and their bytes.
 
 Header blocks are written without the dynamic table, so that any of them can be damaged alone.
 """

@@ -1,4 +1,4 @@
-"""Heads: status lines, interim responses, line ends; and whole answers made of all that."""
+"""Heads: status lines, interim responses, line ends; and whole responses built of them."""
 
 from __future__ import annotations
 

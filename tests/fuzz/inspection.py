@@ -1,4 +1,4 @@
-"""What users look at of a response or an error, and what that may raise.
+"""Use every attribute of a response or an error, and check what that may raise.
 
 Nothing but what is documented: JSONDecodeError of json(), HTTPError of raise_for_status().
 """

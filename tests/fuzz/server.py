@@ -1,4 +1,4 @@
-"""The server of the fuzzer, in a process of its own: `python -m tests.fuzz.server SEED`.
+"""The server of the fuzzer, in its own process: `python -m tests.fuzz.server SEED`.
 
 /good/<name> answers properly, with the name's stamp; /<kind>/<case>/<hop> as that case has it. On
 HTTP/2 without TLS likewise, and CONNECT c<case>.localhost:443 makes it a hostile proxy.

@@ -1,4 +1,4 @@
-"""What a SOCKS proxy says while it connects: RFC 1928 and 1929, SOCKS 4a, and what breaks them."""
+"""Replies of a SOCKS proxy to a handshake (RFC 1928 and 1929, SOCKS 4a), and mutations of them."""
 
 from __future__ import annotations
 

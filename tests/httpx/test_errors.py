@@ -1,4 +1,4 @@
-"""What goes wrong is told in httpx's own errors, with its request, and ours as the cause."""
+"""Failures raise httpx's own errors, with its request, and ours as the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mock of curlhttp answers clients of httpx, and what is built on them, as it does ours."""
+"""The mock of curlhttp serves clients of httpx, and libraries built on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modules themselves: loaded when they are used, and clear about what they need."""
+"""The modules themselves: imported lazily, with a clear error for a missing library."""
 
 from __future__ import annotations
 

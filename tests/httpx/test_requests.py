@@ -1,4 +1,4 @@
-"""What goes out is what httpx has built, and what it gets is what came: as on its own transport."""
+"""Requests are sent and responses returned as on httpx's own transport."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ HEADS = {
 
 @pytest.mark.parametrize("name", HEADS)
 async def test_a_head_is_returned_as_on_httpxs_own_transport(make_httpx: Make, name: str) -> None:
-    answer = b"HTTP/1.1 203 Quite: So\r\n" + HEADS[name] + b"\r\n"
-    with RawServer(respond_and_close(answer)) as server:
+    response = b"HTTP/1.1 203 Quite: So\r\n" + HEADS[name] + b"\r\n"
+    with RawServer(respond_and_close(response)) as server:
         theirs = await make_httpx(own=True).get(server.url)
         ours = await make_httpx().get(server.url)
     assert ours.headers.raw == theirs.headers.raw

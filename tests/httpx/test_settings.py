@@ -1,4 +1,4 @@
-"""The arguments of HTTPTransport: trust, proxies, sockets, limits; an error for what cannot be."""
+"""The arguments of HTTPTransport: trust, proxies, sockets, limits; errors for invalid ones."""
 
 from __future__ import annotations
 

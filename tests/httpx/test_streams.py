@@ -1,4 +1,4 @@
-"""Bodies on the wire: event by event, left early, never read, cancelled; nothing is left over."""
+"""Bodies on the wire: streamed, left early, never read, cancelled; nothing leaks."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ async def test_each_event_arrives_when_it_was_sent(app: AppServer, httpx_client:
 async def test_a_head_arrives_before_the_body(app: AppServer, httpx_client: AnyHTTPX) -> None:
     goes_on = threading.Event()
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         conn.begin(200, [("Content-Length", "3")])
         goes_on.wait(30)
         conn.send(b"abc")
 
-    app.route("/late", answer)
+    app.route("/late", respond)
     async with httpx_client.stream("GET", f"{app.url}/late") as response:
         assert response.status_code == 200
         goes_on.set()

@@ -1,4 +1,4 @@
-"""The trace extension: which events are told, in what order, and what a bad function does."""
+"""The trace extension: which events are reported, in which order, and failing functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client.map alone: no thread, no event loop, forks, Ctrl-C, and time that passes elsewhere."""
+"""Client.map: no thread, no event loop, forks, Ctrl-C, and waits of other requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies between a map and the sockets: the flow of single requests, for many at once."""
+"""The layers between a map and the sockets, for many requests at once."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ async def results_of(client: AnyClient, items: Any, **options: Any) -> list[Any]
 def fails_once(app: AppServer) -> None:
     seen: set[str] = set()
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         known = record.path in seen
         seen.add(record.path)
         conn.reply(200 if known else 503)
 
-    app.route("/once", answer)
+    app.route("/once", respond)
 
 
 # --- order ---
@@ -201,11 +201,11 @@ async def test_middleware_and_hooks_see_each_request(
         seen.append(response.status_code)
         return response
 
-    answers: list[Any] = []
-    client = make_client(middleware=[notes], hooks={"response": answers.append})
+    responses: list[Any] = []
+    client = make_client(middleware=[notes], hooks={"response": responses.append})
     await results_of(client, [app.url] * 9)
     assert seen == [200] * 9
-    assert len(answers) == 9
+    assert len(responses) == 9
 
 
 async def test_a_middleware_may_stream_on_its_own(make_client: MakeClient, app: AppServer) -> None:

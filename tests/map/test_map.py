@@ -1,4 +1,4 @@
-"""map in all colours: what goes in, what comes out, how much at once, and how it ends early."""
+"""map in all colours: items, results, concurrency, and ending early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request sends: the arguments that make a body, its pieces, its length, its rewinding."""
+"""Request bodies: the arguments that make them, their chunks, length and rewinding."""
 
 from __future__ import annotations
 
@@ -506,8 +506,8 @@ def test_a_factory_of_factories_is_refused() -> None:
 
 
 def test_a_factory_that_changes_its_mind_is_reported() -> None:
-    answers = [b"abc", b"abcd"]
-    body = made(content=lambda: answers.pop(0))
+    responses = [b"abc", b"abcd"]
+    body = made(content=lambda: responses.pop(0))
     assert read_all(body) == b"abc"
     body.rewind()
     with pytest.raises(RequestException, match="at least 4 bytes, its length is 3"):

@@ -1,4 +1,4 @@
-"""Dates of cookies, and whose a domain is, with the Public Suffix List and without it."""
+"""Dates of cookies, and public suffixes with and without the Public Suffix List."""
 
 from __future__ import annotations
 

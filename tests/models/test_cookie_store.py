@@ -1,4 +1,4 @@
-"""What both jars, Cookies and requests' own, promise of servers: whose cookies, and how many."""
+"""Rules that both jars, Cookies and requests' own, follow: domains and bounds."""
 
 from __future__ import annotations
 

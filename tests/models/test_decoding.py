@@ -1,4 +1,4 @@
-"""Codings: every body whole or refused, at any chunking, within bounded memory; charsets."""
+"""Codings: each body is decoded whole or refused, in any chunks, in bounded memory; charsets."""
 
 from __future__ import annotations
 

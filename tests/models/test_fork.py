@@ -1,4 +1,4 @@
-"""The registry of what is to happen after a fork."""
+"""The registry of callbacks after a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Header fields and methods: what is refused, what is kept, what goes to libcurl."""
+"""Header fields and methods: what is refused, what is kept, what libcurl gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that is shown holds a secret: messages, reprs, logs, of the clients and the drop-in."""
+"""No message, repr or log of the clients and the drop-in shows a secret."""
 
 from __future__ import annotations
 
@@ -311,9 +311,9 @@ def test_no_error_of_the_drop_in_shows_a_secret(
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=policy))
         session.max_redirects = 2
         with pytest.raises(requests.RequestException) as caught:
-            with session.get(place, timeout=LIMITS, stream=stream) as answer:
-                answer.raise_for_status()
-                _ = answer.content
+            with session.get(place, timeout=LIMITS, stream=stream) as response:
+                response.raise_for_status()
+                _ = response.content
                 raise requests.RequestException  # "too large" means nothing here
     assert "s3cret" not in shown_of(caught.value, log.text)
 

@@ -1,4 +1,4 @@
-"""The one list of a request's fields."""
+"""The list of a request's fields."""
 
 from __future__ import annotations
 

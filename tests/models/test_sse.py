@@ -1,4 +1,4 @@
-"""Server-sent events: the standard's rules, the same in any cuts, within a bound."""
+"""Parsing of server-sent events: the standard's rules, in any chunks, within a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An instrumentation whose spans and metrics stay in memory; the tests look for its packages."""
+"""An instrumentation whose spans and metrics stay in memory."""
 
 from __future__ import annotations
 

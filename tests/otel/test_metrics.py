@@ -1,4 +1,4 @@
-"""How long attempts take, and how many connections the engines have open."""
+"""Durations of attempts, and open connections of the engines."""
 
 from __future__ import annotations
 

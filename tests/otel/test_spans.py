@@ -1,4 +1,4 @@
-"""A span for each attempt, of every client there is, and the context in each request."""
+"""A span for each attempt, of every client, and the context in each request."""
 
 from __future__ import annotations
 
@@ -189,16 +189,16 @@ async def test_every_api_has_spans(
 async def test_resends_are_counted_over_retries_redirects_and_challenges(
     make_client: MakeClient, app: AppServer, traced: Telemetry
 ) -> None:
-    answers: list[int] = []
+    responses: list[int] = []
 
     def flaky(record: Any, out: Any) -> None:
-        status = answers.pop(0)
+        status = responses.pop(0)
         out.reply(status, b"", [("Location", "/digest?user=u&password=p")])
 
     app.route("/flaky", flaky)
     client = make_client(retry=AT_ONCE, cookies={"a": "1"})
     for _ in range(2):
-        answers[:] = [503, 302]
+        responses[:] = [503, 302]
         await client.get(app.url + "/flaky", auth=curlhttp.DigestAuth("u", "p"))
     found = list(
         zip(
@@ -217,8 +217,8 @@ def test_retries_of_a_session_are_counted(
     app: AppServer, traced: Telemetry, caplog: pytest.LogCaptureFixture, level: int
 ) -> None:
     caplog.set_level(level, "curlhttp")
-    answers = [503, 503, 200]
-    app.route("/flaky", lambda record, out: out.reply(answers.pop(0), b""))
+    responses = [503, 503, 200]
+    app.route("/flaky", lambda record, out: out.reply(responses.pop(0), b""))
     retries = requests.adapters.Retry(3, status_forcelist=[503], backoff_factor=0)
     with requests.Session() as session:
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retries))
@@ -256,14 +256,14 @@ async def test_a_request_that_is_sent_again_by_the_user_is_no_resend(
 async def test_each_attempt_of_a_hedge_has_a_span(
     make_client: MakeClient, app: AppServer, traced: Telemetry
 ) -> None:
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         if len(app.requests) == 1:
             out.wait_closed(30)
             out.closing = True
         else:
             out.reply(200, b"second")
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
     client = make_client(hedge=Hedge(0.02))
     assert (await client.get(app.url + "/slow")).content == b"second"
     # Which of them the server has first is up to its threads.

@@ -1,4 +1,4 @@
-"""Credentials: what is sent unasked, how challenges are read, and Digest by the RFC's numbers."""
+"""Credentials: preemptive ones, parsing of challenges, and Digest by the RFC's examples."""
 
 from __future__ import annotations
 
@@ -288,31 +288,35 @@ def second_example(algorithm: str) -> dict[str, str]:
         'opaque="HRPCssKJSGjCrkzDg8OhwpzCiGPChXYjwrI2QmXDnsOS", charset=UTF-8, userhash=true',
         url=url,
     )
-    answer = sent_parameters(again)
-    assert answer["userhash"] == "true"
-    assert answer["algorithm"] == algorithm
-    return answer
+    response = sent_parameters(again)
+    assert response["userhash"] == "true"
+    assert response["algorithm"] == algorithm
+    return response
 
 
 @NEEDS_SHA512_256
 def test_the_second_example_of_rfc_7616_as_corrected_by_its_errata() -> None:
-    answer = second_example("SHA-512-256")
-    assert answer["username"] == "793263caabb707a56211940d90411ea4a575adeccb7e360aeb624ed06ece9b0b"
-    assert answer["response"] == "3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5"
+    response = second_example("SHA-512-256")
+    assert (
+        response["username"] == "793263caabb707a56211940d90411ea4a575adeccb7e360aeb624ed06ece9b0b"
+    )
+    assert (
+        response["response"] == "3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5"
+    )
 
 
 def test_the_second_example_of_rfc_7616_with_sha_512() -> None:
     """The RFC as printed has the first half of SHA-512 where it says SHA-512-256."""
-    answer = second_example("SHA-512")
+    response = second_example("SHA-512")
     printed = "488869477bf257147b804c45308cd62ac4e25eb717b12b298c79e62dcea254ec"
-    assert answer["username"].startswith(printed)
+    assert response["username"].startswith(printed)
 
     def sha512(*parts: str) -> str:
         return hashlib.sha512(":".join(parts).encode()).hexdigest()
 
     secret = sha512("J\xe4s\xf8n Doe", "api@example.org", "Secret, or not?")
-    use = [answer[name] for name in ("nonce", "nc", "cnonce", "qop")]
-    assert answer["response"] == sha512(secret, *use, sha512("GET", "/doe.json"))
+    use = [response[name] for name in ("nonce", "nc", "cnonce", "qop")]
+    assert response["response"] == sha512(secret, *use, sha512("GET", "/doe.json"))
 
 
 @pytest.mark.parametrize(
@@ -330,10 +334,10 @@ def test_the_examples_of_the_older_rfcs(password: str, qop: str, response: str) 
         f'Digest realm="testrealm@host.com", {qop}nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093"',
         url=DIR,
     )
-    answer = sent_parameters(again)
-    assert answer["response"] == response
-    assert "algorithm" not in answer
-    assert ("cnonce" in answer, "nc" in answer) == ("auth" in qop,) * 2
+    found = sent_parameters(again)
+    assert found["response"] == response
+    assert "algorithm" not in found
+    assert ("cnonce" in found, "nc" in found) == ("auth" in qop,) * 2
 
 
 def test_a_sess_algorithm_mixes_both_nonces_into_the_secret_once() -> None:
@@ -428,8 +432,8 @@ def test_later_requests_to_the_origin_use_the_nonce_preemptively() -> None:
     challenged(flow, MD5)
     finish(flow, 200)
     flow, request = begin(auth, asked("http://h.test/b?c=d", "POST"))
-    answer = sent_parameters(request)
-    assert (answer["nc"], answer["uri"]) == ("00000002", "/b?c=d")
+    response = sent_parameters(request)
+    assert (response["nc"], response["uri"]) == ("00000002", "/b?c=d")
     # The server wants another nonce, stale or not: one answer is still due.
     again = sent_parameters(challenged(flow, MD5.replace("7ypf", "new")))
     assert (again["nc"], again["nonce"][:3]) == ("00000001", "new")
@@ -449,8 +453,8 @@ def test_the_next_nonce_of_authentication_info_is_taken_over() -> None:
     flow, _ = begin(auth, asked())
     challenged(flow, MD5)
     finish(flow, 200, ("Authentication-Info", 'qop=auth, rspauth="x", nextnonce="other"'))
-    answer = sent_parameters(begin(auth, asked())[1])
-    assert (answer["nonce"], answer["nc"]) == ("other", "00000001")
+    response = sent_parameters(begin(auth, asked())[1])
+    assert (response["nonce"], response["nc"]) == ("other", "00000001")
 
 
 def test_the_body_is_rewound_before_it_is_sent_again() -> None:
@@ -493,9 +497,9 @@ def test_user_names_are_quoted_or_encoded(username: str, extra: str, field: str)
 def test_quotes_in_what_the_server_sent_stay_inside_their_quotes() -> None:
     flow, _ = begin(DigestAuth("u", "p", cnonce=lambda: "c"), asked())
     again = challenged(flow, 'Digest realm="a\\"b", nonce="n\\\\", opaque="\\", x=\\""')
-    answer = sent_parameters(again)
-    assert (answer["realm"], answer["nonce"], answer["opaque"]) == ('a"b', "n\\", '", x="')
-    assert "x" not in answer
+    response = sent_parameters(again)
+    assert (response["realm"], response["nonce"], response["opaque"]) == ('a"b', "n\\", '", x="')
+    assert "x" not in response
 
 
 def test_client_nonces_differ_and_are_long() -> None:

@@ -1,4 +1,4 @@
-"""How long the delays are: exact under an injected random source, and never out of bounds."""
+"""Delays: exact under an injected random source, and always within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit breaker by itself: states, windows, permits. Times are numbers, nothing sleeps."""
+"""The circuit breaker alone: states, windows, permits. Times are numbers; nothing sleeps."""
 
 from __future__ import annotations
 

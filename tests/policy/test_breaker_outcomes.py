@@ -1,4 +1,4 @@
-"""What counts for and against an origin or a proxy: every status and each of libcurl's codes."""
+"""Which status and which libcurl code count as failures of an origin or of a proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One circuit breaker for many threads: exact numbers, no dead locks, and a life after fork."""
+"""One circuit breaker for many threads: exact counts, no deadlocks, and use after a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retry budget: a share of the requests, per origin, forgotten after a window."""
+"""The retry budget: a share of the requests, per origin, within a window."""
 
 from __future__ import annotations
 

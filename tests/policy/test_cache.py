@@ -1,4 +1,4 @@
-"""The fields that a cache reads: whatever a server sends, none raises."""
+"""Header fields that a cache parses: no value raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit breaker against a model that keeps every result and knows no short cuts."""
+"""The circuit breaker against a model that keeps every result and takes no shortcuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment says: proxies and their exceptions, CA bundles, netrc."""
+"""Settings in the environment: proxies and their exceptions, CA bundles, netrc."""
 
 from __future__ import annotations
 

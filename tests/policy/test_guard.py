@@ -1,4 +1,4 @@
-"""Which addresses are public, and what a guard is made of."""
+"""Which addresses are public, and what a guard accepts."""
 
 from __future__ import annotations
 
@@ -221,12 +221,12 @@ def test_a_guard_is_a_public_only_or_a_synchronous_function() -> None:
 
 
 def test_a_function_allows_only_by_true() -> None:
-    def judged_by(answer: Any) -> AddressGuard:
-        return to_address_guard(lambda host, address, port: answer)
+    def judged_by(response: Any) -> AddressGuard:
+        return to_address_guard(lambda host, address, port: response)
 
     assert judged_by(True).objection("h", "127.0.0.1", 80) is None
-    for answer in (False, None, 0, ""):
-        assert judged_by(answer).objection("h", "8.8.8.8", 80) == "refused by the guard"
+    for response in (False, None, 0, ""):
+        assert judged_by(response).objection("h", "8.8.8.8", 80) == "refused by the guard"
 
     async def later() -> bool:
         return True

@@ -1,4 +1,4 @@
-"""When to hedge: the percentile of recent times, and which requests may go out twice. No clock."""
+"""When to hedge: the percentile of recent latencies, and which requests may be sent twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts want HTTPS (RFC 6797)."""
+"""Which hosts require HTTPS (RFC 6797)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits by themselves: lines, leases, turns. Times are numbers, nothing sleeps."""
+"""The limits alone: queues, leases, reservations. Times are numbers; nothing sleeps."""
 
 from __future__ import annotations
 

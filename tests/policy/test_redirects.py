@@ -1,4 +1,4 @@
-"""Where a redirect leads, and what of the request goes along."""
+"""The target of a redirect, and which parts of the request are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What RetryPolicy decides, by itself: no client, no engine."""
+"""What RetryPolicy decides, without a client or an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Retry-After says, and what says nothing (RFC 9110, section 10.2.3)."""
+"""Parsing of Retry-After, and invalid values (RFC 9110, section 10.2.3)."""
 
 from __future__ import annotations
 

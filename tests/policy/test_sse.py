@@ -1,4 +1,4 @@
-"""When a stream of events is asked for again: what may be, how often, and after how long."""
+"""When a stream of events is reconnected: which requests, how often, and after which delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks: each command runs from end to end, on few requests, and says what went wrong."""
+"""The benchmarks: each command runs from end to end on few requests and reports errors."""
 
 from __future__ import annotations
 

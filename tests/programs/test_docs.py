@@ -1,4 +1,4 @@
-"""The documentation's word: every snippet runs, every public name is there."""
+"""The documentation: every snippet runs, and every public name is there."""
 
 from __future__ import annotations
 

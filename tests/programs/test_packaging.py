@@ -1,4 +1,4 @@
-"""What is released: a wheel with the package and nothing else, an sdist that makes the same one."""
+"""The release: a wheel with only the package, and an sdist that builds the same one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, and knows all that is public."""
+"""The documentation site: it builds without a warning and has every public name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A HAR of ours in the network panel of Chromium's developer tools, as a user loads it there."""
+"""Chromium's developer tools load a HAR of ours in their network panel."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def evaluate(ws: curlhttp.WebSocket, expression: str) -> Any:
     """Return what an expression comes to in the page."""
     params = {"expression": expression, "awaitPromise": True, "returnByValue": True}
     ws.send(json.dumps({"id": 1, "method": "Runtime.evaluate", "params": params}))
-    answer = json.loads(ws.recv(timeout=30))
-    assert "exceptionDetails" not in answer["result"], answer
-    return answer["result"]["result"]["value"]
+    response = json.loads(ws.recv(timeout=30))
+    assert "exceptionDetails" not in response["result"], response
+    return response["result"]["result"]["value"]
 
 
 def test_developer_tools_of_a_browser_load_a_recording(

@@ -1,4 +1,4 @@
-"""HAR files: what is written is HAR 1.2; what is damaged is refused, by file and place."""
+"""HAR files: what is written is HAR 1.2; damaged files are refused with file and position."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def check(value: Any, kind: Any) -> None:
 def recorded(tmp_path: Path) -> Path:
     """Return a file with entries of all kinds."""
     path = tmp_path / "all.har"
-    answers: list[Any] = [
+    responses: list[Any] = [
         Answer(headers={"Content-Type": "application/json"}, content='{"a": "é"}'),
         Answer(302, headers={"Location": "/there", "Set-Cookie": "a=b; Path=/"}),
         Answer(content=b"\xff\x00"),
@@ -119,7 +119,7 @@ def recorded(tmp_path: Path) -> Path:
         204,
         refused(),
     ]
-    with curlhttp.Client(transport=ScriptedEngine(answers)) as client, client.har(path):
+    with curlhttp.Client(transport=ScriptedEngine(responses)) as client, client.har(path):
         client.post(URL + "?a=1&b", json={"x": 1})
         client.get(URL, cookies={"c": "d"})
         with client.stream("POST", URL, content=b"\xfe") as response:
@@ -269,8 +269,8 @@ WHOLE: dict[str, Any] = {}
 @pytest.fixture(autouse=True, scope="module")
 def _whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("fuzz") / "whole.har"
-    answers = [Answer(headers={"A": "b"}, content=[b"one", b"two"]), Answer(content=b"\xff")]
-    with curlhttp.Client(transport=ScriptedEngine(answers)) as client, client.har(path):
+    responses = [Answer(headers={"A": "b"}, content=[b"one", b"two"]), Answer(content=b"\xff")]
+    with curlhttp.Client(transport=ScriptedEngine(responses)) as client, client.har(path):
         client.post(URL, stream=True, json=1).read()
         client.get(URL)
     WHOLE.update(json.loads(path.read_text()))

@@ -1,4 +1,4 @@
-"""Record in both clients: what is recorded plays back without a network, whatever it was."""
+"""Recording in both clients: whatever is recorded plays back without a network."""
 
 from __future__ import annotations
 

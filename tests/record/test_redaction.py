@@ -1,4 +1,4 @@
-"""What is masked in recordings: by names, in all places, and nothing else."""
+"""Redaction in recordings: by names, at every position, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No way in which a secret travels leaves it in a recording, and what is recorded plays back."""
+"""No secret remains in a recording, however it was sent, and the recording plays back."""
 
 from __future__ import annotations
 
@@ -327,8 +327,8 @@ async def test_a_body_that_cannot_be_decoded_is_masked_whole(
 ) -> None:
     body = b"\x1f\x8b" + base64.b64encode(PLAIN.encode())
     headers = {"Content-Type": JSON, "Content-Encoding": coding}
-    answer = Answer(headers=headers, content=body)
-    async with make_client(transport=ScriptedEngine([answer])) as client:
+    response = Answer(headers=headers, content=body)
+    async with make_client(transport=ScriptedEngine([response])) as client:
         with client.real.har(path):
             async with await client.stream("POST", URL, content=body, headers=headers) as stream:
                 async for _ in stream.iterate("raw"):
@@ -490,10 +490,10 @@ async def test_an_error_is_recorded_without_the_secrets_of_its_request(
 async def test_a_body_that_broke_off_is_recorded_without_its_secret(
     make_client: Make, path: Path
 ) -> None:
-    answer = Answer(
+    response = Answer(
         headers={"Content-Type": JSON}, content=CUT.encode(), error=ChunkedEncodingError(CUT)
     )
-    async with make_client(transport=ScriptedEngine([answer, answer])) as client:
+    async with make_client(transport=ScriptedEngine([response, response])) as client:
         with client.real.har(path):
             with pytest.raises(ChunkedEncodingError):
                 async with await client.stream("GET", URL) as stream:

@@ -1,4 +1,4 @@
-"""The scripts by a clock of the test's."""
+"""A store that runs the scripts on a simulated clock."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class FakeClockStore:
         keys = scripts.make_keys(question, "paper")
         text = f"local now = {self.now}\n{text}"
         reply = self.client.eval(text, len(keys), *keys, *question.arguments, "mark")
-        answer = scripts.parse_answer(reply, question, "mark")
-        assert answer is not None, reply
-        return answer
+        response = scripts.parse_answer(reply, question, "mark")
+        assert response is not None, reply
+        return response
 
     def tell(self, question: Any) -> None:
         self.ask_here(question)

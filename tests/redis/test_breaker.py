@@ -1,4 +1,4 @@
-"""Circuits that processes share: the rules of those in a process, by the store's clock."""
+"""Shared circuits follow the rules of local ones, on the store's clock."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_an_open_time_is_no_longer_if_the_clock_is_set_back(redis: RedisServer) 
     store = FakeClockStore(redis)
     shared = CircuitBreaker(1, recovery_timeout=10, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
-    answer = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, -1))
-    assert StoredCircuit.of(answer, 0.0).metrics.state == "open"
+    response = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, -1))
+    assert StoredCircuit.of(response, 0.0).metrics.state == "open"
     store.now -= 3600 * 10**6
     assert (
         StoredCircuit.of(store.ask_here(shared.make_admit_command(ORIGIN)), 0.0).refused_for == 10
@@ -118,8 +118,8 @@ def test_an_unreported_success_resets_consecutive_failures(redis: RedisServer) -
     for _ in range(10):
         store.now += 10**6
         # A success, half a second ago.
-        answer = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, 500_000))
-    assert StoredCircuit.of(answer, 0.0).metrics.state == "closed"
+        response = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, 500_000))
+    assert StoredCircuit.of(response, 0.0).metrics.state == "closed"
 
 
 # --- clients ---

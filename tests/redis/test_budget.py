@@ -1,4 +1,4 @@
-"""A budget of retries that holds in sum over all processes."""
+"""A retry budget that all processes share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests at once over all processes: places that end when their holders die."""
+"""A limit on concurrent requests of all processes: leases expire when their holders die."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ def test_leases_are_granted_in_the_order_of_the_queue(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, limit = make_store(redis), ConcurrencyLimit(1)
-    first, answer = take(store, limit)
-    assert answer == [1, 0]
-    second, answer = take(store, limit)
-    assert answer == [0, 0]
-    third, answer = take(store, limit)
-    assert answer == [0, 1]
+    first, response = take(store, limit)
+    assert response == [1, 0]
+    second, response = take(store, limit)
+    assert response == [0, 0]
+    third, response = take(store, limit)
+    assert response == [0, 1]
     assert take(store, limit, joins=False)[1][0] == 0
     first.release()
     assert store.ask_here(third.make_acquire_command(joins=True)) == [0, 0]
@@ -167,10 +167,10 @@ def test_leases_of_dead_processes_expire(
     dead, _ = take(store, limit)
     waited, _ = take(store, limit)
     begun = time.monotonic()
-    late, answer = take(store, limit)
-    while not answer[0]:
+    late, response = take(store, limit)
+    while not response[0]:
         time.sleep(0.01)
-        answer = store.ask_here(late.make_acquire_command(joins=True))
+        response = store.ask_here(late.make_acquire_command(joins=True))
     assert time.monotonic() - begun >= 0.2
     for lease in (dead, waited, late):
         lease.release()
@@ -197,13 +197,13 @@ def test_a_lease_is_renewed_as_long_as_it_is_held(
 
 def test_leases_do_not_end_later_if_the_clock_is_set_back(redis: RedisServer) -> None:
     store, limit = FakeClockStore(redis), ConcurrencyLimit(1)
-    held, answer = take(store, limit)
-    assert answer == [1, 0]
-    queued, answer = take(store, limit)
-    assert answer == [0, 0]
+    held, response = take(store, limit)
+    assert response == [1, 0]
+    queued, response = take(store, limit)
+    assert response == [0, 0]
     store.now -= 3600 * 10**6
-    late, answer = take(store, limit)
-    assert answer[0] == 0  # the place is held, for as long as one is
+    late, response = take(store, limit)
+    assert response[0] == 0  # the place is held, for as long as one is
     store.now += 6 * 10**6
     # Neither the place nor the one in line was renewed.
     assert store.ask_here(late.make_acquire_command(joins=True)) == [1, 0]
@@ -270,8 +270,8 @@ def test_a_waiter_polls_seldom() -> None:
 class Line:
     """A store that gives one answer after another, and a clock that notes each sleep."""
 
-    def __init__(self, *answers: tuple[int, int]) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: tuple[int, int]) -> None:
+        self.answers = list(responses)
         self.time = 0.0
         self.slept: list[float] = []
 

@@ -1,4 +1,4 @@
-"""A Redis that is slow, frozen, gone or not ours: requests go on, and wait no longer than said."""
+"""A Redis that is slow, frozen, gone or foreign: requests continue, with bounded waits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def all_of(store: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def listening(answer: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
+def listening(response: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
     """Give the port of a server that says the same to whatever it gets, or nothing.
 
     Given another answer for scripts, it says one thing to each command.
@@ -78,9 +78,9 @@ def listening(answer: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
                 while got := sock.recv(1 << 20):
                     if to_script:
                         for name in re.findall(rb"\*\d+\r\n\$\d+\r\n([A-Z]+)", got):
-                            sock.sendall(to_script if name == b"EVALSHA" else answer)
-                    elif answer:
-                        sock.sendall(answer)
+                            sock.sendall(to_script if name == b"EVALSHA" else response)
+                    elif response:
+                        sock.sendall(response)
             except OSError:
                 pass
 
@@ -113,12 +113,13 @@ async def test_requests_continue_without_redis(
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*-7\r\n", b"$999999999\r\n"]
+    "response",
+    [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*-7\r\n", b"$999999999\r\n"],
 )
 async def test_requests_continue_whatever_replies_instead_of_redis(
-    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, response: bytes
 ) -> None:
-    with listening(answer) as port:
+    with listening(response) as port:
         store = make_store(f"redis://127.0.0.1:{port}/0", timeout=0.1)
         client = make_client(**all_of(store))
         for _ in range(5):
@@ -150,11 +151,11 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("answer", NONSENSE)
+@pytest.mark.parametrize("response", NONSENSE)
 async def test_requests_continue_if_scripts_get_invalid_replies(
-    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, response: bytes
 ) -> None:
-    with listening(b"+OK\r\n", answer) as port:
+    with listening(b"+OK\r\n", response) as port:
         store = make_store(f"redis://127.0.0.1:{port}/0?protocol=2")
         for name, policy in all_of(store).items():
             store._connection._is_up = True
@@ -163,11 +164,11 @@ async def test_requests_continue_if_scripts_get_invalid_replies(
         store.close()
 
 
-@pytest.mark.parametrize("answer", NONSENSE)
+@pytest.mark.parametrize("response", NONSENSE)
 async def test_an_invalid_reply_is_an_error_if_the_store_is_required(
-    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, response: bytes
 ) -> None:
-    with listening(b"+OK\r\n", answer) as port:
+    with listening(b"+OK\r\n", response) as port:
         url = f"redis://127.0.0.1:{port}/0?protocol=2"
         store = make_store(url, on_error="refuse")
         for name, policy in all_of(store).items():
@@ -646,9 +647,9 @@ def test_a_client_of_the_users_lends_its_settings(redis: RedisServer) -> None:
     given = library.Redis(port=redis.port, decode_responses=True, db=3)
     rate = RateLimit(0.1)
     with RedisStore(given, timeout=20) as store:
-        answer = store.ask_here(rate.make_reserve_command("http://a.test", INF))
-        assert answer is not None
-        assert answer[0] == 1
+        response = store.ask_here(rate.make_reserve_command("http://a.test", INF))
+        assert response is not None
+        assert response[0] == 1
         assert "/3" in repr(store)
     assert len(given.keys("curlhttp:*")) == 1
     given.close()

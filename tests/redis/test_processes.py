@@ -1,4 +1,4 @@
-"""Eight processes on one Redis, blocking and async mixed: what they share holds in sum."""
+"""Eight processes on one Redis, blocking and async mixed: shared limits hold in total."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rate that processes share: turns are reserved at the store, whose clock counts."""
+"""A rate that processes share: reservations are made at the store, on its clock."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ INF = float("inf")
 
 def reserve(store: Any, rate: RateLimit, patience: float = INF) -> tuple[float, Any]:
     """Return the seconds to wait for a turn, and the answer."""
-    answer = store.ask_here(rate.make_reserve_command(ORIGIN, patience))
-    return answer[1] / 1e6, answer
+    response = store.ask_here(rate.make_reserve_command(ORIGIN, patience))
+    return response[1] / 1e6, response
 
 
 async def test_several_limits_on_one_store_are_one(

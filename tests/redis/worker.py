@@ -1,4 +1,4 @@
-"""One process of several on one Redis: `python -m tests.redis.worker '{...}'`, see worker_pool.py.
+"""One worker of a WorkerPool on one Redis: `python -m tests.redis.worker '{...}'`.
 
 It prints "ready", waits for a line, sends requests until another one, and prints what came of them.
 """

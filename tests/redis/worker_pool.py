@@ -1,4 +1,4 @@
-"""Several processes on one Redis, blocking and async in turn, and the server that they ask."""
+"""Several worker processes on one Redis, blocking and async in turn, and a counter of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one-off calls: the same verbs on a shared client, and nothing else that is shared."""
+"""The module-level functions: verbs on a shared client, and nothing else that is shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the drop-in differs from requests on purpose, as docs/migrating/drop-in.md says."""
+"""Intended differences from requests, as listed in docs/migrating/drop-in.md."""
 
 from __future__ import annotations
 
@@ -195,14 +195,14 @@ def test_the_certificate_is_known_from_when_a_stream_opened_the_connection(
     session: requests.Session, tls_app: AppServer, certs: Certs
 ) -> None:
     session.verify = str(certs.ca_path)
-    with session.get(tls_app.url, stream=True) as answer:
-        sock = answer.raw._connection.sock
+    with session.get(tls_app.url, stream=True) as response:
+        sock = response.raw._connection.sock
         assert sock.getpeercert()["subjectAltName"]
         assert isinstance(sock.getpeercert(True), bytes)
-        _ = answer.content
-    with session.get(tls_app.url, stream=True) as answer:
-        assert answer.timings.reused
-        assert answer.raw._connection.sock.getpeercert()["subjectAltName"]
+        _ = response.content
+    with session.get(tls_app.url, stream=True) as response:
+        assert response.timings.reused
+        assert response.raw._connection.sock.getpeercert()["subjectAltName"]
 
 
 def test_the_certificate_of_a_connection_is_unknown_if_it_was_not_requested(
@@ -210,10 +210,10 @@ def test_the_certificate_of_a_connection_is_unknown_if_it_was_not_requested(
 ) -> None:
     session.verify = str(certs.ca_path)
     session.get(tls_app.url)
-    with session.get(tls_app.url, stream=True) as answer:
-        assert answer.timings.reused
+    with session.get(tls_app.url, stream=True) as response:
+        assert response.timings.reused
         with pytest.raises(ValueError, match="not known"):
-            answer.raw._connection.sock.getpeercert()
+            response.raw._connection.sock.getpeercert()
 
 
 def test_a_source_address_that_cannot_be_used_is_named(
@@ -338,10 +338,10 @@ def test_the_message_of_a_status_hides_the_password(app: AppServer) -> None:
 def test_a_digest_challenge_of_another_origin_is_returned(app: AppServer) -> None:
     auth = requests.auth.HTTPDigestAuth("user", "s3cret")
     with AppServer() as other:
-        answer = requests.get(
+        response = requests.get(
             app.url + to(other.url + "/digest?user=user&password=s3cret"), auth=auth
         )
-        assert answer.status_code == 401
+        assert response.status_code == 401
         assert [record.header("authorization") for record in other.requests] == [None]
 
 
@@ -377,8 +377,8 @@ def test_cookies_of_one_request_stay_with_its_host(
     session.cookies["everywhere"] = "1"
     away = app.at("localhost")
     url = app.url + to("/redirect-to?url=" + quote(away + to(app.url + "/echo"), safe=""))
-    with session.get(url, cookies=make(), stream=stream) as answer:
-        assert answer.url == app.url + "/echo"
+    with session.get(url, cookies=make(), stream=stream) as response:
+        assert response.url == app.url + "/echo"
     both = "everywhere=1; own=1"
     sent = [record.header("cookie") for record in app.requests]
     assert sent == [both, both, "everywhere=1", "everywhere=1"]
@@ -389,9 +389,9 @@ def test_cookies_of_a_prepared_request_stay_with_its_host(
 ) -> None:
     away = app.at("localhost") + "/echo"
     request = requests.Request("GET", app.url + to(away), cookies={"own": "1"}).prepare()
-    answer = session.send(request, allow_redirects=False)
-    assert "Cookie" not in answer.next.headers
-    session.send(answer.next)
+    response = session.send(request, allow_redirects=False)
+    assert "Cookie" not in response.next.headers
+    session.send(response.next)
     session.send(request)
     assert [record.header("cookie") for record in app.requests] == ["own=1", None, "own=1", None]
     assert request.headers["Cookie"] == "own=1"
@@ -407,13 +407,13 @@ def test_a_pickled_response_or_error_carries_no_credentials(
     session.headers["Proxy-Authorization"] = "s3cret-2"
     url = app.url.replace("//", "//me:s3cret-3@")
     path = "/digest?user=user&password=pass" if auth else "/redirect-to?url=/status/404"
-    answer = session.get(url + path, auth=auth, headers={"X": "kept"})
+    response = session.get(url + path, auth=auth, headers={"X": "kept"})
     with pytest.raises(requests.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     with pytest.raises(requests.ReadTimeout) as stalled:
         session.get(url + "/stall", auth=auth, headers={"X": "kept"}, timeout=(30, 0.05))
     secrets = [b"s3cret", base64.b64encode(b"user:s3cret"), base64.b64encode(b"me:s3cret-3")]
-    values: list[Any] = [answer, refused.value, stalled.value]
+    values: list[Any] = [response, refused.value, stalled.value]
     for value in values:
         data = pickle.dumps(value)
         assert not any(secret in data for secret in secrets)
@@ -422,7 +422,7 @@ def test_a_pickled_response_or_error_carries_no_credentials(
         assert not again.request._cookies
         assert "@" not in again.request.url
         assert "Cookie" in value.request.headers  # of what was pickled
-    assert answer.url.startswith(url)
+    assert response.url.startswith(url)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -437,9 +437,9 @@ def test_a_pickled_error_carries_no_secrets_of_urls(
     )
     own = {"Referer": "http://a.test/?token=s3cret-3", "X-Api-Key": "s3cret-4", "X": "kept"}
     url = app.url + "/elsewhere?access_token=s3cret-5"
-    answer = session.get(url, headers=own, stream=stream)
+    response = session.get(url, headers=own, stream=stream)
     with pytest.raises(requests.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     with pytest.raises(requests.ReadTimeout) as stalled:
         session.get(app.url + "/stall?token=s3cret-6", headers=own, timeout=(30, 0.05))
     values: list[Any] = [refused.value, stalled.value]
@@ -451,8 +451,8 @@ def test_a_pickled_error_carries_no_secrets_of_urls(
         assert again.request.url.endswith("token=***")
     twin: Any = pickle.loads(pickle.dumps(refused.value))
     assert (twin.response.status_code, twin.response.history[0].status_code) == (404, 302)
-    assert answer.url.endswith("?token=s3cret-1")  # of the one that was pickled
-    answer.close()
+    assert response.url.endswith("?token=s3cret-1")  # of the one that was pickled
+    response.close()
 
 
 def test_a_pickled_prepared_request_is_complete(session: requests.Session, app: AppServer) -> None:
@@ -470,10 +470,10 @@ def test_a_pickled_prepared_request_is_complete(session: requests.Session, app: 
 def test_an_unknown_charset_means_utf_8(session: requests.Session, charset: str) -> None:
     headers = [("Content-Type", f"text/plain; charset={charset}")]
     with RawServer(respond(response("é+AGE-".encode(), headers=headers))) as server:
-        answer = session.get(server.url)
-    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "é+AGE-"
-    answer.encoding = "UTF7"
-    assert answer.text.endswith("a")
+        found = session.get(server.url)
+    assert found.text == "".join(found.iter_content(1, decode_unicode=True)) == "é+AGE-"
+    found.encoding = "UTF7"
+    assert found.text.endswith("a")
 
 
 def test_a_head_that_is_cut_is_an_error() -> None:
@@ -503,9 +503,9 @@ def test_a_redirect_whose_body_breaks_off_is_followed(session: requests.Session)
         conn.send(response(b"there") if head.startswith(b"GET /next") else cut)
 
     with RawServer(handler) as server:
-        answer = session.get(server.url)
-    assert answer.text == "there"
-    assert answer.history[0].status_code == 302
+        found = session.get(server.url)
+    assert found.text == "there"
+    assert found.history[0].status_code == 302
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -515,8 +515,8 @@ def test_at_most_64_kib_of_the_body_of_a_redirect_are_kept(
     url = app.url + to(app.url) + "&body=300000"
     seen: list[int] = []
     hooks = {"response": lambda got, **_: seen.append(len(got.content))}
-    answer = session.get(url, stream=stream)
-    assert (len(answer.history[0].content), answer.content) == (65536, b"hello")
+    response = session.get(url, stream=stream)
+    assert (len(response.history[0].content), response.content) == (65536, b"hello")
     session.get(url, stream=stream, hooks=hooks)
     assert seen == [65536, 5]
 
@@ -525,9 +525,9 @@ def test_a_streamed_redirect_that_is_not_followed_stays_on_the_wire(
     session: requests.Session, app: AppServer
 ) -> None:
     url = app.url + to(app.url + "/") + "&body=300000"
-    with session.get(url, stream=True, allow_redirects=False) as answer:
-        assert answer.next.url == app.url + "/"
-        assert len(answer.raw.read()) == 300_000
+    with session.get(url, stream=True, allow_redirects=False) as response:
+        assert response.next.url == app.url + "/"
+        assert len(response.raw.read()) == 300_000
 
 
 def test_a_retry_covers_a_body_that_is_read_at_once(session: requests.Session) -> None:
@@ -549,8 +549,8 @@ def test_chunks_of_any_size_are_bounded(session: requests.Session) -> None:
 
     coded = response(gzip.compress(bytes(1_000_000)), headers=[("Content-Encoding", "gzip")])
     with RawServer(respond(coded)) as server:
-        with session.get(server.url, stream=True) as answer:
-            sizes = [len(piece) for piece in answer.iter_content(None)]
+        with session.get(server.url, stream=True) as found:
+            sizes = [len(piece) for piece in found.iter_content(None)]
     assert sum(sizes) == 1_000_000
     assert max(sizes) <= 65536
 
@@ -586,20 +586,20 @@ def test_follow_redirects_is_another_name_for_allow_redirects(app: AppServer) ->
 
 
 def test_a_response_has_its_version_and_timings(app: AppServer) -> None:
-    answer = requests.get(app.url)
-    assert answer.http_version == "HTTP/1.1"
-    assert answer.timings.first_byte > 0
-    assert answer.timings.peer == ("127.0.0.1", app.port)
-    assert 0 < answer.elapsed.total_seconds() < 30
-    assert answer.timings is answer.timings
+    response = requests.get(app.url)
+    assert response.http_version == "HTTP/1.1"
+    assert response.timings.first_byte > 0
+    assert response.timings.peer == ("127.0.0.1", app.port)
+    assert 0 < response.elapsed.total_seconds() < 30
+    assert response.timings is response.timings
     assert requests.Response().timings is None
-    answer.timings = None  # attributes may be set at will
-    assert answer.timings is None
+    response.timings = None  # attributes may be set at will
+    assert response.timings is None
 
 
 def test_the_history_is_an_attribute_as_in_requests(app: AppServer) -> None:
-    answer = requests.get(app.url + "/redirect/1")
-    assert vars(answer)["history"] is answer.history
+    response = requests.get(app.url + "/redirect/1")
+    assert vars(response)["history"] is response.history
     assert vars(requests.Response())["history"] == []
 
 
@@ -608,8 +608,8 @@ def test_an_adapter_may_offer_http_2(
 ) -> None:
     session.verify = str(certs.ca_path)
     session.mount("https://", HTTPAdapter(http2=True))
-    answer = session.get(h2_app.url)
-    assert (answer.http_version, answer.raw.version, answer.reason) == ("HTTP/2", 20, "OK")
+    response = session.get(h2_app.url)
+    assert (response.http_version, response.raw.version, response.reason) == ("HTTP/2", 20, "OK")
     with session.get(h2_app.url, stream=True) as streamed:
         assert streamed.text == "hello"
 

@@ -115,9 +115,9 @@ def test_each_of_sixteen_threads_gets_its_own_responses(
         for turn in range(15):
             text = f"{number} {turn}"
             streamed = turn % 3 == 0
-            with send(f"{app.url}/echo?{number}", data=text, stream=streamed) as answer:
-                assert answer.json()["body"] == text
-                assert answer.json()["target"] == f"/echo?{number}"
+            with send(f"{app.url}/echo?{number}", data=text, stream=streamed) as response:
+                assert response.json()["body"] == text
+                assert response.json()["target"] == f"/echo?{number}"
 
     assert in_threads(16, work) == []
 
@@ -354,13 +354,13 @@ def test_a_post_is_sent_once_whatever_the_server_does(
     with RawServer(_FAULTS[fault]) as server, requests.Session() as session:
         session.mount("http://", HTTPAdapter(max_retries=retries))
         try:
-            answer = session.post(server.url, data=b"once", stream=streamed, timeout=30)
-            _ = answer.content
+            response = session.post(server.url, data=b"once", stream=streamed, timeout=30)
+            _ = response.content
         except requests.RequestException:
             assert fault != "retry after"
         else:
             assert fault == "retry after"
-            assert answer.status_code == 503
+            assert response.status_code == 503
         assert len(server.requests) <= 1
         if "at once" not in fault:  # else a connection may be lost before anything is sent
             assert server.connections == 1
@@ -511,9 +511,9 @@ def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
 def get(fields: dict[str, str], body: bytes = b"x", **options: Any) -> requests.Response:
     """Return the response of a server that sends these fields."""
     with RawServer(respond(response(body, headers=fields.items()))) as server:
-        answer = requests.get(server.url, **options)
-        _ = answer.content
-        return answer
+        found = requests.get(server.url, **options)
+        _ = found.content
+        return found
 
 
 CHARSETS = ["punycode", "idna", "undefined", "utf-7", "base64", "nonsense", "a" * 1000]
@@ -525,44 +525,44 @@ def test_an_unknown_charset_means_utf_8(charset: str, streamed: bool) -> None:
     body = "h\xe9-+ADw-\n".encode()
     fields = {"Content-Type": f"text/plain; charset={charset}"}
     with RawServer(respond(response(body, headers=fields.items()))) as server:
-        answer = requests.get(server.url)
-        assert answer.encoding == charset
-        assert answer.text == body.decode()
-        assert pickle.loads(pickle.dumps(answer)).text == body.decode()
-        assert "".join(answer.iter_content(1, decode_unicode=True)) == body.decode()
+        found = requests.get(server.url)
+        assert found.encoding == charset
+        assert found.text == body.decode()
+        assert pickle.loads(pickle.dumps(found)).text == body.decode()
+        assert "".join(found.iter_content(1, decode_unicode=True)) == body.decode()
         with requests.get(server.url, stream=streamed) as streamed_answer:
             assert list(streamed_answer.iter_lines(decode_unicode=True)) == [body.decode().strip()]
 
 
 @pytest.mark.parametrize("charset", ["utf-16", "utf-32"])
 def test_a_charset_without_a_byte_order_mark_is_read(charset: str) -> None:
-    answer = get(
+    response = get(
         {"Content-Type": f"text/plain; charset={charset}"}, "h\xe9".encode(charset + "-le")
     )
-    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "h\xe9"
+    assert response.text == "".join(response.iter_content(1, decode_unicode=True)) == "h\xe9"
 
 
 def test_an_encoding_that_a_program_sets_may_be_any_codec_for_text() -> None:
-    answer = get({"Content-Type": "text/plain"}, b"\\u0041")
-    answer.encoding = "unicode_escape"
-    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "A"
+    response = get({"Content-Type": "text/plain"}, b"\\u0041")
+    response.encoding = "unicode_escape"
+    assert response.text == "".join(response.iter_content(1, decode_unicode=True)) == "A"
 
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b"1" * 5000])
 @pytest.mark.parametrize("raw", [False, True])
 def test_json_that_python_cannot_parse_is_an_error(body: bytes, raw: bool) -> None:
     with RawServer(respond(response(body))) as server:
-        with requests.get(server.url, stream=True) as answer:
+        with requests.get(server.url, stream=True) as found:
             with pytest.raises(requests.JSONDecodeError):
-                (answer.raw if raw else answer).json()
+                (found.raw if raw else found).json()
 
 
 @pytest.mark.parametrize("date", ["Wed, 21 Fed 2027 07:28:00 GMT", "21 Oct " + "9" * 5000])
 def test_an_invalid_date_loses_no_cookie(session: requests.Session, date: str) -> None:
     fields = [("Set-Cookie", f"a=1; Expires={date}"), ("Set-Cookie", "b=2")]
     with RawServer(respond(response(headers=fields))) as server:
-        answer = session.get(server.url)
-    assert answer.cookies.get_dict() == session.cookies.get_dict() == {"a": "1", "b": "2"}
+        found = session.get(server.url)
+    assert found.cookies.get_dict() == session.cookies.get_dict() == {"a": "1", "b": "2"}
 
 
 @STREAMED
@@ -573,9 +573,9 @@ def test_too_many_codings_are_an_error_that_names_its_request(streamed: bool) ->
         with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
             _ = requests.get(server.url, stream=streamed).content
         assert caught.value.request.url == server.url + "/"  # type: ignore[union-attr]
-        with requests.get(server.url, stream=True) as answer:
+        with requests.get(server.url, stream=True) as found:
             with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
-                answer.raw.read(decode_content=True)
+                found.raw.read(decode_content=True)
             assert caught.value.request is not None
 
 
@@ -583,16 +583,16 @@ def test_too_many_codings_are_an_error_that_names_its_request(streamed: bool) ->
 def test_an_invalid_length_is_none(length: str) -> None:
     head = HEAD + f"Content-Length : {length}\r\n\r\n".encode("latin-1")
     with RawServer(respond_and_close(head)) as server:
-        with requests.get(server.url, stream=True) as answer:
-            assert answer.raw.length_remaining is None
+        with requests.get(server.url, stream=True) as response:
+            assert response.raw.length_remaining is None
 
 
 @STREAMED
 @pytest.mark.parametrize(
-    "answer", [b"garbage", b"HTTP/2026 05:00\r\n\r\n", HEAD + b"X: y", b"\r\n\r\n"]
+    "response", [b"garbage", b"HTTP/2026 05:00\r\n\r\n", HEAD + b"X: y", b"\r\n\r\n"]
 )
-def test_an_invalid_response_to_connect_is_a_proxy_error(answer: bytes, streamed: bool) -> None:
-    with RawServer(respond_and_close(answer)) as proxy:
+def test_an_invalid_response_to_connect_is_a_proxy_error(response: bytes, streamed: bool) -> None:
+    with RawServer(respond_and_close(response)) as proxy:
         with pytest.raises(requests.exceptions.ProxyError) as caught:
             requests.get("https://made.up/", proxies={"https": proxy.url}, stream=streamed)
     assert caught.value.request.url == "https://made.up/"  # type: ignore[union-attr]
@@ -674,9 +674,9 @@ def test_a_redirect_is_followed_even_if_its_body_fails(
 
     with RawServer(handler) as server, requests.Session() as session:
         session.mount("http://", HTTPAdapter(max_retries=retries))
-        answer = session.get(server.url, stream=streamed)
-        assert answer.text == "there"
-        assert [hop.status_code for hop in answer.history] == [302]
+        found = session.get(server.url, stream=streamed)
+        assert found.text == "there"
+        assert [hop.status_code for hop in found.history] == [302]
         assert len(server.requests) == 2
 
 
@@ -821,9 +821,9 @@ def test_a_password_in_a_url_is_in_no_error_of_an_exchange(
     session.max_redirects = 3
     url = app.url.replace("//", "//user:s3cret@")
     with pytest.raises(requests.RequestException) as caught:
-        answer = session.get(url + path, timeout=0.05, stream=streamed)
-        answer.raise_for_status()
-        answer.json()
+        response = session.get(url + path, timeout=0.05, stream=streamed)
+        response.raise_for_status()
+        response.json()
     assert SECRET not in text_of_error(caught.value)
 
 
@@ -880,8 +880,15 @@ def test_reprs_show_no_credentials(app: AppServer) -> None:
     session = requests.Session()
     session.auth = ("user", SECRET)
     url = app.url.replace("//", "//user:s3cret@")
-    answer = session.get(url, auth=HTTPDigestAuth("user", SECRET))
-    shown = (session, session.adapters, answer, answer.request, answer.raw, answer.connection)
+    response = session.get(url, auth=HTTPDigestAuth("user", SECRET))
+    shown = (
+        session,
+        session.adapters,
+        response,
+        response.request,
+        response.raw,
+        response.connection,
+    )
     assert SECRET not in "".join(map(repr, (*shown, HTTPProxyAuth("user", SECRET))))
     session.close()
 
@@ -906,8 +913,8 @@ def test_credentials_do_not_follow_to_another_origin(
         session.auth = HTTPDigestAuth("user", SECRET)
     if source == "hook first":
         options["hooks"] = {"response": lambda got, **_: got}
-    answer = session.get(url, **options)
-    assert answer.status_code == 401
+    response = session.get(url, **options)
+    assert response.status_code == 401
     assert len(other.requests) == 1
     assert other.requests[0].header("authorization") is None
 
@@ -1026,13 +1033,13 @@ def test_a_url_has_one_host_or_is_refused(
 def test_the_response_url_is_the_requested_one(
     session: requests.Session, app: AppServer, path: str
 ) -> None:
-    answers = [session.get(app.url + path), session.get(app.url + to(app.url + path))]
+    responses = [session.get(app.url + path), session.get(app.url + to(app.url + path))]
     prepared = session.prepare_request(requests.Request("GET", app.url))
     prepared.url = app.url + path.replace("%2e", ".").replace("%2E", ".")
-    answers.append(session.send(prepared))
-    for answer in answers:
-        target = str(answer.url).removeprefix(app.url).partition("#")[0]
-        assert answer.request.path_url == target
+    responses.append(session.send(prepared))
+    for found in responses:
+        target = str(found.url).removeprefix(app.url).partition("#")[0]
+        assert found.request.path_url == target
         assert target in [record.target for record in app.requests]
     assert app.requests[-1].target == prepared.path_url
 
@@ -1091,9 +1098,9 @@ def test_a_body_in_response_to_head_is_no_part_of_the_next_response() -> None:
             conn.send(response(fake) if head.startswith(b"HEAD") else response(b"good"))
 
     with RawServer(handler) as server, requests.Session() as session:
-        answer = session.head(server.url)
-        assert answer.headers["Content-Length"] == str(len(fake))
-        assert answer.content == b""
+        found = session.head(server.url)
+        assert found.headers["Content-Length"] == str(len(fake))
+        assert found.content == b""
         assert session.get(server.url).content == b"good"
         with session.request("HEAD", server.url, stream=True) as streamed:
             assert streamed.raw.read() == b""
@@ -1201,8 +1208,8 @@ def test_a_streamed_bomb_is_yielded_in_small_chunks(
 
     def read() -> None:
         total = 0
-        with session.get(bomb.url + path, stream=True) as answer:
-            for piece in answer.iter_content(size):
+        with session.get(bomb.url + path, stream=True) as response:
+            for piece in response.iter_content(size):
                 assert len(piece) <= (size or 65536)
                 total += len(piece)
                 if total > 3_000_000:
@@ -1218,8 +1225,8 @@ def test_a_bomb_that_is_read_raw_returns_the_requested_size(
     """In the drop-in, by its raw file."""
 
     def read() -> None:
-        with session.get(bomb.url, stream=True) as answer:
-            assert answer.raw.read(10, decode_content=True) == bytes(10)
+        with session.get(bomb.url, stream=True) as response:
+            assert response.raw.read(10, decode_content=True) == bytes(10)
 
     read()
     assert peak(read) < 1_000_000
@@ -1237,8 +1244,8 @@ def test_an_invalid_chunk_size_loses_no_bytes(
     session: requests.Session, app: AppServer, size: int
 ) -> None:
     for streamed in (False, True):
-        with session.get(app.url + "/bytes/10", stream=streamed) as answer:
-            assert len(b"".join(answer.iter_content(size))) == 10
+        with session.get(app.url + "/bytes/10", stream=streamed) as response:
+            assert len(b"".join(response.iter_content(size))) == 10
 
 
 # --- time limits ---
@@ -1345,8 +1352,8 @@ def test_a_pickled_session_continues(session: requests.Session, app: AppServer) 
     session.get(app.url + "/cookies/set?a=1")
     twin = pickle.loads(pickle.dumps(session))
     with twin:
-        answer = twin.get(app.url + "/cookies")
-    assert answer.json()["cookies"] == {"a": "1"}
+        response = twin.get(app.url + "/cookies")
+    assert response.json()["cookies"] == {"a": "1"}
     assert app.requests[-1].header("authorization") is not None
     assert twin.timeout == 3
     assert app.connections == 2  # connections do not travel
@@ -1356,14 +1363,14 @@ def test_a_pickled_session_continues(session: requests.Session, app: AppServer) 
 def test_a_pickled_response_has_its_body(
     session: requests.Session, app: AppServer, streamed: bool
 ) -> None:
-    answer = session.get(app.url + "/redirect/2", stream=streamed)
-    twin = pickle.loads(pickle.dumps(answer))
+    response = session.get(app.url + "/redirect/2", stream=streamed)
+    twin = pickle.loads(pickle.dumps(response))
     assert twin.text == "hello"
     assert [hop.status_code for hop in twin.history] == [302, 302]
     assert twin.request.url == app.url + "/"
     assert twin.raw is None
     assert twin.http_version == "HTTP/1.1"
-    assert twin.timings == answer.timings
+    assert twin.timings == response.timings
 
 
 def test_a_pickled_adapter_has_its_settings() -> None:
@@ -1389,9 +1396,9 @@ class Around:
 def test_objects_around_a_request_are_pickled_without_credentials(
     session: requests.Session, app: AppServer
 ) -> None:
-    answer = session.get(app.url, auth=("user", SECRET), headers={"X-A": "1"})
-    answer.request = around = Around(answer.request)
-    twin = pickle.loads(pickle.dumps(answer))
+    response = session.get(app.url, auth=("user", SECRET), headers={"X-A": "1"})
+    response.request = around = Around(response.request)
+    twin = pickle.loads(pickle.dumps(response))
     assert type(twin.request) is Around
     assert twin.request.headers["X-A"] == "1"
     assert "Authorization" not in twin.request.headers

@@ -1,4 +1,4 @@
-"""Session(guard=): which addresses a session may dial, on each hop."""
+"""Session(guard=): which addresses a session may connect to, on each redirect."""
 
 from __future__ import annotations
 

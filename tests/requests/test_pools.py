@@ -1,4 +1,4 @@
-"""Pools of urllib3's with libcurl below: what they cost nobody else, and who sends."""
+"""Pools of urllib3 with libcurl below: their cost, and which library sends."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_pools_send_by_libcurl(app: AppServer, tls_app: AppServer, certs: Certs)
     with mounted(adapter, verify=str(certs.ca_path)) as session, HTTPProxy() as proxy:
         assert session.get(app.url).timings is not None
         assert session.get(tls_app.url).text == "hello"
-        answer = session.get(tls_app.url, proxies={"https": proxy.url})
-        assert answer.text == "hello"
+        response = session.get(tls_app.url, proxies={"https": proxy.url})
+        assert response.text == "hello"
     assert adapter.proxy_manager[proxy.url].pools is not None
 
 
@@ -113,13 +113,13 @@ def test_a_body_is_readable_after_its_adapter_is_dropped(
     adapter = HTTPAdapter()
     manager = adapter.poolmanager
     seen = weakref.ref(adapter)
-    answer = manager.urlopen(
+    response = manager.urlopen(
         "GET", app.url + "/bytes/1000000", preload_content=False, release_conn=release_conn
     )
     del adapter, manager
     gc.collect()
-    assert len(answer.read()) == 1_000_000
-    del answer
+    assert len(response.read()) == 1_000_000
+    del response
     gc.collect()
     assert seen() is None
 
@@ -127,8 +127,8 @@ def test_a_body_is_readable_after_its_adapter_is_dropped(
 def test_the_connection_of_a_stream_has_urllib3s_attributes(app: AppServer) -> None:
     adapter = HTTPAdapter()
     pool = adapter.poolmanager.connection_from_url(app.url)
-    with pool.urlopen("GET", "/bytes/1000000", preload_content=False) as answer:
-        assert answer.connection.default_port == 80
+    with pool.urlopen("GET", "/bytes/1000000", preload_content=False) as response:
+        assert response.connection.default_port == 80
     assert pool.num_connections == 1
     adapter.close()
 

@@ -1,4 +1,4 @@
-"""Bodies that nobody asked for, in the drop-in: of redirects, challenges and failed attempts.
+"""Unread bodies in the drop-in: of redirects, challenges and failed attempts.
 
 Those of the servers here never end, or decode to far more than they are. requests reads and
 decodes them whole.
@@ -87,9 +87,9 @@ class Script(RawServer):
         return self.wait_for(lambda: self.open_connections <= 1)
 
 
-def starts(answer: Any) -> list[int]:
+def starts(response: Any) -> list[int]:
     """Return how much of each body on the way is there."""
-    return [len(hop.content) for hop in answer.history]
+    return [len(hop.content) for hop in response.history]
 
 
 # --- redirects ---
@@ -102,13 +102,13 @@ def test_a_redirect_is_followed_whatever_its_body_is(
 ) -> None:
     with Script(KINDS[kind], KINDS[kind], plain()) as server:
         tracemalloc.start()
-        with session.get(server.url, stream=streamed) as answer:
-            assert answer.text == "there"
+        with session.get(server.url, stream=streamed) as response:
+            assert response.text == "there"
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert server.is_left()
     assert peak < 8_000_000
-    assert [hop.status_code for hop in answer.history] == [302, 302]
+    assert [hop.status_code for hop in response.history] == [302, 302]
 
 
 @STREAMED
@@ -117,11 +117,11 @@ def test_no_more_than_64_kib_of_the_body_of_a_redirect_are_kept(
     session: requests.Session, kind: str, streamed: bool
 ) -> None:
     with Script(KINDS[kind], KINDS[kind], plain()) as server:
-        answer = session.get(server.url, stream=streamed)
-        sizes = starts(answer)
-        assert answer.text == "there"
+        response = session.get(server.url, stream=streamed)
+        sizes = starts(response)
+        assert response.text == "there"
     assert sizes == {"coded": [0, 0]}.get(kind, [KEPT, KEPT])
-    assert [len(b"".join(hop.iter_content(1000))) for hop in answer.history] == sizes
+    assert [len(b"".join(hop.iter_content(1000))) for hop in response.history] == sizes
 
 
 @STREAMED
@@ -137,8 +137,8 @@ def test_a_hook_gets_no_more_of_it_either(
             seen.append(len(got.content if read == "content" else b"".join(got.iter_content(99))))
 
     with Script(KINDS[kind], KINDS[kind], plain()) as server:
-        answer = session.get(server.url, stream=streamed, hooks={"response": look})
-        assert answer.text == "there"
+        response = session.get(server.url, stream=streamed, hooks={"response": look})
+        assert response.text == "there"
     assert seen == {"coded": [0, 0]}.get(kind, [KEPT, KEPT])
 
 
@@ -184,8 +184,8 @@ def test_redirects_that_a_program_follows_are_bounded(
 def test_a_prepared_request_is_followed_as_well(session: requests.Session, streamed: bool) -> None:
     with Script(endless(NEXT), endless(NEXT), plain()) as server:
         prepared = session.prepare_request(requests.Request("POST", server.url, data=b"x"))
-        with session.send(prepared, stream=streamed) as answer:
-            assert answer.text == "there"
+        with session.send(prepared, stream=streamed) as response:
+            assert response.text == "there"
 
 
 @STREAMED
@@ -200,9 +200,9 @@ def test_subclasses_that_send_copies_are_bounded(streamed: bool) -> None:
 
     with Script(endless(NEXT), endless(NEXT), plain()) as server, Session() as session:
         session.mount("http://", Adapter())
-        with session.get(server.url, stream=streamed) as answer:
-            assert answer.text == "there"
-        assert starts(answer) == [KEPT, KEPT]
+        with session.get(server.url, stream=streamed) as response:
+            assert response.text == "there"
+        assert starts(response) == [KEPT, KEPT]
 
 
 @STREAMED
@@ -212,9 +212,9 @@ def test_a_redirect_that_a_subclass_does_not_follow_is_bounded_as_well(streamed:
             return None
 
     with Script(endless(NEXT)) as server, Session() as session:
-        answer = session.get(server.url, stream=streamed)
-        assert answer.status_code == 302
-        assert len(answer.content) == KEPT
+        response = session.get(server.url, stream=streamed)
+        assert response.status_code == 302
+        assert len(response.content) == KEPT
 
 
 @STREAMED
@@ -223,8 +223,8 @@ def test_a_redirect_without_location_is_a_response_with_its_whole_body(
     session: requests.Session, streamed: bool, location: str
 ) -> None:
     """What the session follows and what the engine bounds must be the same."""
-    answer = plain(("Location", location), body=bytes(300_000), status="302 Found")
-    with Script(answer) as server:
+    response = plain(("Location", location), body=bytes(300_000), status="302 Found")
+    with Script(response) as server:
         found = session.get(server.url, stream=streamed)
         assert (found.status_code, len(found.content)) == (302, 300_000)
 
@@ -243,8 +243,8 @@ def test_a_head_that_a_hook_changed_is_followed(session: requests.Session, strea
             got.headers["Location"] = "/next"
 
     with Script(plain(body=b"moved"), plain()) as server:
-        answer = session.get(server.url, stream=streamed, hooks={"response": change})
-        assert answer.text == "there"
+        response = session.get(server.url, stream=streamed, hooks={"response": change})
+        assert response.text == "there"
 
 
 def test_the_connection_is_reused_after_a_small_body(session: requests.Session) -> None:
@@ -263,11 +263,11 @@ def test_a_streamed_redirect_that_is_not_followed_stays_on_the_wire(
     session: requests.Session,
 ) -> None:
     with Script(endless(NEXT)) as server:
-        with session.get(server.url, stream=True, allow_redirects=False) as answer:
-            assert answer.next.url == server.url + "/next"
-            following = session.resolve_redirects(answer, answer.request, yield_requests=True)
+        with session.get(server.url, stream=True, allow_redirects=False) as response:
+            assert response.next.url == server.url + "/next"
+            following = session.resolve_redirects(response, response.request, yield_requests=True)
             assert next(following).url == server.url + "/next"
-            assert len(answer.raw.read(200_000)) == 200_000
+            assert len(response.raw.read(200_000)) == 200_000
         assert server.wait_for(lambda: server.open_connections == 0)
 
 
@@ -289,8 +289,8 @@ def test_a_request_sent_by_a_hook_is_not_bounded(session: requests.Session, stre
 def test_an_adapter_without_a_session_returns_the_whole_body(session: requests.Session) -> None:
     large = plain(NEXT, body=bytes(300_000), status="302 Found")
     with Script(large, plain(), large) as server:
-        answer = session.get(server.url)
-        prepared = answer.history[0].request
+        response = session.get(server.url)
+        prepared = response.history[0].request
         assert len(session.get_adapter(server.url).send(prepared).content) == 300_000
 
 
@@ -313,24 +313,24 @@ def test_bodies_of_a_custom_adapter_are_bounded(session: requests.Session, kind:
 
     class Adapter(BaseAdapter):
         def send(self, request: Any, *_: Any, **__: Any) -> Any:
-            answer = requests.Response()
+            response = requests.Response()
             is_first = request.url.endswith("/first")
-            answer.status_code = 302 if is_first else 200
-            answer.headers["Location"] = "/second"
-            answer.url, answer.request = request.url, request
-            answer.raw = body if is_first else io.BytesIO(b"there")
+            response.status_code = 302 if is_first else 200
+            response.headers["Location"] = "/second"
+            response.url, response.request = request.url, request
+            response.raw = body if is_first else io.BytesIO(b"there")
             if kind == "urllib3":
                 made: Any = requests.packages.urllib3.HTTPResponse
-                answer.raw = made(body=answer.raw, preload_content=False)
-            return answer
+                response.raw = made(body=response.raw, preload_content=False)
+            return response
 
         def close(self) -> None:
             pass
 
     session.mount("http://own/", Adapter())
-    answer = session.get("http://own/first")
-    assert answer.text == "there"
-    assert starts(answer) == [KEPT]
+    response = session.get("http://own/first")
+    assert response.text == "there"
+    assert starts(response) == [KEPT]
     assert body.given <= 2 * KEPT
 
 
@@ -347,9 +347,9 @@ def test_bodies_through_pools_of_urllib3_are_bounded(
 
     with Script(KINDS[kind], KINDS[kind], plain()) as server, urllib3.PoolManager() as pools:
         session.mount("http://", Adapter())
-        with session.get(server.url, stream=streamed) as answer:
-            assert answer.text == "there"
-        assert starts(answer) == {"coded": [0, 0]}.get(kind, [KEPT, KEPT])
+        with session.get(server.url, stream=streamed) as response:
+            assert response.text == "there"
+        assert starts(response) == {"coded": [0, 0]}.get(kind, [KEPT, KEPT])
         assert server.is_left()
 
 
@@ -363,9 +363,9 @@ def test_a_challenge_is_met_whatever_its_body_is(session: requests.Session) -> N
     challenge = endless(CHALLENGE, status="401 Unauthorized")
     with Script(challenge, endless(NEXT), plain()) as server:
         auth = requests.auth.HTTPDigestAuth("u", "p")
-        with session.get(server.url, auth=auth, stream=True) as answer:
-            assert answer.text == "there"
-        assert [hop.status_code for hop in answer.history] == [302]
+        with session.get(server.url, auth=auth, stream=True) as response:
+            assert response.text == "there"
+        assert [hop.status_code for hop in response.history] == [302]
         assert server.is_left()
 
 
@@ -376,9 +376,9 @@ def test_the_body_of_a_challenge_is_not_decoded_further_than_64_kib(
     challenge = plain(CHALLENGE, TWICE, body=BOMB, status="401 Unauthorized")
     with Script(challenge, plain()) as server:
         auth = requests.auth.HTTPDigestAuth("u", "p")
-        with session.get(server.url, auth=auth, stream=streamed) as answer:
-            assert answer.text == "there"
-        assert starts(answer) == [KEPT]
+        with session.get(server.url, auth=auth, stream=streamed) as response:
+            assert response.text == "there"
+        assert starts(response) == [KEPT]
 
 
 @pytest.mark.parametrize(
@@ -402,8 +402,8 @@ def test_a_stream_is_retried_whatever_the_body_of_a_failure_is(
     session.mount("http://", HTTPAdapter(max_retries=retry))
     with Script(failing, failing, plain()) as server:
         if total == 2:
-            with session.get(server.url, stream=True) as answer:
-                assert answer.text == "there"
+            with session.get(server.url, stream=True) as response:
+                assert response.text == "there"
         else:
             with pytest.raises(requests.exceptions.RetryError):
                 session.get(server.url, stream=True)

@@ -1,4 +1,4 @@
-"""When urllib3 is loaded, and its retries and timeouts, from libcurl's errors."""
+"""When urllib3 is imported, and its retries and timeouts, from libcurl's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loopback servers for the tests: context managers on a free port, counting what they see."""
+"""Loopback servers for the tests: context managers on a free port that count requests."""
 
 from tests.servers.app import AppConnection, AppServer
 from tests.servers.certs import HTTP1, HTTP2, Certs

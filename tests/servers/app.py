@@ -1,4 +1,4 @@
-"""An HTTP/1.1 application with keep-alive, made for cheap answers and for counting.
+"""An HTTP/1.1 application with keep-alive, made for cheap responses and for counting.
 
 Parses just enough of a request to route it; the routes are in `routes`, `auth` and `wire`.
 """
@@ -69,7 +69,7 @@ class AppServer(Listener[AppConnection]):
         self.routes: dict[str, Answer] = {**SHARED, **AUTH, **WIRE, "/404": not_found}
         self.unread: set[str] = set(UNREAD)
 
-    def route(self, path: str, answer: Answer, *, read_body: bool = True) -> None:
+    def route(self, path: str, response: Answer, *, read_body: bool = True) -> None:
         """Let `answer(record, conn)` serve `path` and what is below it.
 
         Args:
@@ -77,7 +77,7 @@ class AppServer(Listener[AppConnection]):
             answer: replies on `conn`; may use all of `AppConnection`.
             read_body: False to have the body still unread, for `conn.iter_body(record.raw)`.
         """
-        self.routes[path] = answer
+        self.routes[path] = response
         if not read_body:
             self.unread.add(path)
 

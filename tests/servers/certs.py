@@ -1,4 +1,4 @@
-"""Certificates for the loopback servers: one CA for the session, good and bad leaves.
+"""Certificates for the loopback servers: one CA for the session, valid and invalid leaves.
 
 Only makes files and contexts; opens no socket.
 """

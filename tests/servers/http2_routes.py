@@ -1,4 +1,4 @@
-"""Routes of HTTP/2 alone: delays, stalls, flow control, and the protocol's own refusals.
+"""Routes of HTTP/2 only: delays, stalls, flow control, and the protocol's own refusals.
 
 Each is `route(record, stream)` and must not block: its thread serves the other streams too.
 """

@@ -1,4 +1,4 @@
-"""One HTTP/2 stream, as the routes see it: whole answers, pieces, and refusals.
+"""One HTTP/2 stream, as the routes see it: whole responses, chunks, and refusals.
 
 Queues what it is given; the session sends it as flow control allows.
 """

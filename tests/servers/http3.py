@@ -1,4 +1,4 @@
-"""An HTTP/3 server on loopback, by aioquic: it answers all, and ends its connections when told to.
+"""An HTTP/3 server on loopback, by aioquic. It can end its connections on request.
 
 It counts what it was asked. Bodies are read and forgotten.
 """

@@ -1,4 +1,4 @@
-"""What all loopback servers share: accepting, one thread per connection, counting, stopping.
+"""Shared by all loopback servers: accepting, one thread per connection, counting, stopping.
 
 Speaks TLS when given a context; knows nothing of HTTP.
 """

@@ -1,4 +1,4 @@
-"""nginx on loopback: HTTP/2 on TLS and without, counting in its log what it processed.
+"""nginx on loopback: HTTP/2 on TLS and without, counting processed requests in its log.
 
 For what a real server does with its connections. Use it where `has_nginx()`.
 """

@@ -1,4 +1,4 @@
-"""A server whose handler writes the bytes: for broken, truncated and hostile answers.
+"""A server whose handler writes the bytes: for broken, truncated and hostile responses.
 
 Adds nothing to what the handler sends.
 """

@@ -1,4 +1,4 @@
-"""What a server remembers of a request, and the payloads it answers with.
+"""The server's record of a request, and the payloads of its responses.
 
 Values only; no sockets.
 """

@@ -1,4 +1,4 @@
-"""A redis-server of the tests' own, which can be frozen, killed and started again."""
+"""A redis-server for the tests, which can be frozen, killed and restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A relay that forgets connections without a word, as NATs and load balancers do.
+"""A relay that silently forgets connections, as NATs and load balancers do.
 
 It forwards bytes or datagrams between clients and a server. What it has forgotten stays open and
 takes what is sent, but nothing gets through, and neither side is told.

@@ -1,4 +1,4 @@
-"""Routes that need one whole answer, and so serve HTTP/1.1 and HTTP/2 alike.
+"""Routes that need one whole response, and so serve HTTP/1.1 and HTTP/2 alike.
 
 Each is `route(record, out)` and calls `out.reply` once.
 """

@@ -276,8 +276,8 @@ def test_redirects_lead_home(app: AppServer, browser: Browser) -> None:
 
 def test_cookies_are_set_and_reported(app: AppServer, browser: Browser) -> None:
     url = app.url + "/cookies/set?a=1&b=2%3B%20Path%3D%2Fecho&redirect=/cookies"
-    answer = browser.get(url, followlocation=1, cookiefile="")
-    assert answer.json == {"header": "a=1", "cookies": {"a": "1"}}
+    response = browser.get(url, followlocation=1, cookiefile="")
+    assert response.json == {"header": "a=1", "cookies": {"a": "1"}}
 
 
 def test_coded_bodies_match_their_coding(app: AppServer, browser: Browser) -> None:
@@ -373,10 +373,10 @@ def test_uploads_are_counted(app: AppServer, browser: Browser) -> None:
 
 
 def test_an_early_413_arrives(app: AppServer, browser: Browser) -> None:
-    answer = browser.get(
+    response = browser.get(
         app.url + "/early-413", postfields=bytes(3_000_000), httpheader=["Expect:"]
     )
-    assert (answer.status, answer.body) == (413, b"too large")
+    assert (response.status, response.body) == (413, b"too large")
 
 
 def test_head_has_no_body_anywhere(app: AppServer, browser: Browser) -> None:
@@ -452,8 +452,8 @@ def test_a_server_stops_with_clients_still_there(certs: Certs) -> None:
 def test_the_same_routes_are_there_over_http2(certs: Certs, browser: Browser) -> None:
     with H2Server(certs.server_context(alpn=HTTP2)) as server:
         tls = {"cainfo": str(certs.ca_path)}
-        answer = browser.get(server.url, **tls)
-        assert (answer.head[0], answer.body) == ("HTTP/2 200 ", b"hello")
+        response = browser.get(server.url, **tls)
+        assert (response.head[0], response.body) == ("HTTP/2 200 ", b"hello")
         assert browser.get(server.url + "/bytes/200000", **tls).body == payload(200_000)
         seen = browser.get(server.url + "/echo", postfields="a=b", **tls).json
         assert (seen["method"], seen["body"]) == ("POST", "a=b")
@@ -542,8 +542,8 @@ def test_http2_refusals(h2: H2Server, browser: Browser) -> None:
 
 def test_http11_required_causes_http11_over_tls(certs: Certs, browser: Browser) -> None:
     with H2Server(certs.server_context(alpn=HTTP2)) as server:
-        answer = browser.get(server.url + "/http11-required", cainfo=str(certs.ca_path))
-        assert answer.body == b"hello"
+        response = browser.get(server.url + "/http11-required", cainfo=str(certs.ca_path))
+        assert response.body == b"hello"
         assert [shake.alpn for shake in server.handshakes] == ["h2", "http/1.1"]
 
 
@@ -574,8 +574,8 @@ def test_head_and_stalls_over_http2(h2: H2Server, browser: Browser) -> None:
 
 def test_the_proxy_forwards_and_logs(app: AppServer, browser: Browser) -> None:
     with HTTPProxy(hosts={"made.up": (app.host, app.port)}) as proxy:
-        answer = browser.get("http://made.up/echo?x=1", proxy=proxy.url, postfields="abc")
-        assert (answer.json["target"], answer.json["body"]) == ("/echo?x=1", "abc")
+        response = browser.get("http://made.up/echo?x=1", proxy=proxy.url, postfields="abc")
+        assert (response.json["target"], response.json["body"]) == ("/echo?x=1", "abc")
         assert browser.get("http://made.up/chunked/9", proxy=proxy.url).body == payload(9)
         assert browser.get("http://made.up/", proxy=proxy.url, nobody=1).status == 200
         assert browser.get("http://example.com/", proxy=proxy.url).status == 502
@@ -590,8 +590,8 @@ def test_the_proxy_tunnels_tls(certs: Certs, browser: Browser, secure: bool) -> 
         proxy.hosts["made.up"] = (app.host, app.port)
         ca = str(certs.ca_path)
         options: dict[str, Any] = {"proxy": proxy.url, "cainfo": ca, "proxy_cainfo": ca}
-        answer = browser.get("https://made.up/big?size=2000000", proxyuserpwd="u:p", **options)
-        assert len(answer.body) == 2_000_000
+        response = browser.get("https://made.up/big?size=2000000", proxyuserpwd="u:p", **options)
+        assert len(response.body) == 2_000_000
         assert (proxy.tunnels, proxy.log[0].target) == (1, "made.up:443")
         assert browser.error("https://made.up/", proxyuserpwd="u:q", **options) in {7, 56}
         proxy.connect_status = 503
@@ -658,28 +658,28 @@ def _read_all(sock: socket.socket) -> bytes:
 
 def _status(client: http.client.HTTPConnection, target: str, headers: dict[str, str]) -> int:
     client.request("GET", target, headers=headers)
-    answer = client.getresponse()
-    answer.read()
-    return answer.status
+    response = client.getresponse()
+    response.read()
+    return response.status
 
 
 def _challenge(
     client: http.client.HTTPConnection, target: str, headers: dict[str, str]
 ) -> dict[str, str]:
     client.request("GET", target, headers=headers)
-    answer = client.getresponse()
-    answer.read()
-    fields = (answer.getheader("WWW-Authenticate") or "").removeprefix("Digest ")
+    response = client.getresponse()
+    response.read()
+    fields = (response.getheader("WWW-Authenticate") or "").removeprefix("Digest ")
     return urllib.request.parse_keqv_list(urllib.request.parse_http_list(fields))
 
 
 def _digest(nonce: str, target: str) -> str:
     first = hashlib.md5(b"u:test:p").hexdigest()
     second = hashlib.md5(f"GET:{target}".encode()).hexdigest()
-    answer = hashlib.md5(f"{first}:{nonce}:00000001:c:auth:{second}".encode()).hexdigest()
+    response = hashlib.md5(f"{first}:{nonce}:00000001:c:auth:{second}".encode()).hexdigest()
     return (
         f'Digest username="u", realm="test", nonce="{nonce}", uri="{target}", opaque="o", '
-        f'qop=auth, nc=00000001, cnonce="c", response="{answer}"'
+        f'qop=auth, nc=00000001, cnonce="c", response="{response}"'
     )
 
 

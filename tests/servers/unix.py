@@ -1,4 +1,4 @@
-"""A way by a Unix socket to a server on a port: what the one gets, the other has."""
+"""A Unix socket that forwards to a server on a port."""
 
 from __future__ import annotations
 

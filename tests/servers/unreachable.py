@@ -1,4 +1,4 @@
-"""Addresses where nobody answers: connecting is refused, or never ends."""
+"""Unreachable addresses: connecting is refused, or never ends."""
 
 from __future__ import annotations
 

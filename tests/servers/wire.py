@@ -1,4 +1,4 @@
-"""Routes that reach below one whole answer: chunks, stalls, cuts, slow bodies, uploads.
+"""Routes below one whole response: chunks, stalls, cuts, slow bodies, uploads.
 
 HTTP/1.1 only.
 """

@@ -1,4 +1,4 @@
-"""What was sent to whom, and what came of it, counted per server.
+"""A ledger of what was sent to each server and of the outcomes.
 
 Four counts must be nought at the end: wrong answers, POSTs that were processed twice, errors with
 `request_sent=False` whose request was processed, and hangs.

@@ -1,4 +1,4 @@
-"""Web servers and application servers: how each of them is told to do what `program` describes."""
+"""Web servers and application servers, and their configuration for what `program` describes."""
 
 from __future__ import annotations
 

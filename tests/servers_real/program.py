@@ -1,4 +1,4 @@
-"""A server that nobody here wrote, as a process in the foreground with a folder of its own.
+"""A server of another project, as a process in the foreground with its own folder.
 
 Knows how such a process begins and ends; what it serves is in `origins` and `proxies`. All of them
 answer the same paths: nginx and its like by asking the tests' own server, `Backend`,

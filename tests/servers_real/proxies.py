@@ -1,4 +1,4 @@
-"""Proxies: reverse ones before the tests' server, and forward ones, which go where one says."""
+"""Proxies: reverse ones before the tests' server, and forward ones."""
 
 from __future__ import annotations
 

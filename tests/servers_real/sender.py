@@ -1,4 +1,4 @@
-"""A client of any colour and one server: what is sent by each way in is counted and checked."""
+"""A client of any colour and one server; every request is counted and checked."""
 
 from __future__ import annotations
 

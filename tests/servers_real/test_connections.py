@@ -1,4 +1,4 @@
-"""What each server does with connections: it ends, reloads, restarts, refuses, or falls silent."""
+"""Connections of each server: it closes, reloads, restarts, refuses, or goes silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each server answers, over each version of HTTP, to each way in."""
+"""The responses of each server, over each version of HTTP, with each API."""
 
 from __future__ import annotations
 

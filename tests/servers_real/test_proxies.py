@@ -1,4 +1,4 @@
-"""Forward proxies between the clients and nginx, and Toxiproxy, which spoils what they say."""
+"""Forward proxies between the clients and nginx, and faults from Toxiproxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of every request of a storm, and how many there were of what."""
+"""Check every request of a storm, and count outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a request: what the server does about it, and what its sender does."""
+"""The fate of a request: the fault of its server, and the behaviour of its sender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storm over HTTP/2: streams are refused, reset and cut, connections leave with GOAWAY.
+"""The storm over HTTP/2: streams are refused, reset and cut; connections end with GOAWAY.
 
 What the server says was not processed was not: such requests do not count as seen.
 """

@@ -1,4 +1,4 @@
-"""A run of the storm: blocks of requests, each of one colour, and what is left at the end."""
+"""A run of the storm: blocks of requests, each of one colour, and what leaks until the end."""
 
 from __future__ import annotations
 

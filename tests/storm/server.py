@@ -1,4 +1,4 @@
-"""The server of the storm, in a process of its own: `python -m tests.storm.server SEED`.
+"""The server of the storm, in its own process: `python -m tests.storm.server SEED`.
 
 /s/<number> is answered as its fate has it, /good/<name> properly.
 """

@@ -1,4 +1,4 @@
-"""Senders in tasks, on asyncio, uvloop and trio, that cancel in every way that there is."""
+"""Senders in tasks, on asyncio, uvloop and trio, with every kind of cancellation."""
 
 from __future__ import annotations
 

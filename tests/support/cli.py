@@ -1,4 +1,4 @@
-"""The command line as tests run it: in this process, in one of its own, and on a terminal."""
+"""Run the command line: in this process, in a subprocess, and on a terminal."""
 
 from __future__ import annotations
 

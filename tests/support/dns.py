@@ -1,4 +1,4 @@
-"""Invented names that libcurl resolves as a test says, to another answer each time it asks."""
+"""Invented names that libcurl resolves to scripted addresses, another one each time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Names:
         answers: lists of "address[,address...]" by name; the last one stays.
     """
 
-    def __init__(self, patch: pytest.MonkeyPatch, answers: Mapping[str, list[str]]) -> None:
-        self.answers = {name: list(each) for name, each in answers.items()}
+    def __init__(self, patch: pytest.MonkeyPatch, responses: Mapping[str, list[str]]) -> None:
+        self.answers = {name: list(each) for name, each in responses.items()}
         self._lock = threading.Lock()
         prepare = Handle.prepare
 
@@ -36,5 +36,5 @@ class Names:
 
     def _next(self, name: str) -> str:
         with self._lock:
-            answers = self.answers[name]
-            return answers.pop(0) if len(answers) > 1 else answers[0]
+            responses = self.answers[name]
+            return responses.pop(0) if len(responses) > 1 else responses[0]

@@ -1,4 +1,4 @@
-"""Where the documentation's snippets end up: https://api.example.org and PyPI, on loopback.
+"""The servers of the documentation's snippets: https://api.example.org and PyPI, on loopback.
 
 A proxy leads every name below example.org, and pypi.org, here. Snippets need nothing for that:
 clients, the drop-in and the command line find the proxy and the authority in the environment.
@@ -226,10 +226,10 @@ def documented_world(certs: Certs) -> Iterator[dict[str, str]]:
         AppServer() as plain,
         RawServer(speaking(echo), echoing) as echo_server,
     ):
-        for path, answer in ROUTES.items():
-            secure.route(path, answer)
-            secure.stream_route(path, answer)
-            plain.route(path, answer)
+        for path, response in ROUTES.items():
+            secure.route(path, response)
+            secure.stream_route(path, response)
+            plain.route(path, response)
         with _Gateway({443: secure.port, 80: plain.port}, echo_server.port) as proxy:
             trusted = str(certs.ca_path)
             yield {

@@ -1,4 +1,4 @@
-"""What the tests of downloads share: a file on a server, with all that can go wrong with it."""
+"""Shared by the tests of downloads: a file on a server, and everything that can fail with it."""
 
 from __future__ import annotations
 

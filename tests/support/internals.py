@@ -1,4 +1,4 @@
-"""What the tests of the pool and the engines look at inside a client, and scripts run apart."""
+"""Access to the inside of a client for tests of pools and engines; and scripts in subprocesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How slow this machine is just now: times in tests that a busy machine would break go by it.
+"""How slow this machine is at the moment; limits in tests scale with it.
 
 A limit that must not be reached in a test is half a minute; one that must be is as short as the
 machine allows, `paced`, which is looked at before each test. What took too long for a quiet machine

@@ -1,4 +1,4 @@
-"""What tests on a script share: policies without chance, and answers that ask for something."""
+"""Shared by tests on a script: policies without randomness, and responses that require a step."""
 
 from __future__ import annotations
 

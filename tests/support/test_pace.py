@@ -1,4 +1,4 @@
-"""The bounds that go by the pace of the machine still are bounds."""
+"""Limits that scale with the pace of the machine are still limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of the statements about resilience: complete, and of tests that there are."""
+"""The table of statements about resilience is complete, and its tests exist."""
 
 from __future__ import annotations
 

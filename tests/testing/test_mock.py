@@ -1,4 +1,4 @@
-"""The mock: routes in place of the network, for clients that it never saw."""
+"""The mock: routes instead of the network, for clients that it never saw."""
 
 from __future__ import annotations
 
@@ -186,23 +186,23 @@ async def test_a_list_of_responses_is_used_in_order_and_then_exhausted(client: A
 
 @ONE_OF_EACH
 async def test_a_function_makes_a_response_from_the_request(client: AnyClient) -> None:
-    def answer(sent: Sent) -> Answer | int:
+    def respond(sent: Sent) -> Answer | int:
         return Answer(json={"got": sent.json()}) if sent.json() else 400
 
     with mock(API) as network:
-        network.post("/echo").respond(answer)
+        network.post("/echo").respond(respond)
         assert (await client.post(f"{API}/echo", json=[1])).json() == {"got": [1]}
         assert (await client.post(f"{API}/echo", json=[])).status_code == 400
 
 
 @pytest.mark.colours("asyncio", "trio")
 async def test_a_coroutine_function_serves_an_async_client(client: AnyClient) -> None:
-    async def answer(sent: Sent) -> int:
+    async def respond(sent: Sent) -> int:
         await anyio.sleep(0)
         return 204
 
     with mock(API) as network:
-        route = network.get("/").respond(answer)
+        route = network.get("/").respond(respond)
         assert (await client.get(API)).status_code == 204
     assert route.called
 

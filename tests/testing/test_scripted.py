@@ -1,4 +1,4 @@
-"""The scripted engine, as users' tests use it: an engine like the others, but for the network."""
+"""The scripted engine, as users' tests use it: an engine without a network."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ async def test_a_script_may_be_endless(scripted: Scripted) -> None:
 
 
 async def test_a_script_may_be_a_function_of_the_request(scripted: Scripted) -> None:
-    def answer(request: curlhttp.ClientRequest) -> Any:
+    def respond(request: curlhttp.ClientRequest) -> Any:
         return moved("/new") if request.url.path == "/old" else Answer(content=request.url.path)
 
-    client, _ = scripted(answer)
+    client, _ = scripted(respond)
     found = await client.get(URL + "old")
     assert found.text == "/new"
     assert [past.status_code for past in found.history] == [302]

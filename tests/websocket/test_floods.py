@@ -1,4 +1,4 @@
-"""A server that sends without end: memory, waits and the close of a WebSocket stay bounded."""
+"""A server that sends for ever: memory, waits and the close of a WebSocket stay bounded."""
 
 from __future__ import annotations
 
@@ -227,8 +227,8 @@ async def test_a_close_reason_is_shown_without_secrets(client: AnyClient) -> Non
 
 
 async def test_a_refusal_cannot_write_to_a_terminal(client: AnyClient) -> None:
-    answer = response(b"", "403 \x1b]0;owned\x07 no")
-    with RawServer(respond_and_close(answer)) as server:
+    found = response(b"", "403 \x1b]0;owned\x07 no")
+    with RawServer(respond_and_close(found)) as server:
         with pytest.raises(WebSocketRefused) as caught:
             await client.websocket(url_of(server))
     assert str(caught.value).isprintable()

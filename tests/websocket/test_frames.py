@@ -1,4 +1,4 @@
-"""Messages in one frame, which skip the package websockets, arrive as if it had parsed them."""
+"""Single-frame messages, which bypass the package websockets, are parsed as it would."""
 
 from __future__ import annotations
 

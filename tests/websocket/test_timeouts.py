@@ -1,4 +1,4 @@
-"""Every wait of a WebSocket ends in its time, whatever its client did before, and on every way."""
+"""Every wait of a WebSocket ends on time, on every route, whatever its client did before."""
 
 from __future__ import annotations
 

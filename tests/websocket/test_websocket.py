@@ -1,4 +1,4 @@
-"""WebSockets of both clients: messages, ends, bounds, keepalive, and a server that does wrong."""
+"""WebSockets of both clients: messages, closing, bounds, keepalive, and protocol errors."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ async def test_redirects_are_not_followed_and_the_error_says_where_they_point(
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 101 x\r\n\r\n",
         b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -318,8 +318,10 @@ async def test_redirects_are_not_followed_and_the_error_says_where_they_point(
         b"\x00\xff" * 100,
     ],
 )
-async def test_an_invalid_handshake_response_is_an_error(client: AnyClient, answer: bytes) -> None:
-    with RawServer(respond_and_close(answer)) as server, pytest.raises(RemoteProtocolError):
+async def test_an_invalid_handshake_response_is_an_error(
+    client: AnyClient, response: bytes
+) -> None:
+    with RawServer(respond_and_close(response)) as server, pytest.raises(RemoteProtocolError):
         await client.websocket(url_of(server))
 
 

@@ -1,4 +1,4 @@
-"""Run a program from PyPI on requests and on curlhttp: what it shows and sends must be the same.
+"""Run a program from PyPI on requests and on curlhttp: its output and requests must be the same.
 
 Each library has a home folder of its own, which is the program's current one, too.
 """

@@ -63,10 +63,10 @@ def sends_what_it_is_given(app: AppServer) -> None:
 
 
 def streams_a_download(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         conn.reply(200, gzip.compress(CONTENT), [("Content-Encoding", "gzip")])
 
-    app.route("/coded", answer)
+    app.route("/coded", respond)
     with _client(app) as client:
         response = client.send_request(HttpRequest("GET", app.url + "/coded"), stream=True)
         assert b"".join(response.iter_bytes()) == CONTENT

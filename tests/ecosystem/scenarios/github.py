@@ -66,13 +66,13 @@ def creates_and_tells_errors(app: AppServer) -> None:
 
 def retries_by_its_own_retry(app: AppServer) -> None:
     limited = {"message": "You have exceeded a secondary rate limit. Wait."}
-    answers = in_turn(
+    responses = in_turn(
         json_response({"message": "oops"}, 502),
         json_response(limited, 403),
         json_response({"message": "wait"}, 403, [("Retry-After", "7")]),
         json_response(_repo(app)),
     )
-    app.route("/api/v3/repos/o/r", answers)
+    app.route("/api/v3/repos/o/r", responses)
     with naps() as slept:
         retry = GithubRetry(total=5, backoff_factor=0, secondary_rate_wait=30)
         with _github(app, retry=retry) as github:

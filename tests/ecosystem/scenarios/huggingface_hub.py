@@ -167,12 +167,12 @@ def uploads_a_large_file_in_parts(app: AppServer) -> None:
 
 
 def _mode(mode: str) -> Any:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         (file,) = sent_json(record)["files"]
         uploaded = {"path": file["path"], "uploadMode": mode, "shouldIgnore": False}
         reply_json(conn, {"files": [uploaded]})
 
-    return answer
+    return respond
 
 
 def reads_as_a_file_system(app: AppServer) -> None:
@@ -206,7 +206,7 @@ def takes_a_session_of_the_program(app: AppServer) -> None:
 
 
 def streams_inference(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         assert sent_json(record)["stream"] is True
         conn.begin(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
         for word in ("hello", "world"):
@@ -215,7 +215,7 @@ def streams_inference(app: AppServer) -> None:
         conn.chunk(b"data: [DONE]\n\n")
         conn.chunk(b"")
 
-    app.route("/v1/chat/completions", answer)
+    app.route("/v1/chat/completions", respond)
     client: Any = InferenceClient(base_url=app.url + "/v1", token="hf_token")
     chunks = client.chat_completion([{"role": "user", "content": "hi"}], stream=True)
     assert [chunk.choices[0].delta.content for chunk in chunks] == ["hello", "world"]

@@ -42,13 +42,13 @@ def _serve_item(app: AppServer) -> None:
     metadata = {"identifier": "item", "title": "é", "mediatype": "data"}
     item = {"metadata": metadata, "files": files, "server": "s", "dir": "/d", "created": 1}
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         if record.method == "POST":
             reply_json(conn, {"success": True, "task_id": 1})
         else:
             reply_json(conn, item)
 
-    app.route("/metadata/item", answer)
+    app.route("/metadata/item", respond)
 
 
 def reads_and_modifies_metadata(app: AppServer) -> None:

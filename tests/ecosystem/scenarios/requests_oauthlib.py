@@ -62,11 +62,11 @@ def signs_in_query_and_body(app: AppServer) -> None:
 
 
 def dances_for_an_oauth1_token(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         kind = ("Content-Type", "application/x-www-form-urlencoded")
         conn.reply(200, b"oauth_token=t1&oauth_token_secret=s1", [kind])
 
-    app.route("/token", answer)
+    app.route("/token", respond)
     session: Any = OAuth1Session(KEYS[0], SECRETS[0], callback_uri="http://client.test/cb")
     assert session.fetch_request_token(app.url + "/token")["oauth_token"] == "t1"
     assert session.authorization_url(app.url + "/authorize").endswith("?oauth_token=t1")
@@ -96,7 +96,7 @@ def trades_a_code_and_tells_errors(app: AppServer) -> None:
     session: Any = OAuth2Session("id", redirect_uri="http://client.test/cb", pkce="S256")
     url, state = session.authorization_url(app.url + "/authorize")
     assert "code_challenge=" in url
-    answer = f"http://client.test/cb?code=c0de&state={state}"
+    found = f"http://client.test/cb?code=c0de&state={state}"
     hooked = []
 
     def hook(response: Any) -> Any:
@@ -105,7 +105,7 @@ def trades_a_code_and_tells_errors(app: AppServer) -> None:
 
     session.register_compliance_hook("access_token_response", hook)
     fetch: dict[str, Any] = {
-        "authorization_response": answer,
+        "authorization_response": found,
         "include_client_id": True,
         "client_secret": "secret",
     }
@@ -145,8 +145,8 @@ def uses_a_token_as_auth_of_plain_requests(app: AppServer) -> None:
 
 
 def _fresh_token(token: dict[str, Any]) -> Answer:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         assert form(record)["grant_type"] == "refresh_token"
         reply_json(conn, token)
 
-    return answer
+    return respond

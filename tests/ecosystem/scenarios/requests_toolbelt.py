@@ -84,11 +84,11 @@ def streams_an_iterator_of_known_size(app: AppServer) -> None:
 
 
 def decodes_a_multipart_answer(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         kind = record.header("content-type") or ""
         conn.reply(200, record.body, [("Content-Type", kind)])
 
-    app.route("/mirror", answer)
+    app.route("/mirror", respond)
     response = requests.post(app.url + "/mirror", files={"a": ("n", b"content")}, timeout=5)
     decoded: Any = MultipartDecoder.from_response(response)
     assert [part.content for part in decoded.parts] == [b"content"]
@@ -276,8 +276,8 @@ def maps_requests_over_threads(app: AppServer) -> None:
     pool: Any = threaded.pool.Pool(jobs, num_processes=4)
     jobs.is_open.set()
     pool.join_all()
-    answers, errors = list(pool.responses()), list(pool.exceptions())
-    assert sorted(len(answer.content) for answer in answers) == list(range(1, 21))
+    responses, errors = list(pool.responses()), list(pool.exceptions())
+    assert sorted(len(response.content) for response in responses) == list(range(1, 21))
     assert [type(error.exception).__name__ for error in errors] == ["ConnectionError"]
 
 
