@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 _ROOT = Path(__file__).parents[2]
-_PATIENCE = 30.0  # seconds for the child to end by itself
+_PATIENCE = 30.0  # seconds for the child to end on its own
 
 
 class ServerProcess:

@@ -24,7 +24,7 @@ _STATE = ("done", "code", "failed", "sends", "wake", "paused", "starving", "line
 
 
 def _waiting() -> Iterator[str]:
-    """Give what all tasks of asyncio wait for, and the state of all transfers under way."""
+    """Give what all tasks of asyncio wait for, and the state of all transfers running."""
     for thing in gc.get_objects():
         if isinstance(thing, asyncio.Task) and not thing.done():
             awaited: Any = thing.get_coro()
@@ -37,7 +37,7 @@ def _waiting() -> Iterator[str]:
 
 
 class Watchdog:
-    """Watch what is under way, from a thread of its own.
+    """Watch what is running, from its own thread.
 
     Args:
         seconds: far more than all time limits of one item together.

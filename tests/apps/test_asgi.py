@@ -28,7 +28,7 @@ _START = {"type": "http.response.start", "status": 200}
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
-    """Answer every request in the same way, and know no lifespan."""
+    """Respond to every request in the same way, and know no lifespan."""
     assert scope["type"] == "http"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"x-a", b"b")]})
     await send({"type": "http.response.body", "body": b"hello"})

@@ -26,7 +26,7 @@ class Proxy:
         self._client = client
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
+        """Respond to the requests of one connection."""
         with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             while True:
                 lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

@@ -30,7 +30,7 @@ FRESH = Answer(headers={"Cache-Control": "max-age=60"}, content=b"one")
 
 
 def once(cache: Cache, url: str = URL, answer: Answer = FRESH, **options: Any) -> curlhttp.Response:
-    """Send a GET by a client of its own, and return the response."""
+    """Send a GET by its own client, and return the response."""
     with Client(cache=cache, transport=ScriptedEngine([answer])) as client:
         return client.get(url, **options)
 

@@ -104,7 +104,7 @@ def test_ctrl_c_records_complete_responses(app: AppServer, tmp_path: Path, out: 
     assert "Traceback" not in ended.err
     kept = whole(out)
     assert set(kept) <= set(asked(app))
-    assert len(asked(app)) - len(kept) <= 4 * 8  # under way, or complete and not taken yet
+    assert len(asked(app)) - len(kept) <= 4 * 8  # running, or complete and not taken yet
     app.reset_counts()
     assert run("fetch", file, "-o", out, "--resume").status == 0
     assert not set(kept) & set(asked(app))

@@ -44,7 +44,7 @@ ENDINGS: dict[str, tuple[bytes, bool]] = {  # what is still said, and whether RS
 
 
 def ends_its_second_request(said: bytes, resets: bool, last: int = 0) -> Handler:
-    """Answer one request, then say `said` and end; connections after number `last` are fine."""
+    """Respond to one request, then say `said` and end; connections after number `last` are fine."""
 
     def handler(conn: RawConnection) -> None:
         if conn.index > last:
@@ -158,7 +158,7 @@ async def test_an_idempotent_request_is_sent_twice_at_most(
 async def test_a_get_survives_that_all_idle_connections_were_closed(
     make_client: MakeClient,
 ) -> None:
-    """A restarted server: libcurl by itself would try one dead connection after the other."""
+    """A restarted server: libcurl on its own would try one dead connection after the other."""
     together = threading.Barrier(4)
 
     def handler(conn: RawConnection) -> None:
@@ -178,7 +178,7 @@ async def test_a_get_survives_that_all_idle_connections_were_closed(
 async def test_a_post_after_the_server_closed_an_idle_connection_is_sent_once(
     client: AnyClient,
 ) -> None:
-    """Libcurl would not notice for a second, and our guard would then fail the POST."""
+    """libcurl would not notice for a second, and our guard would then fail the POST."""
 
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:

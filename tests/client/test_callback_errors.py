@@ -132,7 +132,7 @@ async def test_a_body_may_raise_a_base_exception(
 async def test_a_body_of_another_length_than_announced_is_an_error(
     length: int, client: AnyClient, app: AppServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """S80: a body of another length is an error."""
+    """A body of another length is an error."""
     with pytest.raises(e.RequestException, match="its length is"):
         await client.post(
             app.url + "/upload",

@@ -455,7 +455,7 @@ async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> N
 
 
 def test_eight_threads_on_one_client_get_their_own_responses(app: AppServer) -> None:
-    """Threads get their own answers."""
+    """Threads get their own responses."""
     wrong: list[Any] = []
 
     def work(number: int, client: Client) -> None:
@@ -486,7 +486,7 @@ async def test_no_file_is_written(
     tmp_path: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Alt-Svc and HSTS are off; a file name in the answer is only text."""
+    """Alt-Svc and HSTS are off; a file name in the response is only text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
 

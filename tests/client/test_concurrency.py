@@ -53,7 +53,7 @@ def _hammer(client: Client, urls: list[str], seed: int, count: int) -> int:
 
 
 def test_sixteen_threads_on_one_client_get_their_own_responses(app: AppServer) -> None:
-    """Threads get their own answers."""
+    """Threads get their own responses."""
     with Client() as client, ThreadPoolExecutor(16) as threads:
         right = list(threads.map(lambda n: _hammer(client, [app.url], n, 75), range(16)))
     assert right == [75] * 16

@@ -224,7 +224,7 @@ async def test_a_guard_that_changes_its_decision_ends_a_reused_connection(
     assert len(app.requests) == 1
 
 
-# --- what comes of it
+# --- what a refusal affects
 
 
 async def test_a_refusal_is_not_retried_hedged_or_counted(

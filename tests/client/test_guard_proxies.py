@@ -141,7 +141,7 @@ async def test_a_proxy_that_is_trusted_gets_the_name(
 async def test_a_name_that_changes_makes_no_difference_to_a_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
-    # No time to live: the name is looked up and judged for each request.
+    # No time to live: the name is looked up and checked for each request.
     client = make_client(guard=HERE, proxies=proxy.url, dns_ttl=0)
     url = f"http://made.up:{app.port}/"
     proxy.hosts["made.up"] = ("127.0.0.2", 81)  # what the proxy would find
@@ -210,7 +210,7 @@ async def test_a_tunnel_of_a_request_without_the_guard_is_not_used(
     wanted = client.real.build_request("GET", url)
     guarded = replace(wanted.transport, guard=HERE)
     wanted.transport, wanted.route = guarded, None
-    with pytest.raises(BlockedAddress, match="resolve the name"):  # nobody has judged its target
+    with pytest.raises(BlockedAddress, match="resolve the name"):  # nobody has checked its target
         await client.send(wanted)
     assert len(app.requests) == 1
 
@@ -247,7 +247,7 @@ async def test_a_slow_resolver_breaks_no_timeout_and_blocks_no_other_request(
             tasks.start_soon(lambda: client.get(url, proxies=proxy.url))
             assert (await client.get(app.url)).content == b"hello"
             resolver.goes_on.set()
-    assert len(resolver.asked) == 1  # the second one waited for the answer of the first
+    assert len(resolver.asked) == 1  # the second one waited for the response of the first
 
 
 async def test_concurrent_requests_share_one_name_resolution(

@@ -361,7 +361,7 @@ async def test_a_lost_connection_fails_all_its_streams(
 def says(
     *frames: Callable[[int, Any], bytes], ends: bool = False
 ) -> Callable[[RawConnection], None]:
-    """Answer the first request with frames, made of its stream's number and an HPACK encoder."""
+    """Respond to the first request with frames, made of its stream's number by an HPACK encoder."""
 
     def handler(conn: RawConnection) -> None:
         state = H2Connection(H2Configuration(client_side=False, header_encoding=None))
@@ -469,7 +469,7 @@ async def test_a_flood_ends_with_an_error_or_by_the_timeout(
 
 @pytest.mark.parametrize("api", ["get", "stream", "map"])
 async def test_a_broken_header_table_is_not_used_again(api: str, make_client: MakeClient) -> None:
-    """Libcurl keeps the connection after endless 103, its HPACK state being wrong."""
+    """libcurl keeps the connection after endless 103, its HPACK state being wrong."""
     client = make_client(http2="prior-knowledge")
     many = [head(("x-a", "b"), ("x-c", "d"), ends=False, status="103")] * 6000
 
@@ -561,7 +561,7 @@ async def test_a_get_is_resent_if_its_http_2_connection_broke_before_the_respons
 
 
 class Breaking:
-    """Answers /fine, leaves /wait without an answer, and breaks HTTP/2 at /break.
+    """Answers /fine, leaves /wait without a response, and breaks HTTP/2 at /break.
 
     Attributes:
         targets: of all requests so far.

@@ -173,7 +173,7 @@ async def test_a_post_that_is_always_refused_fails_and_says_that_nothing_was_pro
 
 
 async def test_a_get_that_is_always_refused_fails(h2_client: AnyClient, h2_app: H2Server) -> None:
-    """Why it failed first is not known, since to listen costs too much where it may go twice."""
+    """Why it failed first is not known, because to listen costs too much where it may go twice."""
     await h2_client.get(h2_app.url)
     with pytest.raises(e.ConnectionError) as caught:
         await h2_client.get(f"{h2_app.url}/refuse?times={FOR_EVER}")

@@ -67,7 +67,7 @@ def injections() -> Iterator[Any]:
 async def test_a_value_that_would_break_the_message_is_refused_before_anything_is_sent(
     method: str, options: dict[str, Any], client: AnyClient
 ) -> None:
-    """S1, S2, S4, S5, S78, S79: wherever the caller's text may get to."""
+    """Wherever the caller's text may get to."""
     with RawServer(respond(response(b"ok"))) as server:
         with pytest.raises(ValueError):
             await client.request(method, server.url, **options)
@@ -78,14 +78,14 @@ async def test_a_value_that_would_break_the_message_is_refused_before_anything_i
 async def test_a_client_cannot_be_made_with_headers_that_break_the_message(
     settings: dict[str, Any], make_client: MakeClient
 ) -> None:
-    """S1: in a client's own headers."""
+    """In a client's own headers."""
     with pytest.raises(e.InvalidHeader):
         make_client(**settings)
 
 
 @pytest.mark.parametrize("char", ["\r\n", "\n", "\r", "\x00", "\x7f", " ", "\t"])
 async def test_a_url_cannot_end_the_request_line(char: str, client: AnyClient) -> None:
-    """S6: it is refused or encoded: in the path, in the query, and in params."""
+    """It is refused or encoded: in the path, in the query, and in params."""
     with RawServer(respond(response(b"ok"))) as server:
         for url in (f"/a{char}X-Evil:1", f"/a?b{char}X-Evil:1"):
             try:
@@ -102,7 +102,7 @@ async def test_a_url_cannot_end_the_request_line(char: str, client: AnyClient) -
 
 
 async def test_names_of_fields_and_files_cannot_add_lines_to_a_part(client: AnyClient) -> None:
-    """S77: a name stays within its quotes."""
+    """A name stays within its quotes."""
     with RawServer(respond(response(b"ok"))) as server:
         await client.post(server.url, files={'f"\r\nX-Evil: 1': ('n"\r\nX-Evil: 1', b"x")})
         head, _, body = server.requests[0].partition(b"\r\n\r\n")
@@ -111,7 +111,7 @@ async def test_names_of_fields_and_files_cannot_add_lines_to_a_part(client: AnyC
 
 
 async def test_a_location_with_line_ends_injects_nothing(client: AnyClient) -> None:
-    """S31: bytes that a server puts into Location do not become lines of the next request."""
+    """Bytes that a server puts into Location do not become lines of the next request."""
     hop = b"HTTP/1.1 302 Found\r\nLocation: /a\x0bX-Evil:1\tb c\xe9\r\nContent-Length: 0\r\n\r\n"
     with RawServer(respond(hop, response(b"ok"))) as server:
         try:

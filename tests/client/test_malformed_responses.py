@@ -398,7 +398,7 @@ async def test_small_chunks_do_not_block_other_tasks(
     turns = Turns(Transfer._on_body, Transfer._on_piece)
 
     async def get() -> None:
-        if api == "post":  # while a task of its own reads the body
+        if api == "post":  # while its own task reads the body
             response = await client.post(server.url, data=iter([b"a", b"b"]))
             assert response.content == b"ab" * _SMALL
         else:

@@ -143,7 +143,7 @@ async def test_a_server_that_refuses_a_ticket_is_believed(
     for content in (None, b"body"):
         found = await client.request("POST", url, auth=Negotiate(), content=content)
         assert (found.status_code, found.content) == (401, b"no")
-    assert len(app.requests) == 2  # libcurl sent nothing again by itself
+    assert len(app.requests) == 2  # libcurl sent nothing again on its own
     assert (await client.get(app.at("localhost"))).ok
 
 

@@ -68,7 +68,7 @@ async def test_http_uses_a_proxy_in_absolute_form(
 async def test_https_uses_a_tunnel(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy
 ) -> None:
-    """Nothing of the request is in CONNECT, nothing of its answer in the response."""
+    """Nothing of the request is in CONNECT, nothing of its response in the response."""
     proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
     proxy.connect_headers = [("X-Proxy", "1"), ("Set-Cookie", "proxy=1")]
     headers = {"X-Mine": "1", "Authorization": "Bearer mine", "Cookie": "a=1"}
@@ -233,7 +233,7 @@ async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: Ap
         await client.get(app.url, proxies="http://u:p%00q@127.0.0.1:1")
 
 
-# --- in every way in ---
+# --- with every API ---
 
 
 @EVERY_API
@@ -312,7 +312,7 @@ async def test_no_api_returns_a_refusal_of_a_proxy_as_the_response(
 async def test_a_refused_tunnel_is_a_proxy_error_with_its_status(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy, status: int
 ) -> None:
-    """What a proxy says instead of a tunnel is no answer."""
+    """What a proxy says instead of a tunnel is no response."""
     proxy.connect_status = status
     with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
         await client.get("https://made.up/", proxies=proxy.url)

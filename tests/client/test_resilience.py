@@ -254,7 +254,7 @@ async def test_the_body_of_a_losing_attempt_breaks_no_other_request(
             conn.read_body(head)
             time.sleep(0.6)
             conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst")
-        else:  # a bad answer before the body is in, whose own body does not come
+        else:  # a bad response before the body is in, whose own body does not come
             conn.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\n")
             conn.wait_closed(5)
 

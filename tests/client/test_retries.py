@@ -269,7 +269,7 @@ async def test_a_post_that_http_2_always_refuses_is_sent_as_often_as_allowed(
 async def test_a_streamed_post_that_http_2_refuses_is_sent_again_whole(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
-    """Libcurl could not even rewind it: CURLE_SEND_FAIL_REWIND."""
+    """libcurl could not even rewind it: CURLE_SEND_FAIL_REWIND."""
     client = make_client(http2=True, retry=SAFE)
     await client.get(h2_app.url)
     h2_app.memory.counts.clear()
@@ -352,7 +352,7 @@ FOR_LONG = RetryPolicy(2, backoff_strategy=ExponentialBackoff(base=60.0, max_bac
 async def test_no_connection_is_held_while_it_waits(
     make_client: MakeClient, app: AppServer, size: int, left: int
 ) -> None:
-    """That of a small answer goes back to the pool, that of a big one is closed."""
+    """That of a small response goes back to the pool, that of a big one is closed."""
     held: list[Any] = []
 
     def look(event: Any) -> None:

@@ -43,7 +43,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
 def stream(*pieces: str, error: Any = None, **settings: Any) -> Answer:
-    """Return an answer with events; its pieces come as they are."""
+    """Return a response with events; its pieces come as they are."""
     content = [piece.encode() for piece in pieces]
     return Answer(headers=KIND, content=content, error=error, **settings)
 
@@ -540,7 +540,7 @@ async def test_closing_in_the_middle_ends_the_loop(client: AnyClient) -> None:
 
 
 async def rest_of(client: AnyClient, events: AnyEvents) -> list[str]:
-    """Return the data of the rest of the events, in a thread of its own if that waits."""
+    """Return the data of the rest of the events, in its own thread if that waits."""
     if client.is_blocking:
         return await anyio.to_thread.run_sync(lambda: [event.data for event in events.real])
     return await take(events)

@@ -74,7 +74,7 @@ async def until_error(pieces: AsyncIterator[Any]) -> tuple[list[Any], Exception]
     raise AssertionError("the body ended without an error")
 
 
-# --- ways in ---
+# --- APIs ---
 
 
 async def test_client_stream_is_a_context_manager(client: AnyClient, app: AppServer) -> None:
@@ -652,7 +652,7 @@ def test_a_slow_reader_of_125_mib_holds_less_than_10(
 
 
 async def test_a_reader_that_stops_stops_the_server(any_client: AnyClient) -> None:
-    """Back-pressure reaches the peer: what it can send is bounded while nobody reads."""
+    """Back-pressure reaches the peer: what it can send is bounded while nothing reads."""
     sent = [0]
 
     def floods(conn: Any) -> None:

@@ -529,7 +529,7 @@ async def test_the_total_runs_while_the_caller_does_not_read(
 
 @EACH_ENGINE
 async def test_the_total_ends_an_upload(client: AnyClient) -> None:
-    with AppServer() as server:  # its own: it goes on reading what is in the buffers
+    with AppServer() as server:  # its own: it continues reading what is in the buffers
         start = time.monotonic()
         with pytest.raises(e.DeadlineExceeded):
             await client.post(

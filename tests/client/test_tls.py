@@ -116,7 +116,7 @@ async def test_a_trailing_dot_of_a_name_is_not_compared_with_the_certificate(
 async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
     client: AnyClient, certs: Certs
 ) -> None:
-    """Libcurl takes it, and there is no setting for that; the documentation says so."""
+    """libcurl takes it, and there is no setting for that; the documentation says so."""
     with AppServer(certs.common_name_context("127.0.0.1")) as server:
         assert (await client.get(server.url)).ok
         with pytest.raises(curlhttp.SSLError):
@@ -150,7 +150,7 @@ async def test_invalid_authorities_are_an_error(
     assert not tls_app.requests
 
 
-# --- one request's trust is not another's, in any way in ---
+# --- one request's trust is not another's, with any API ---
 
 UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of the drop-in
 

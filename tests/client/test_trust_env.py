@@ -89,7 +89,7 @@ async def test_without_trust_env_no_api_reads_the_environment(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither proxies nor netrc; libcurl by itself would read all of these."""
+    """Neither proxies nor netrc; libcurl on its own would read all of these."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login u password p\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))

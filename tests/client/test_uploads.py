@@ -544,7 +544,7 @@ async def test_a_factorys_file_is_closed_when_the_upload_fails(
     assert [file.closed for file in opened] == [True]
 
 
-# --- answers that come early ---
+# --- responses that come early ---
 
 
 @pytest.mark.parametrize("kind", ["bytes", "generator", "async"])
@@ -601,7 +601,7 @@ async def test_a_response_during_the_upload_is_no_deadlock(
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 async def test_a_response_is_not_lost_while_the_body_is_still_sent(client: AnyClient) -> None:
-    """libcurl refuses to go on with a transfer that has ended (error 43): that is no failure."""
+    """libcurl refuses to continue with a transfer that has ended (error 43): that is no failure."""
     began, answered = threading.Event(), threading.Event()
 
     def handler(conn: RawConnection) -> None:
@@ -618,7 +618,7 @@ async def test_a_response_is_not_lost_while_the_body_is_still_sent(client: AnyCl
     async def pieces(turns: int) -> AsyncIterator[bytes]:
         yield b"first"
         began.set()
-        answered.wait(60)  # the loop has not seen the answer when the next request looks about
+        answered.wait(60)  # the loop has not seen the response when the next request looks about
         tasks.start_soon(partial(client.post, server.url, content=b"other"))
         for _ in range(turns):
             await anyio.lowlevel.checkpoint()
@@ -626,7 +626,7 @@ async def test_a_response_is_not_lost_while_the_body_is_still_sent(client: AnyCl
         yield b"third"
 
     with RawServer(handler) as server:
-        for turn in range(12):  # tasks go on in whatever order the loop has
+        for turn in range(12):  # tasks continue in whatever order the loop has
             began.clear()
             answered.clear()
             await client.gather(2, "GET", server.url)  # one idle connection for each

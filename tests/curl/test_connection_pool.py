@@ -418,7 +418,7 @@ async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
 async def test_a_handle_is_kept_even_if_its_connection_is_not(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
-    """A new handle parses the authorities anew, which takes longer than a handshake."""
+    """A new handle parses the authorities again, which takes longer than a handshake."""
     client = make_client(max_keepalive_connections=0)
     await client.get(app.url + "/")
     made = set(get_engine(client)._pool.all)

@@ -28,7 +28,7 @@ MakeClient = Callable[..., AnyClient]
 Fetch = Callable[[AnyClient, str, Path], Awaitable[bytes]]
 
 
-# --- ways in: each sends one request and returns the body
+# --- APIs: each sends one request and returns the body
 
 
 async def by_get(client: AnyClient, url: str, folder: Path) -> bytes:
@@ -78,7 +78,7 @@ def target_of(head: bytes) -> bytes:
 
 
 class Chatty:
-    """Answers each request with its target, and goes on with an answer that nobody asked for.
+    """Responds to each request with its target, then sends an unsolicited response.
 
     Args:
         together: both leave in one packet, on TLS in two records of it; else the second one
@@ -126,7 +126,7 @@ async def test_unsolicited_bytes_are_no_response(
             try:
                 body = await APIS[api](client, server.url + target, tmp_path)
             except e.RemoteProtocolError:
-                # The answer was in TLS's buffer, and a request that goes out once was sent.
+                # The response was in TLS's buffer, and a request that goes out once was sent.
                 assert together
                 assert context is not None
                 assert api in {"post", "upload"}
@@ -189,7 +189,7 @@ def test_a_session_does_not_reuse_a_connection_whose_response_is_framed_twice() 
 async def test_a_connection_is_known_that_won_against_another_address(
     client: AnyClient, app: AppServer
 ) -> None:
-    """Of ::1, where nobody listens, and 127.0.0.1."""
+    """Of ::1, where nothing listens, and 127.0.0.1."""
     for _ in range(3):
         await client.post(app.at("localhost") + "/echo", content=b"pay")
     assert app.connections == 1
@@ -247,7 +247,7 @@ async def test_a_connection_through_a_tunnel_is_used_again(
 async def test_a_slowly_read_stream_does_not_close_other_connections(
     client: AnyClient, app: AppServer
 ) -> None:
-    """Libcurl wants nothing of a paused socket; what comes there is no speech out of turn."""
+    """libcurl wants nothing of a paused socket; what comes there is no speech out of turn."""
     paused, others = AppServer(), app
     with paused:
         async with await client.stream("GET", paused.url + "/bytes/8000000") as stream:

@@ -167,7 +167,7 @@ def test_urls_are_read_from_an_object_store_and_parts_written_to_it(
 ) -> None:
     for package in ("moto.server", "s3fs"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra 'ecosystem')")
-    # In a process of its own: fsspec keeps its threads for good.
+    # In its own process: fsspec keeps its threads for good.
     program = [sys.executable, "-m", "tests.distributed.object_store", app.url, format]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -36,7 +36,7 @@ def json_response(value: Any, status: int = 200, headers: Fields = ()) -> Answer
 
 
 def in_turn(*responses: Answer) -> Answer:
-    """Return a route that answers each request by the next of `answers`, the last for ever."""
+    """Return a route that responds to each request by the next of `answers`, the last for ever."""
     left = list(responses)
 
     def respond(record: Record, conn: AppConnection) -> None:

@@ -32,7 +32,7 @@ CAPABILITIES = (
 
 
 class Stream:
-    """One stream of events, read in a thread of its own."""
+    """One stream of events, read in its own thread."""
 
     def __init__(self, colour: str, wanted: dict[str, Any]) -> None:
         self._colour = colour

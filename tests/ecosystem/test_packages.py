@@ -1,6 +1,6 @@
 """Packages from PyPI that are made for requests do their work on the drop-in.
 
-Each runs in a process of its own, since `import requests` must mean curlhttp from the start. By
+Each runs in its own process, because `import requests` must mean curlhttp from the start. By
 hand: `python -m tests.ecosystem.run github`; `--module requests` compares with real requests.
 """
 

@@ -22,7 +22,7 @@ URL = "http://nowhere.test/"
 
 
 class _Stand:
-    """Answer everything but what goes to this machine."""
+    """Respond to everything but what goes to this machine."""
 
     def __init__(self) -> None:
         self.engine = ScriptedEngine(lambda request: Answer(content=[b"stood ", b"in"]))

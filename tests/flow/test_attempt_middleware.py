@@ -30,7 +30,7 @@ MakeClient = Callable[..., AnyClient]
 
 
 class Attempts:
-    """A middleware that numbers the attempts, and notes what comes of each."""
+    """A middleware that numbers the attempts, and notes the outcome of each."""
 
     def __init__(self) -> None:
         self.begun: list[Request] = []

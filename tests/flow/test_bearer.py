@@ -223,7 +223,7 @@ async def test_a_failure_is_raised_in_all_waiters_and_the_next_request_tries_aga
     auth = BearerAuth(slow)
     results = await get_many(client, app.url + "/bearer?token=t0ken", auth, slow, 10)
     assert [str(result) for result in results] == ["no token"] * 10
-    assert len({id(result) for result in results}) == 10  # each has a traceback of its own
+    assert len({id(result) for result in results}) == 10  # each has its own traceback
     assert slow.calls == 1
     assert (await client.get(app.url + "/bearer?token=t0ken", auth=auth)).status_code == 200
 

@@ -404,7 +404,7 @@ async def test_a_flow_is_closed_when_its_request_is_cancelled(
 
 
 class Signed(curlhttp.Auth):
-    """Sign the body, and look into that of the answer."""
+    """Sign the body, and look into that of the response."""
 
     requires_request_body = True
     requires_response_body = True

@@ -72,7 +72,7 @@ class Course:
         self.lost: list[int] = []  # connections of HTTP/1.1 that the client closed meanwhile
 
     def answer(self, *responses: Callable[[Record, Any], None]) -> Course:
-        """Give each request the next answer, and all further ones the last."""
+        """Give each request the next response, and all further ones the last."""
         counter = itertools.count()
         self.asked_before = len(self.requests)
 
@@ -85,7 +85,7 @@ class Course:
         return self
 
     def with_rival(self, response: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
-        """Return what gives an answer as soon as there is another attempt."""
+        """Return what gives a response as soon as there is another attempt."""
 
         def is_there() -> bool:
             return len(self.requests) >= self.asked_before + 2
@@ -208,7 +208,7 @@ def after(seconds: float, response: Callable[[Record, Any], None]) -> Callable[[
 
 
 def breaks(record: Record, out: Any) -> None:
-    """End an attempt without an answer."""
+    """End an attempt without a response."""
     if isinstance(out, AppConnection):
         out.closing = True
     else:
@@ -254,7 +254,7 @@ async def test_the_second_attempt_wins_when_the_first_is_silent(
         assert course.server.wait_for(lambda: course.server.open_connections == 1)
     assert_free(client)
     assert (await client.get(course.url)).content == b"second"
-    assert course.requests[-1].connection == second.connection  # that of the winner goes on
+    assert course.requests[-1].connection == second.connection  # that of the winner continues
 
 
 async def test_the_first_attempt_wins_when_it_responds_first(
@@ -698,7 +698,7 @@ async def test_closing_the_client_ends_a_race(hedging: MakeClient, plain: Course
             await anyio.sleep(0.001)
         engine = get_engine(client)
         await client.aclose()
-    assert errors == ([] if client.is_blocking else ["ClientClosed"])  # threads go on to their end
+    assert errors == ([] if client.is_blocking else ["ClientClosed"])  # threads run on
     assert not engine._pool.all
     assert plain.server.wait_for(lambda: not plain.server.open_connections)
 
@@ -798,7 +798,7 @@ async def test_a_half_open_breaker_admits_no_second_attempt(
     client = hedging(breaker=breaker)
     plain.answer(says(b"", 503))
     await client.get(plain.url)
-    before = len(plain.requests)  # one, or two where the answer was late
+    before = len(plain.requests)  # one, or two where the response was late
     await anyio.sleep(2 * SOON)
     plain.answer(after(3 * SOON, says(b"probe")), says(b"second"))
     assert (await client.get(plain.url)).content == b"probe"

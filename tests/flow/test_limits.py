@@ -125,7 +125,7 @@ async def test_items_of_a_map_are_sent_in_their_order_whatever_they_wait_for(
     make_client: MakeClient, tls_app: AppServer, settings: Callable[[], dict[str, Any]]
 ) -> None:
     client = make_client(**settings())
-    for _ in range(8):  # trio chooses between two orders, anew each time it runs tasks
+    for _ in range(8):  # trio chooses between two orders, again each time it runs tasks
         tls_app.reset_counts()
         urls = [f"{tls_app.url}/bytes/1?seed={number}" for number in range(12)]
         assert len([result async for result in client.map(urls, concurrency=6)]) == 12
@@ -164,7 +164,7 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
 
 
 async def opened_together(client: AnyClient) -> list[int]:
-    """Wake six tasks in another order, cancel two, and return who goes on when."""
+    """Wake six tasks in another order, cancel two, and return who continues when."""
     waiters = [client.real.make_waiter() for _ in range(6)]
     scopes = [anyio.CancelScope() for _ in range(6)]
     gone_on: list[int] = []
@@ -210,7 +210,7 @@ async def test_a_cancelled_waiter_delays_no_other(make_client: MakeClient, app: 
             await until(lambda n=number: blocker.inside == 1 and get_queue_length(limit) == n)  # type: ignore[misc]
         scopes[1].cancel()
         await until(lambda: get_queue_length(limit) == 2)
-        scopes[0].cancel()  # the one under way; the next may go
+        scopes[0].cancel()  # the one running; the next may go
         await until(lambda: get_queue_length(limit) == 1)
         blocker.let_go(3)
     assert [number for number in blocker.seen if number in "123"] == ["2", "3"]

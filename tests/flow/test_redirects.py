@@ -434,7 +434,7 @@ async def test_redirects_of_http2(make_client: MakeClient, h2_app: H2Server) -> 
         assert [r.header("authorization") for r in h2_app.requests] == ["Basic dTpw"] * 2
 
 
-# --- in every way in ---
+# --- with every API ---
 
 
 @EVERY_API

@@ -25,7 +25,7 @@ class Case:
     Attributes:
         seed: of the run.
         number: of the case.
-        kind: "h1", "h2", "connect" (answers to that), "proxied" (h1 through a proxy that passes
+        kind: "h1", "h2", "connect" (responses to that), "proxied" (h1 through a proxy that passes
             them on as they are) or "socks" (the handshake).
         port: of the server.
     """
@@ -51,7 +51,7 @@ class Case:
         return f"http://{authority}/{self.kind}/{self.number}/0"
 
     def answer(self, hop: int = 0, stream: int = 1) -> Answer:
-        """Return the answer to the request after so many redirects.
+        """Return the response to the request after so many redirects.
 
         Args:
             hop: how many.

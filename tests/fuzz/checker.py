@@ -25,7 +25,7 @@ _FRAMING = ("content-length", "transfer-encoding")
 
 
 class Checker:
-    """Checker what came of cases, in any thread.
+    """Check the outcome of cases, in any thread.
 
     Args:
         child: the server.
@@ -36,7 +36,7 @@ class Checker:
         sender: name of the sender that runs.
         responses: how many there were.
         errors: how many RequestExceptions there were.
-        races: wrong answers that came too late to be told from right ones.
+        races: wrong responses that came too late to be told from right ones.
     """
 
     def __init__(self, child: ServerProcess, findings: Findings, watchdog: Watchdog) -> None:
@@ -54,7 +54,7 @@ class Checker:
 
     @contextmanager
     def checking(self, case: Case) -> Iterator[float]:
-        """Checker what the block raises; it gets the time at which it began."""
+        """Check what the block raises; it gets the time at which it began."""
         begun = time.monotonic()
         with self._watchdog.watching(self._name(case)):
             try:
@@ -67,7 +67,7 @@ class Checker:
                 self._report(case, f"raises {type(error).__name__}", error)
 
     def failed(self, case: Case, error: BaseException) -> None:
-        """Checker the error that a case ended with."""
+        """Check the error that a case ended with."""
         if not isinstance(error, RequestException):
             return self._report(case, f"raises {type(error).__name__}", error)
         with self._lock:
@@ -88,7 +88,7 @@ class Checker:
         return None
 
     def answered(self, case: Case, response: Any, began: float) -> None:
-        """Checker the response, read to its end, that a case ended with.
+        """Check the response, read to its end, that a case ended with.
 
         Args:
             case: what was asked.
@@ -108,7 +108,7 @@ class Checker:
     def iterated(
         self, case: Case, response: Any, how: str, pieces: list[Any], began: float, *, ended: bool
     ) -> None:
-        """Checker what iterating over a streamed response gave.
+        """Check what iterating over a streamed response gave.
 
         Args:
             case: what was asked.
@@ -137,7 +137,7 @@ class Checker:
             self._mismatch(case, f"other {how} than were sent", f"{joined!r}", f"{right!r}", began)
 
     def saved(self, case: Case, response: Any, content: bytes, began: float) -> None:
-        """Checker a file that a download of the whole left."""
+        """Check a file that a download of the whole left."""
         if not self.read(case, content, began):
             return  # checked already; the server may never have seen the request itself
         expected = self._expected(case, response)
@@ -149,7 +149,7 @@ class Checker:
         return None if hop is None else case.answer(hop).expected
 
     def _compare(self, case: Case, response: Any, began: float) -> None:
-        """Compare a response with what was sent, where the answer leaves no doubt."""
+        """Compare a response with what was sent, where the response leaves no doubt."""
         expected = self._expected(case, response)
         if expected is None:
             return
@@ -162,7 +162,7 @@ class Checker:
             self._mismatch(case, "other fields than were sent", f"{fields}", f"{expected}", began)
 
     def _mismatch(self, case: Case, what: str, got: str, right: str, began: float) -> None:
-        """Report another answer than was sent, unless one before it may have come too late."""
+        """Report another response than was sent, unless one before it may have come too late."""
         history = self._child.ask(case.owner)
         if any(late >= began for owner, *_, late in history if owner != case.owner):
             with self._lock:
@@ -172,7 +172,7 @@ class Checker:
         self._report(case, what, None, text)
 
     def read(self, case: Case, data: bytes, began: float) -> bool:
-        """Checker bytes that a case got, and return whether nobody else's stamp is in them."""
+        """Check bytes that a case got, and return whether nobody else's stamp is in them."""
         with self._lock:
             self.responses += 1
         strangers = find_owners(data) - {case.owner}
@@ -183,7 +183,7 @@ class Checker:
     def controlled(
         self, case: Case, name: str, got: bytes | RequestException, began: float
     ) -> None:
-        """Checker the answer to a control request: it is good, and must have been its own.
+        """Check the response to a control request: it is good, and must have been its own.
 
         Args:
             case: the one before.

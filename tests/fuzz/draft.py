@@ -11,7 +11,7 @@ class Site:
     """Where the server is, and which case is being answered.
 
     Attributes:
-        port: of 127.0.0.1, the only place that an answer may lead to.
+        port: of 127.0.0.1, the only place that a response may lead to.
         kind: the first part of the case's path.
         case: its number.
         hop: how many redirects led here.

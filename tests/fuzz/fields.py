@@ -1,6 +1,6 @@
 """Values of header fields that are parsed: unusual, broken and hostile ones.
 
-An answer leads nowhere but to this machine: hosts of a Location are 127.0.0.1 or below localhost.
+A response leads nowhere but to this machine: hosts of a Location are 127.0.0.1 or below localhost.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _BREAKS = re.compile(rb"[\r\n\x00]")
 
 
 class Expected(NamedTuple):
-    """What a client must get of an answer: status, fields without those of framing, plain body."""
+    """What a client must get of a response: status, fields without those of framing, plain body."""
 
     status: int
     fields: list[tuple[str, bytes]]
@@ -65,7 +65,7 @@ class Answer:
         ending: "keep" the connection, "close" it, "reset" it, "half" close it, or "stall".
         stray: what is sent after a good answer, without having been asked.
         delay: seconds before that.
-        notes: what makes the answer odd.
+        notes: what makes the response odd.
         expected: what must come of it if anything does; None where that cannot be said.
     """
 
@@ -77,12 +77,12 @@ class Answer:
     expected: Expected | None = None
 
 
-# What makes it hard to say what a client should make of an answer.
+# What makes it hard to say what a client should make of a response.
 _UNCLEAR = {"damaged coding", "interim", "duplicate"}
 
 
 def expected_of(draft: Draft) -> Expected | None:
-    """Return what must come of an answer whose framing is right."""
+    """Return what must come of a response whose framing is right."""
     lines = [line.partition(b":") for line in draft.fields]
     if _UNCLEAR.intersection(draft.notes) or any(_BREAKS.search(line) for line in draft.fields):
         return None
@@ -92,7 +92,7 @@ def expected_of(draft: Draft) -> Expected | None:
 
 
 def answer(random: Random, site: Site, owner: str) -> Answer:
-    """Return the answer to a request; a good one to the last hop of many redirects.
+    """Return the response to a request; a good one to the last hop of many redirects.
 
     Args:
         random: of this answer alone.

@@ -97,7 +97,7 @@ class Fuzzer:
                 return
 
     def _answer(self, conn: RawConnection, method: bytes, target: bytes) -> bool:
-        """Answer a request; return whether the connection goes on."""
+        """Answer a request; return whether the connection continues."""
         if found := _TARGET.match(target):
             if found[1]:
                 conn.send(_good(method, found[2].decode()))
@@ -114,7 +114,7 @@ class Fuzzer:
         return self.send(conn, case, hop, case.answer(hop))
 
     def send(self, conn: RawConnection, case: Case, hop: int, made: Answer) -> bool:
-        """Send an answer, and what nobody asked for; return whether the connection goes on."""
+        """Send a response, and what nobody asked for; return whether the connection continues."""
         entry = [case.owner, hop, conn.index, math.inf]
         self.sent.append(entry)
         for piece in made.pieces:
@@ -132,7 +132,7 @@ class Fuzzer:
 
 
 def end(conn: RawConnection, made: Answer) -> bool:
-    """End a connection as an answer has it; return whether it goes on."""
+    """End a connection as a response has it; return whether it continues."""
     if made.ending == "keep":
         return True
     if made.ending == "reset":
@@ -142,7 +142,7 @@ def end(conn: RawConnection, made: Answer) -> bool:
             conn.sock.shutdown(socket.SHUT_WR)
             conn.wait_closed(_IDLE)
     elif made.ending == "stall":
-        # Until the client leaves, or takes the answer for complete and sends the next request.
+        # Until the client leaves, or takes the response for complete and sends the next request.
         conn.sock.settimeout(None)
         with contextlib.suppress(OSError):
             conn.sock.recv(1)
@@ -174,7 +174,7 @@ class Streams:
                 conn.sock.settimeout(_IDLE)
 
     def _turn(self) -> bool:
-        """Read a frame and do what it asks for; return whether the connection goes on."""
+        """Read a frame and do what it asks for; return whether the connection continues."""
         header = self._conn.read_exactly(9)
         kind, flags = header[3], header[4]
         stream = int.from_bytes(header[5:9], "big") & 0x7FFFFFFF

@@ -49,7 +49,7 @@ def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
 
     async def waits(name: str) -> None:
         waiters.append(waiter := engine.make_waiter())
-        if name == "newcomer":  # comes when another one was let go, and may go on at once
+        if name == "newcomer":  # comes when another one was let go, and may continue at once
             waiters[0].wake()
             waiter.wake()
         await waiter.wait(None)

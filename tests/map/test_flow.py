@@ -52,7 +52,7 @@ async def test_items_are_sent_in_the_order_in_which_they_are_given(
             yield url
 
     sources = [lambda: urls] if client.is_blocking else [lambda: urls, awaited]
-    for source in sources * 8:  # trio chooses between two orders, anew each time it runs tasks
+    for source in sources * 8:  # trio chooses between two orders, again each time it runs tasks
         engine.sent.clear()
         assert len([1 async for _ in client.map(source(), ordered=ordered, concurrency=4)]) == 9
         assert [sent.url for sent in engine.sent] == urls

@@ -380,7 +380,7 @@ def test_a_pool_of_urllib3_itself_shows_no_secret_in_its_error() -> None:
         (b"Location: http://u:p@h/?sig=x", "Location: http://***@h/?sig=***"),
         (b" http://u:p@h/?sig=x", " http://***@h/?sig=***"),
         (b"\t&token=x", r"\x09&token=***"),
-        (b"GET /?keyGET /?key=x HTTP/1.1", "GET /?keyGET /?key=***"),  # cut, and sent anew
+        (b"GET /?keyGET /?key=x HTTP/1.1", "GET /?keyGET /?key=***"),  # cut, and sent again
         (b"X: \x1b[2J\xff\t", r"X: \x1b[2J\xff\x09"),
         (b"", ""),
     ],

@@ -273,7 +273,7 @@ NEEDS_SHA512_256 = pytest.mark.skipif(
 
 
 def second_example(algorithm: str) -> dict[str, str]:
-    """Return the answer to the challenge of RFC 7616, section 3.9.2."""
+    """Return the response to the challenge of RFC 7616, section 3.9.2."""
     auth = DigestAuth(
         "J\xe4s\xf8n Doe",
         "Secret, or not?",
@@ -434,7 +434,7 @@ def test_later_requests_to_the_origin_use_the_nonce_preemptively() -> None:
     flow, request = begin(auth, asked("http://h.test/b?c=d", "POST"))
     response = sent_parameters(request)
     assert (response["nc"], response["uri"]) == ("00000002", "/b?c=d")
-    # The server wants another nonce, stale or not: one answer is still due.
+    # The server wants another nonce, stale or not: one response is still due.
     again = sent_parameters(challenged(flow, MD5.replace("7ypf", "new")))
     assert (again["nc"], again["nonce"][:3]) == ("00000001", "new")
 

@@ -76,7 +76,7 @@ def test_64_threads_that_cancel_block_nothing() -> None:
                 continue
             under_way.append(1)
             most.append(len(under_way))
-            under_way.pop()  # before its place is free
+            under_way.pop()  # before its permit is free
             if chance.random() < 0.5:
                 permit.release()
             del permit  # or is lost

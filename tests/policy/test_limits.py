@@ -202,7 +202,7 @@ def test_a_woken_waiter_may_use_the_limit() -> None:
 
 
 def test_idle_origins_take_no_memory() -> None:
-    """Of places."""
+    """Of leases."""
     limit = ConcurrencyLimit(1)
     for number in range(100):
         taken(limit, f"http://h{number}.test:80").release()
@@ -440,7 +440,7 @@ def most_above(times: list[float], rate: float, burst: int, period: float = 1.0)
 
 
 def sent_in_line(limit: RateLimit, count: int, late: Callable[[], float]) -> list[float]:
-    """Return when so many requests go that wait in line, each with a timer that fires late."""
+    """Return when so many requests go that wait in the queue, each with a timer that fires late."""
     now, sent = 0.0, list[float]()
     turns = [join(limit) for _ in range(count)]
     for turn in turns:

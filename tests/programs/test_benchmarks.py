@@ -173,7 +173,7 @@ def test_cpu_prints_a_table_for_each_api(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cpu, "_COUNT", 20)
-    monkeypatch.setattr(cpu, "cores", lambda: (None, None))  # the tests go on in this process
+    monkeypatch.setattr(cpu, "cores", lambda: (None, None))  # the tests continue in this process
     main(["cpu", *_SMALL])
     printed = capsys.readouterr().out
     assert printed.count("| curlhttp |") == 3

@@ -83,7 +83,7 @@ PROGRAMS = [
 def test_a_program_of_the_readme_runs_when_it_is_pasted(
     number: int, folder: Path, world: dict[str, str]
 ) -> None:
-    """The one with tests is run by pytest, which finds the fixture by itself."""
+    """The one with tests is run by pytest, which finds the fixture on its own."""
     tests = "def test_" in PROGRAMS[number]
     program = folder / ("test_version.py" if tests else "program.py")
     program.write_text(PROGRAMS[number], encoding="utf-8")

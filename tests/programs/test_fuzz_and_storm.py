@@ -1,6 +1,6 @@
 """The fuzzer and the storm, a few seconds of each; CONTRIBUTING.md says how to run them longer.
 
-Each run is a process of its own: what hangs ends it, and what it leaves over is counted in it.
+Each run is a separate process: what hangs ends it, and what it leaves over is counted in it.
 """
 
 from __future__ import annotations

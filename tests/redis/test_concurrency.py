@@ -203,9 +203,9 @@ def test_leases_do_not_end_later_if_the_clock_is_set_back(redis: RedisServer) ->
     assert response == [0, 0]
     store.now -= 3600 * 10**6
     late, response = take(store, limit)
-    assert response[0] == 0  # the place is held, for as long as one is
+    assert response[0] == 0  # the lease is held, for as long as one is
     store.now += 6 * 10**6
-    # Neither the place nor the one in line was renewed.
+    # Neither the lease nor the one in the queue was renewed.
     assert store.ask_here(late.make_acquire_command(joins=True)) == [1, 0]
     for lease in (held, queued, late):
         lease.release()
@@ -219,7 +219,7 @@ def test_a_lease_is_renewed_even_if_no_request_checks_that_redis_is_back(
     store, limit = make_store(own_redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()
-    store.ask_here(held._command("keep"))  # answered, so that no trial is under way
+    store.ask_here(held._command("keep"))  # answered, so that no trial is running
     store._connection.note_failure(TimeoutError("once"))
     with own_redis.client() as admin:
         admin.flushall()
@@ -268,7 +268,7 @@ def test_a_waiter_polls_seldom() -> None:
 
 
 class Line:
-    """A store that gives one answer after another, and a clock that notes each sleep."""
+    """A store that gives one response after another, and a clock that notes each sleep."""
 
     def __init__(self, *responses: tuple[int, int]) -> None:
         self.answers = list(responses)
@@ -286,7 +286,7 @@ class Line:
         return self.time
 
     def tell(self, question: Any) -> None:
-        """Hear that a place is given back."""
+        """Hear that a lease is released."""
 
     def hold(self, question: Any, every: float) -> Any:
         return self

@@ -59,7 +59,7 @@ def all_of(store: Any) -> dict[str, Any]:
 def listening(response: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
     """Give the port of a server that says the same to whatever it gets, or nothing.
 
-    Given another answer for scripts, it says one thing to each command.
+    Given another response for scripts, it says one thing to each command.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         ends: list[socket.socket] = []
@@ -282,7 +282,7 @@ class Delayed:
 
     Attributes:
         port: to connect to instead.
-        seconds: that each piece of an answer is held.
+        seconds: that each piece of a response is held.
         connections: how many came.
         questions: how many scripts were to be run.
     """
@@ -538,7 +538,7 @@ async def test_the_log_says_once_that_redis_is_unavailable_and_once_that_it_is_b
     with anyio.fail_after(60):
         while store.ask_here(rate.make_reserve_command("http://a.test", INF)) is None:
             await anyio.sleep(0.01)
-        # The thread says so after it has handed over the answer.
+        # The thread says so after it has handed over the response.
         while not any("responds again" in record.getMessage() for record in caplog.records):
             await anyio.sleep(0.01)
     said = [record.getMessage() for record in caplog.records if record.name == "curlhttp"]
@@ -579,7 +579,7 @@ async def test_without_redis_a_process_has_its_own_circuits(
     assert (await client.get(app.url)).status_code == 200
 
 
-# --- answers that nobody waits for any more ---
+# --- responses that nobody waits for any more ---
 
 
 def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> None:

@@ -142,7 +142,7 @@ def test_the_limit_holds_when_processes_with_leases_are_killed(
         until(lambda: len(counter.arrivals) > 100)
         counter.open.clear()
         until(lambda: counter.now == limit)
-        # The one that is left sends three at once: a place at least was that of a dead one.
+        # The one that is left sends three at once: at least one lease was that of a killed process.
         for process in workers.processes[1:]:
             workers.kill(process)
         counter.open.set()
@@ -154,7 +154,7 @@ def test_the_limit_holds_when_processes_with_leases_are_killed(
         arrived = len(counter.arrivals)
         until(lambda: len(counter.arrivals) > arrived + 100)
         counter.open.clear()
-        until(lambda: counter.now == limit)  # all places are there again
+        until(lambda: counter.now == limit)  # all leases are available again
         time.sleep(0.5)
         counter.open.set()
         outcomes = [one for each in workers.stop() for one in each]

@@ -31,7 +31,7 @@ INF = float("inf")
 
 
 def reserve(store: Any, rate: RateLimit, patience: float = INF) -> tuple[float, Any]:
-    """Return the seconds to wait for a turn, and the answer."""
+    """Return the seconds to wait for a turn, and the response."""
     response = store.ask_here(rate.make_reserve_command(ORIGIN, patience))
     return response[1] / 1e6, response
 

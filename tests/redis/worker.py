@@ -1,6 +1,6 @@
 """One worker of a WorkerPool on one Redis: `python -m tests.redis.worker '{...}'`.
 
-It prints "ready", waits for a line, sends requests until another one, and prints what came of them.
+It prints "ready", waits for a line, sends requests until another one, and prints their outcomes.
 """
 
 from __future__ import annotations

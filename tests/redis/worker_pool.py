@@ -17,7 +17,7 @@ from tests.support.internals import ROOT
 
 
 class Outcome(NamedTuple):
-    """What came of a request.
+    """The outcome of a request.
 
     Attributes:
         begun: monotonic seconds, which all processes of a machine share.
@@ -60,7 +60,7 @@ class WorkerPool:
             "redis": redis,
             "at_once": at_once,
             "pause": pause,
-            # Long, so that a busy machine gives no other answers.
+            # Long, so that a busy machine gives no other responses.
             "store": {"timeout": 20.0} if store is None else store,
             "policies": policies,
         }
@@ -119,7 +119,7 @@ class WorkerPool:
         process.stdin.flush()
 
     def stop(self) -> list[list[Outcome]]:
-        """Have them end; return what came of the requests of each."""
+        """Have them end; return the outcomes of the requests of each."""
         for process in self.processes:
             self.send(process)
         found = []

@@ -330,7 +330,7 @@ def test_thousands_of_calls_open_one_connection(app: AppServer) -> None:
     assert app.connections == 1
 
 
-# --- a POST is never sent twice by itself ---
+# --- a POST is never sent twice on its own ---
 
 _FAULTS: dict[str, Any] = {
     "close": respond_and_close(b""),

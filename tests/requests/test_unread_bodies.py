@@ -69,7 +69,7 @@ KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 class Script(RawServer):
-    """A server that answers each request with what is next, the last again and again."""
+    """A server that responds to each request with what is next, the last again and again."""
 
     def __init__(self, *says: Say) -> None:
         super().__init__(self._answer)

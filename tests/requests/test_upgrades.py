@@ -305,7 +305,7 @@ def test_the_head_is_shown_in_the_timings(session: Session, context: Any) -> Non
 
 
 def refuse(fields: bytes, body: bytes = b"") -> Callable[[RawConnection], None]:
-    """Answer each request in HTTP, and close the connection (a handler)."""
+    """Respond to each request in HTTP, and close the connection (a handler)."""
     return respond_and_close(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n" + body)
 
 

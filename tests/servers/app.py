@@ -23,7 +23,7 @@ _JOINED = 65536
 
 
 class AppConnection(Connection):
-    """A connection as a route sees it: everything of `Connection`, and whole answers."""
+    """A connection as a route sees it: everything of `Connection`, and whole responses."""
 
     def __init__(self, server: AppServer, sock: socket.socket, index: int) -> None:
         super().__init__(server, sock, index)
@@ -35,7 +35,7 @@ class AppConnection(Connection):
     def reply(
         self, status: int = 200, body: bytes = b"", headers: Headers = (), reason: str | None = None
     ) -> None:
-        """Send one answer with Content-Length (none for 1xx, 204 and 304)."""
+        """Send one response with Content-Length (none for 1xx, 204 and 304)."""
         bare = status < 200 or status in {204, 304}
         length = [] if bare else [("Content-Length", str(len(body)))]
         if self.closing:

@@ -143,7 +143,7 @@ class Connection:
     def finish_and_close(self) -> None:
         """Send FIN, throw away what the peer still sends, then close.
 
-        Closing with unread bytes would send RST, and the peer could lose the answer.
+        Closing with unread bytes would send RST, and the peer could lose the response.
         """
         with contextlib.suppress(OSError):
             self._end_tls()

@@ -54,7 +54,7 @@ class H2Server(AppServer):
         self.stream_routes[path] = response
 
     def goaway_after(self, count: int) -> None:
-        """Send GOAWAY with the `count`-th request of each connection, and close after its answer.
+        """Send GOAWAY with the `count`-th request of each connection, and close after its response.
 
         Streams behind it are ignored (counted in `ignored`), as RFC 9113 section 6.8 has it.
         0 switches it off.

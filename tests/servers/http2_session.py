@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.servers.http2 import H2Server
 
 _UNSENT = 1 << 18
-_LINGER = 0.5  # seconds for which the client may go on after its GOAWAY is answered
+_LINGER = 0.5  # seconds for which the client may continue after its GOAWAY is answered
 _CONNECTION_WINDOW = 1 << 24
 
 
@@ -107,7 +107,7 @@ class Session:
 
     def goaway(self, last: int, code: int) -> None:
         """Send GOAWAY and close once the streams up to `last` are answered."""
-        # h2's close_connection() would refuse to send the answers still due.
+        # h2's close_connection() would refuse to send the responses still due.
         self._collect()
         self._unsent += GoAwayFrame(0, last_stream_id=last, error_code=code).serialize()
         self._last = last

@@ -34,7 +34,7 @@ class Stream:
     def reply(
         self, status: int = 200, body: bytes = b"", headers: Headers = (), reason: str | None = None
     ) -> None:
-        """Send one answer with content-length; `reason` is for HTTP/1.1."""
+        """Send one response with content-length; `reason` is for HTTP/1.1."""
         bare = status in {204, 304}
         length = [] if bare else [("content-length", str(len(body)))]
         self.stream(status, [body] if body and not bare else [], [*headers, *length])
@@ -46,7 +46,7 @@ class Stream:
         self.session.sending[self.id] = self
 
     def head(self, status: int, headers: Headers = ()) -> None:
-        """Send a head alone, of an answer (that may stall) or an informational one."""
+        """Send a head alone, of a response (that may stall) or an informational one."""
         fields = [(":status", str(status)), *((name.lower(), value) for name, value in headers)]
         self.session.h2.send_headers(self.id, fields)
 

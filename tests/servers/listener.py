@@ -118,7 +118,7 @@ class Listener(Generic[_C]):
         self._acceptor.start()
 
     def stop_accepting(self) -> None:
-        """Refuse new connections from now on; those already open go on."""
+        """Refuse new connections from now on; those already open continue."""
         if not self._accepting:
             return
         self._accepting = False

@@ -188,7 +188,7 @@ class HTTPProxy(_Proxy):
 
 
 def _fetch(origin: socket.socket, record: Record) -> tuple[int, str, list[tuple[str, str]], bytes]:
-    """Ask the origin in origin-form; the answer is buffered, with Content-Length."""
+    """Ask the origin in origin-form; the response is buffered, with Content-Length."""
     kept = [(n, v) for n, v in record.headers if n.lower() not in _HOP_BY_HOP]
     kept = [(n, v) for n, v in kept if n.lower() not in {"transfer-encoding", "content-length"}]
     if record.body or record.header("content-length"):

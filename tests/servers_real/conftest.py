@@ -18,7 +18,7 @@ from tests.servers_real.program import Backend, Program, Surroundings, make_file
 from tests.servers_real.sender import Sender
 from tests.support.colours import AnyClient
 
-_HUNG = 200.0  # seconds for a test, each of whose requests has a limit of its own
+_HUNG = 200.0  # seconds for a test, each of whose requests has its own limit
 _KEY = "servers_real"
 _LEDGER = Ledger()
 
@@ -45,7 +45,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what was sent, and what came of it."""
+    """Print what was sent, and the outcome."""
     if _LEDGER.counts:
         terminalreporter.section("servers that nobody here wrote")
         terminalreporter.write_line(_LEDGER.table(KINDS.values()))
@@ -122,7 +122,7 @@ def sender_through(
 
     def make(name: str, endpoint: str, port: str = "plain", credentials: str = "") -> Sender:
         proxy, found = programs.get(name), programs.get("nginx").endpoint(endpoint)
-        # Else Dante would be told an address of IPv6, at which nobody listens.
+        # Else Dante would be told an address of IPv6, at which nothing listens.
         found = found._replace(url=found.url.replace("localhost", "127.0.0.1"))
         url = proxy.proxy_url(port, credentials)
         session.proxies = {"http": url, "https": url}

@@ -1,6 +1,6 @@
 """A ledger of what was sent to each server and of the outcomes.
 
-Four counts must be nought at the end: wrong answers, POSTs that were processed twice, errors with
+Four counts must be zero at the end: wrong responses, POSTs that were processed twice, errors with
 `request_sent=False` whose request was processed, and hangs.
 """
 
@@ -53,7 +53,7 @@ class Ledger:
     def operation(
         self, program: Program, method: str = "GET", *, may_be_stopped: bool = True
     ) -> Iterator[Operation]:
-        """Count what is sent in the block; an assertion that fails in it is a wrong answer.
+        """Count what is sent in the block; an assertion that fails in it is a wrong response.
 
         Args:
             program: to which it is sent.

@@ -20,7 +20,7 @@ _IS_ROOT = os.geteuid() == 0
 
 
 class Nginx(Program):
-    """nginx, with files of its own, and the tests' server behind it."""
+    """nginx, with its own files, and the tests' server behind it."""
 
     name = "nginx"
     role = "files, and before the tests' server"
@@ -75,7 +75,7 @@ class Nginx(Program):
 
 
 class Apache(Program):
-    """Apache httpd, with files of its own, and the tests' server behind it."""
+    """Apache httpd, with its own files, and the tests' server behind it."""
 
     name = "apache"
     role = "files, and before the tests' server"
@@ -144,7 +144,7 @@ DocumentRoot {self.files}
 
 
 class Caddy(Program):
-    """Caddy, with files of its own, and the tests' server behind it."""
+    """Caddy, with its own files, and the tests' server behind it."""
 
     name = "caddy"
     role = "files, and before the tests' server"
@@ -196,7 +196,7 @@ https://localhost:{port("mtls")} {{
 
 
 class Lighttpd(Program):
-    """lighttpd, with files of its own, and the tests' server behind it."""
+    """lighttpd, with its own files, and the tests' server behind it."""
 
     name = "lighttpd"
     role = "files, and before the tests' server"
@@ -316,7 +316,7 @@ class _Python(Program):
         }
 
     def both(self, plain: Sequence[str], tls: Sequence[str]) -> Sequence[str]:
-        """Return a command that runs two, since one has but one port."""
+        """Return a command that runs two, because one has but one port."""
         return [sys.executable, "-c", _BOTH, *plain, "--and", *tls]
 
 
@@ -347,7 +347,7 @@ class Granian(_Python):
     module = "granian"
     executable = sys.executable
     version_command = (sys.executable, "-m", "pip", "show", "granian")
-    can = _Python.can - {"gzip"}  # it sends files by itself, past the application's codings
+    can = _Python.can - {"gzip"}  # it sends files on its own, past the application's codings
 
     def command(self) -> Sequence[str]:
         app = ["tests.servers_real.apps.asgi:app", "--interface", "asgi", "--no-access-log"]

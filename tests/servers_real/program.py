@@ -135,7 +135,7 @@ class Program:
         return found[1] if found else "unknown"
 
     def port(self, name: str) -> int:
-        """Return a port of its own by its name, which is free when first asked for."""
+        """Return its own port by its name, which is free when first asked for."""
         if name not in self.ports:
             with socket.socket() as found:
                 found.bind(("127.0.0.1", 0))

@@ -20,7 +20,7 @@ from tests.support.every_api import make_fetch
 APIS = ("get", "stream", "map", "download")
 POST_APIS = ("post", "stream", "map")
 OF_SESSIONS = ("session", "session's stream")
-_TIMES = 50  # how often an answer repeats the id that it belongs to
+_TIMES = 50  # how often a response repeats the id that it belongs to
 
 
 class Sender:
@@ -89,7 +89,7 @@ class Sender:
             return response
 
     async def try_stamp(self, method: str, **query: object) -> Any:
-        """Return the answer, or the error that came of it."""
+        """Return the response, or the error that came of it."""
         try:
             return await self.stamp(method, **query)
         except curlhttp.RequestException as error:
@@ -129,7 +129,7 @@ class Sender:
 
 
 def _drive(function: Callable[[], Awaitable[Any]]) -> Any:
-    """Run a coroutine that never waits, since its client blocks."""
+    """Run a coroutine that never waits, because its client blocks."""
     waiting = function().__await__()
     try:
         next(waiting)

@@ -44,7 +44,7 @@ def _ways(of_clients: tuple[str, ...]) -> pytest.MarkDecorator:
 
 
 def _check(found: Any, sender: Sender) -> None:
-    """Check an answer; tinyproxy closes connections after it, and does not say so."""
+    """Check a response; tinyproxy closes connections after it, and does not say so."""
     if isinstance(found, Exception):
         assert sender.program.name == "tinyproxy", found
         assert sender.url("").startswith("http:"), found

@@ -176,7 +176,7 @@ def _came_too_late(stranger: str, came: list[Any], began: float) -> bool:
     """Return whether a stranger's answer could not be told from a right one.
 
     It was sent after the call began, on a connection where something was sent out of turn: if
-    that came right after a request, it was taken for its answer, and each answer for the next's.
+    that came right after a request, it was taken for its response, and each answer for the next's.
     """
     spoke = False
     for _, name, fault, sent in came:

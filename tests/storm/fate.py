@@ -58,7 +58,7 @@ class Fate:
         upload: bytes of its body, or None.
         streams: the body comes piece by piece, so that it can be sent once only.
         fault: what the server does.
-        size: bytes of the answer, at least.
+        size: bytes of the response, at least.
         framing: "length", "chunked" or "close".
         deed: what the sender does.
         moment: seconds until a cancel, or of a deadline.

@@ -104,7 +104,7 @@ class _Answer:
             self._end()
 
     def _end(self) -> None:
-        """End the connection after a whole answer, if that is the fate."""
+        """End the connection after a whole response, if that is the fate."""
         fate, stream = self._fate, self._stream
         if fate.share > _RARELY:
             return

@@ -23,7 +23,7 @@ from tests.storm.fate import Fate, fate_of
 from tests.storm.http2 import http2_server
 
 _TARGET = re.compile(rb"(\w+) /(s|good)/([\w.-]+) ")
-_PATIENCE = 30.0  # seconds for a client to go on or to leave
+_PATIENCE = 30.0  # seconds for a client to continue or to leave
 _WHILE = 0.02
 _REMEMBERED = 2000  # requests
 
@@ -83,7 +83,7 @@ class Storm:
                 pass
 
     def _exchange(self, conn: RawConnection) -> bool:
-        """Answer one request; return whether the connection goes on."""
+        """Respond to one request; return whether the connection continues."""
         head = conn.read_head()
         found = _TARGET.match(head)
         if not found:
@@ -128,7 +128,7 @@ class _Exchange:
             pass
 
     def _message(self, *lines: bytes) -> tuple[bytes, bytes]:
-        """Return head and framed body of the answer."""
+        """Return head and framed body of the response."""
         fate, body = self._fate, self._body
         if fate.framing == "length":
             return _head(200, b"Content-Length: %d" % len(body), *lines), body
@@ -151,7 +151,7 @@ class _Exchange:
         return self._fate.framing != "close"
 
     def _cut(self) -> bytes:
-        """Return the part of the answer that is sent: some of the head, or all of it and more."""
+        """Return the part of the response that is sent: some of the head, or all of it and more."""
         head, body = self._message()
         if "head" in self._fate.fault:
             return head[: int(len(head) * self._fate.share)]

@@ -30,7 +30,7 @@ _Send = Callable[[], Coroutine[Any, Any, None]]
 def run_tasks(
     checker: Checker, fates: Sequence[Fate], colour: str, *, http2: HTTP2 = False
 ) -> None:
-    """Send all from tasks of one loop; close the client while some are under way."""
+    """Send all from tasks of one loop; close the client while some are running."""
     backend = BACKENDS[colour]
     name, options = backend if isinstance(backend, tuple) else (backend, {})
     anyio.run(
@@ -197,7 +197,7 @@ async def _by_task_cancel(send: _Send, seconds: float) -> None:
     task = asyncio.ensure_future(send())
     await asyncio.sleep(seconds)
     task.cancel()
-    # Twice, since the first may come while it cleans up after an error.
+    # Twice, because the first may come while it cleans up after an error.
     await asyncio.sleep(0)
     task.cancel()
     with suppress(asyncio.CancelledError):

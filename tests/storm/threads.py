@@ -19,7 +19,7 @@ _STALLED = 0.05
 
 
 def run_client(checker: Checker, fates: Sequence[Fate], *, http2: HTTP2 = False) -> None:
-    """Send all from threads that share a client; close it while some are under way."""
+    """Send all from threads that share a client; close it while some are running."""
     client = curlhttp.Client(trust_env=False, max_connections=_THREADS - 2, http2=http2)
 
     def send(fate: Fate) -> None:

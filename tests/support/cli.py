@@ -47,7 +47,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command in a process of its own; its output is piped unless told otherwise."""
+    """Start a command in its own process; its output is piped unless told otherwise."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen(command(*arguments), cwd=ROOT, **options)
 

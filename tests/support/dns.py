@@ -13,7 +13,7 @@ from curlhttp._curl.handle import Handle
 
 
 class Names:
-    """Tell libcurl the addresses of names (CURLOPT_RESOLVE), for each attempt the next answer.
+    """Tell libcurl the addresses of names (CURLOPT_RESOLVE), for each attempt the next response.
 
     Args:
         patch: undoes it.

@@ -45,7 +45,7 @@ class Shelf:
         data: the file.
         etag: its ETag, or None.
         modified: its Last-Modified, or None.
-        cuts: after how many bytes the next answers break off; None for not at all.
+        cuts: after how many bytes the next responses break off; None for not at all.
         has_length: answers have a Content-Length; else they end with the connection.
         ranges: "right"; "none" for a server that knows none; "blind" for one that knows no
             If-Range; or what a wrong 206 says.

@@ -51,7 +51,7 @@ async def wait_until_idle(client: AnyClient) -> None:
 
 
 async def in_thread(client: AnyClient, method: str, url: str, **options: Any) -> Any:
-    """Send a request in a thread of its own where the client blocks."""
+    """Send a request in its own thread where the client blocks."""
     if not client.is_blocking:
         return await client.request(method, url, **options)
     limiter = anyio.CapacityLimiter(1)

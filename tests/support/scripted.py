@@ -21,7 +21,7 @@ def steady(max_retries: int = 2, **settings: Any) -> RetryPolicy:
 
 
 def asks(seconds: Any, status: int = 503) -> Answer:
-    """Return an answer with Retry-After."""
+    """Return a response with Retry-After."""
     return Answer(status, headers={"Retry-After": str(seconds)})
 
 

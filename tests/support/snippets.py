@@ -93,7 +93,7 @@ class Page:
     Args:
         path: of the Markdown file.
         before: a Python program that prepares the namespace.
-        shares: the blocks go on with what those before them have left.
+        shares: the blocks continue with what those before them have left.
     """
 
     def __init__(self, path: Path, before: str = "", *, shares: bool = True) -> None:

@@ -213,7 +213,7 @@ async def being_refused(link: Link) -> None:
 
 
 async def refused(link: Link, path: str, limits: Timeout) -> None:
-    """Be refused by a server whose body goes on after the limits, which its head may not do."""
+    """Be refused by a server whose body continues after the limits, which its head may not do."""
     for factor in (1, 4, 16):  # a machine that stands still makes the head late, too
         longer = limits if factor == 1 else scaled(limits, factor)
         started = monotonic()

@@ -200,7 +200,7 @@ async def test_cancelling_recv_loses_nothing(client: AnyClient, echo_server: Raw
         got = []
         for number in range(200):
             await ws.send(str(number))
-            # At ever other moments: before, while and after the answer comes in.
+            # At ever other moments: before, while and after the response comes in.
             with anyio.move_on_after(number * 0.00001):
                 got.append(await ws.recv())
         while len(got) < 200:

@@ -103,7 +103,7 @@ class Both:
     def each(
         self, *arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None
     ) -> tuple[Finished, Finished]:
-        """Run on requests and on curlhttp; return what came of it, which need not be the same."""
+        """Run on requests and on curlhttp; return the outcome, which need not be the same."""
         theirs, ours = (
             self._run(library, arguments, stdin, variables or {}) for library in self.homes
         )

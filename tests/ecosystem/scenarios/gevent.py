@@ -1,4 +1,4 @@
-"""gevent: programs whose threads are greenlets go on while a request waits.
+"""gevent: programs whose threads are greenlets continue while a request waits.
 
 Each check is a program, which patches the standard library before anything else happens.
 """

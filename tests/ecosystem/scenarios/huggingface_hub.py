@@ -1,4 +1,4 @@
-"""huggingface_hub before 1: what a hub has, downloads that go on where they stopped, uploads."""
+"""huggingface_hub before 1: what a hub has, downloads that continue where they stopped, uploads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _COMMIT_URL = "https://huggingface.co/me/repo/commit/1"  # whatever the endpoint
 
 
 def _serve_a_file(app: AppServer, content: bytes = CONTENT, broken: int = 0) -> None:
-    """Serve model.bin; the first `broken` answers to GET end in the middle of the body."""
+    """Serve model.bin; the first `broken` responses to GET end in the middle of the body."""
     left = [broken]
 
     def resolve(record: Record, conn: AppConnection) -> None:

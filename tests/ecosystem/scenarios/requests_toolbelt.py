@@ -256,7 +256,7 @@ class _LateQueue(queue.Queue[dict[str, str]]):
     """Jobs that wait until every thread of a pool is made.
 
     A SessionThread starts its worker before it has the queues for what comes back: a worker that
-    is answered faster than that ends with an AttributeError, and its answer is lost.
+    is answered faster than that ends with an AttributeError, and its response is lost.
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ def posts_and_pages(app: AppServer) -> None:
         assert [status.id for status in cursor.items()] == [6, 5, 4, 3, 2, 1]
         for record in tls.requests:
             verify_signature(record, tls.url, SECRETS)
-        assert tls.connections == 5  # tweepy closes its session after each call, and goes on
+        assert tls.connections == 5  # tweepy closes its session after each call, and continues
 
 
 def uploads_media(app: AppServer) -> None:

@@ -1,4 +1,4 @@
-"""twilio: prepares, merges the environment and sends by itself; pages; request hooks."""
+"""twilio: prepares, merges the environment and sends on its own; pages; request hooks."""
 
 from __future__ import annotations
 

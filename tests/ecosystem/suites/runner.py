@@ -101,7 +101,7 @@ class SuiteRunner:
         self._python = self._folder / "venv/bin/python"
 
     def compare(self) -> Comparison:
-        """Run the suite on both libraries. Tests lost at first run once more by themselves."""
+        """Run the suite on both libraries. Tests lost at first run once more on their own."""
         self._install()
         kept = _read(self._outcomes("original")) if self._keeps_original else {}
         original = kept or self._run("original")

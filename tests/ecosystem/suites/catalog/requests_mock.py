@@ -1,4 +1,4 @@
-"""requests-mock: an adapter that answers by itself, with bodies of its own."""
+"""requests-mock: an adapter that answers on its own, with bodies of its own."""
 
 from tests.ecosystem.suites.suite import Suite
 
