@@ -346,7 +346,7 @@ def test_a_file_has_a_docstring(path: object) -> None:
     assert not source.strip() or ast.get_docstring(ast.parse(source))
 
 
-# Where an f-string makes a URL, and none that anybody reads: file, and what is formatted.
+# Where an f-string makes a URL that is not shown: file, and the formatted expression.
 URLS_IN_THE_MAKING = {
     ("_models/config.py", "url"),
     ("_models/config.py", "self.url"),  # a Proxy's, which has no credentials

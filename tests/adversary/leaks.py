@@ -33,20 +33,20 @@ class Holdings(NamedTuple):
 
     @classmethod
     def now(cls) -> Holdings:
-        """Return what is held, after a collection."""
+        """Return the current holdings, after a collection."""
         uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
         gc.collect()
         return cls(_open_files(), frozenset(threading.enumerate()), _objects(), resident())
 
 
 def find_leaks(before: Holdings, *, objects: int, memory: int, seconds: float = 5.0) -> list[str]:
-    """Return what is held and was not before, in words; sockets and threads may be ending yet.
+    """Describe what is held and was not before; sockets and threads get time to end.
 
     Args:
         before: what was held.
         objects: how many more of one type may be there: caches grow to their bounds.
         memory: how many more bytes the process may hold.
-        seconds: how long to wait for what is ending.
+        seconds: how long to wait for sockets and threads that are ending.
     """
     found = [
         _settled("descriptors", lambda: _open_files() - before.files, seconds),
@@ -114,7 +114,7 @@ def use_one_arena() -> None:
 
 
 def resident() -> int:
-    """Return the bytes of memory that the process holds, after giving back what is free."""
+    """Return the bytes of memory that the process holds, after releasing free memory."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])

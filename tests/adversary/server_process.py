@@ -22,7 +22,7 @@ class ServerProcess:
     """Run a module that calls answer_questions(), until the `with` block ends.
 
     Attributes:
-        hello: what it said first, such as its port.
+        hello: its first message, such as its port.
     """
 
     def __init__(self, module: str, *arguments: object) -> None:
@@ -36,7 +36,7 @@ class ServerProcess:
         self.hello = self._read()
 
     def ask(self, question: Any) -> Any:
-        """Return the child's answer; both are JSON."""
+        """Return the child's reply; both are JSON."""
         with self._lock:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
@@ -73,7 +73,7 @@ class ServerProcess:
 
 
 def serve_questions(hello: Any, response: Callable[[Any], Any]) -> None:
-    """Say hello, then answer one question a line until the parent closes the pipe, or is gone."""
+    """Write hello, then a reply to each line until the parent closes the pipe or ends."""
     _write(hello)
     for line in sys.stdin:
         _write(response(json.loads(line)))

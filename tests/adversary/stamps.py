@@ -19,7 +19,7 @@ def stamp(owner: str) -> bytes:
 
 
 def find_owners(data: bytes) -> set[str]:
-    """Return whose stamps are in the bytes; damaged ones count for nobody's."""
+    """Return whose stamps are in the bytes; damaged ones are ignored."""
     found = set()
     for name, check in _STAMP.findall(data):
         if b"%08x" % crc32(b"stamp" + name) == check:

@@ -28,7 +28,7 @@ _START = {"type": "http.response.start", "status": 200}
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
-    """Respond to every request in the same way, and know no lifespan."""
+    """Respond to every request in the same way, without a lifespan."""
     assert scope["type"] == "http"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"x-a", b"b")]})
     await send({"type": "http.response.body", "body": b"hello"})
@@ -457,7 +457,7 @@ async def test_an_app_that_receives_for_ever_ends_with_a_timeout(make: Make) -> 
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         limit = time.monotonic() + 30
-        while time.monotonic() < limit:  # whatever it hears, a disconnect included
+        while time.monotonic() < limit:  # whatever it receives, a disconnect included
             await receive()
         raise AssertionError("nobody ended it")
 

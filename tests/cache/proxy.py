@@ -19,7 +19,7 @@ _HOP_BY_HOP = {
 
 
 class Proxy:
-    """Passes requests on through a client, and answers back."""
+    """Forward requests through a client, and return the responses."""
 
     def __init__(self, origin: str, client: AsyncClient) -> None:
         self._origin = origin

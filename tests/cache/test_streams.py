@@ -40,7 +40,7 @@ SOME = [("Cache-Control", "max-age=60, stale-while-revalidate=60")]
 
 
 def counted(app: AppServer, path: str, body: bytes, headers: Any = KEPT) -> list[str]:
-    """Add a route, and return the list of the methods with which it was asked."""
+    """Add a route, and return the list of the methods of its requests."""
     asked: list[str] = []
 
     def respond(record: Record, out: Any) -> None:
@@ -221,7 +221,7 @@ async def test_two_clients_on_one_file_never_get_each_others_responses(
             assert responses == ["id=ada", "id=grace"]
 
 
-# refreshes beside requests
+# background refreshes
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -347,7 +347,7 @@ async def test_a_guard_applies_to_responses_stored_by_other_clients(
             await client.get(app.url + "/inside")
         with pytest.raises(BlockedAddress):
             await client.send(wanted)
-    # Guards that judge alike share what they got: they may be those of other processes.
+    # Guards that decide alike share entries: they may be those of other processes.
     assert (await make_client(cache=cache, guard=own()).get(app.url + "/inside")).from_cache
     assert len(asked) == 3
 

@@ -28,7 +28,7 @@ CUT = b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: "1"\r\n\r\n' + BODY[:60
 
 
 def ranged(record: Record, conn: AppConnection) -> None:
-    """Give 1000 bytes, or what is asked for of them from an offset on; stop after 600 at first."""
+    """Return 1000 bytes, or the requested range from an offset on; stop after 600 at first."""
     wanted = record.header("range")
     if wanted is None:
         conn.send(CUT)

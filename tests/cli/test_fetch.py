@@ -326,7 +326,7 @@ def test_per_host_bounds_the_requests_to_a_host(app: AppServer, tmp_path: Path) 
 
 
 def watch_most(app: AppServer) -> Any:
-    """Serve /busy; return what tells how many there were at once."""
+    """Serve /busy; return a function that returns the most requests at once."""
     lock, now, most = threading.Lock(), [0], [0]
 
     def busy(record: Record, conn: AppConnection) -> None:

@@ -147,7 +147,7 @@ def test_a_session_is_saved_even_if_all_responses_are_errors(app: AppServer) -> 
 
 
 def setting(record: Record, conn: AppConnection) -> None:
-    """Set a cookie for the whole host, and lead elsewhere if that was asked for."""
+    """Set a cookie for the whole host, and redirect if requested."""
     target = record.query("to", "")
     fields = [("Set-Cookie", f"{record.query('name')}={record.query('value')}; Path=/")]
     conn.reply(302 if target else 200, b"", [*fields, *([("Location", target)] if target else [])])
@@ -227,7 +227,7 @@ def test_cookies_of_a_file_are_sent_to_their_hosts_only(
     assert {"ours", "theirs"} <= set(jar.read_text().split())
 
 
-# --- files that nobody here wrote ---
+# --- files of other programs ---
 
 ORIGIN = "http://127.0.0.1:1"
 

@@ -30,7 +30,7 @@ def server(certs: Certs) -> Iterator[AppServer]:
 
 @pytest.fixture
 def datagrams(server: AppServer) -> Iterator[socket.socket]:
-    """Return a socket for UDP at the server's port; nothing answers there."""
+    """Return a socket for UDP at the server's port; nothing replies there."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.bind(("127.0.0.1", server.port))
         datagrams.setblocking(False)

@@ -34,7 +34,7 @@ ONCE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "streamed PUT": ("PUT", lambda: {"content": pieces(b"pay", b"ment")}),
 }
 
-ENDINGS: dict[str, tuple[bytes, bool]] = {  # what is still said, and whether RST ends it
+ENDINGS: dict[str, tuple[bytes, bool]] = {  # last bytes sent, and whether RST follows
     "FIN": (b"", False),
     "RST": (b"", True),
     "half a status line": (b"HTTP/1.1 2", False),

@@ -31,11 +31,11 @@ async def read(client: AnyClient, url: str, streams: bool, **options: Any) -> by
 
 
 class Boom(Exception):
-    """What the caller's own code raises."""
+    """An exception of the caller's own code."""
 
 
 class Deadly(BaseException):
-    """What is not an Exception, as KeyboardInterrupt is not."""
+    """A BaseException that is no Exception, like KeyboardInterrupt."""
 
 
 def broken(error: BaseException, after: int) -> Iterator[bytes]:

@@ -443,7 +443,7 @@ async def test_the_with_statement_closes(colour: str, app: AppServer) -> None:
 
 
 async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> None:
-    """What is one client's is no other's."""
+    """Clients share no state."""
     one, two = make_client(headers={"X-A": "1"}), make_client()
     await one.get(app.url + "/cookies/set?a=1")
     await two.get(app.url + "/cookies")

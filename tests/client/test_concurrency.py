@@ -44,7 +44,7 @@ def _matches(client: Client, url: str, size: int, salt: int) -> bool:
 
 
 def _hammer(client: Client, urls: list[str], seed: int, count: int) -> int:
-    """Send requests of a random order of one thread; return how many were answered right."""
+    """Send requests of a random order of one thread; return the number of correct responses."""
     chosen = random.Random(seed)
     return sum(
         _matches(client, urls[number % len(urls)], chosen.randrange(1, 3000), chosen.randrange(16))
@@ -398,7 +398,7 @@ def test_a_read_of_the_drop_in_ends() -> None:
 
 
 def test_closing_at_any_moment_breaks_no_other_request(app: AppServer) -> None:
-    """Hundreds of times one thread closes what others read, and still others take its place."""
+    """One thread closes what others read, hundreds of times, while new requests start."""
     chance = random.Random(1)
     delays = [chance.random() * 0.002 for _ in range(400)]
     with curlhttp.Client(max_connections=4, timeout=30) as client, ThreadPoolExecutor(6) as threads:

@@ -45,7 +45,7 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 
 async def body_of(client: AnyClient, url: str, streams: bool, **options: Any) -> bytes:
-    """Return the decoded body, read in one of both ways."""
+    """Return the decoded body, read at once or streamed."""
     if not streams:
         content: bytes = (await client.get(url, **options)).content
         return content
@@ -54,7 +54,7 @@ async def body_of(client: AnyClient, url: str, streams: bool, **options: Any) ->
 
 
 def coded(*bodies: bytes, coding: str = "gzip") -> RawServer:
-    """Return a server that answers with the bodies in turn, as being coded."""
+    """Return a server that responds with the bodies in turn, labelled with a coding."""
     headers = [("Content-Encoding", coding)]
     return RawServer(respond(*(response(body, headers=headers) for body in bodies)))
 

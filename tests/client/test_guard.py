@@ -175,7 +175,7 @@ async def test_a_name_that_changes_between_attempts_is_checked_again(
         with pytest.raises(BlockedAddress) as caught:
             await client.get(f"http://rebinding.test:{server.port}/")
         assert caught.value.address == "127.0.0.2"
-        assert len(caught.value.attempts) == 2  # what is refused is not tried again
+        assert len(caught.value.attempts) == 2  # a refusal is not retried
         assert server.connections == 1
     assert responses.answers["rebinding.test"] == ["127.0.0.2"]
 

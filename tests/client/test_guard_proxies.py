@@ -256,7 +256,7 @@ async def test_concurrent_requests_share_one_name_resolution(
     client = make_client(guard=HERE, proxies=proxy.url)
     found = await client.gather(50, "GET", f"http://made.up:{app.port}/")
     assert {response.status_code for response in found} == {200}
-    # Threads may come when the first answer is there already, and is known.
+    # Threads may start when the first result has arrived and is cached.
     assert len(resolver.asked) == 1
 
 

@@ -624,7 +624,7 @@ async def test_all_streams_of_a_connection_that_broke_http_2_fail_and_the_next_g
 async def test_a_request_started_on_a_broken_connection_moves_to_another(
     make_client: MakeClient,
 ) -> None:
-    """Nothing of it was sent: libcurl has told the server that it goes, and may say no more."""
+    """Nothing of it was sent: libcurl has sent a GOAWAY, and may send no more requests."""
     client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
     failed = anyio.Event()
 

@@ -183,7 +183,7 @@ async def test_a_get_that_is_always_refused_fails(h2_client: AnyClient, h2_app: 
 
 
 def _refuse_and_break_off(connection: RawConnection) -> None:
-    """Answer on the first connection; then refuse what is asked, and answer in broken HTTP/2."""
+    """Respond on the first connection; then refuse requests, and respond in broken HTTP/2."""
     connection.read_exactly(len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
     connection.send(b"\0\0\0\x04\0\0\0\0\0")
     awaited = {(1, 0), (4, 1)}  # the head of the request; our SETTINGS, acknowledged
@@ -260,7 +260,7 @@ async def test_a_response_to_a_partial_request_is_not_a_refusal(
 async def test_streams_that_goaway_covers_are_not_sent_again(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
-    """The server says which it may have processed, and breaks before it answers those."""
+    """The server names requests that it may have processed, and breaks before responding to them."""
     client = make_client(http2=True)
     if client.is_blocking:
         return  # one request a connection

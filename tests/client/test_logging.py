@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class _Lines(logging.Handler):
-    """Keeps what is logged."""
+    """Keeps log records."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -45,7 +45,7 @@ async def read(client: AnyClient, url: str, streams: bool) -> bytes:
 
 
 async def fetch(api: str, client: AnyClient, url: str, path: Path) -> bytes:
-    """Return the body, got in one of the WAYS."""
+    """Return the body, received with one of the APIS."""
     if api == "map":
         async with client.map([url]) as results:
             (found,) = [result async for result in results]
@@ -140,7 +140,7 @@ ODD_STATUS_LINES = {
 async def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
     case: str, api: str, client: AnyClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What is no HTTP is an error."""
+    """Data that is not HTTP is an error."""
     answered: list[int] = []
 
     def handler(conn: RawConnection) -> None:
@@ -591,7 +591,7 @@ async def test_bytes_after_the_body_are_no_part_of_anything(
 
 
 async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: AnyClient) -> None:
-    """What came before the request does not answer it."""
+    """Bytes received before the request are not its response."""
     spoke = threading.Event()
 
     def handler(conn: RawConnection) -> None:
@@ -608,7 +608,7 @@ async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: Any
         assert (await client.get(server.url)).content == b"first"
         asked.set()
         assert spoke.wait(60)
-        # A POST must not be lost on it, a GET not be answered by it.
+        # A POST must not be lost on it, and the bytes not be the response to a GET.
         assert (await client.post(server.url, data=b"x")).content == b"first"
         assert (await client.get(server.url)).content == b"first"
 
@@ -616,7 +616,7 @@ async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: Any
 async def test_bytes_on_an_idle_connection_are_not_the_response_to_a_get(
     client: AnyClient,
 ) -> None:
-    """What came before the request does not answer it."""
+    """Bytes received before the request are not its response."""
     spoke, asked = threading.Event(), threading.Event()
 
     def handler(conn: RawConnection) -> None:

@@ -36,7 +36,7 @@ def api(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["of the client", "of the request"])
 def get(request: pytest.FixtureRequest, make_client: Make, api: str) -> Any:
-    """Return a function that gets a body with a limit, set in one of both places."""
+    """Return a function that gets a body with a limit, set on the client or the request."""
 
     async def fetch(url: str, limit: int | None) -> bytes:
         of_client = request.param == "of the client"

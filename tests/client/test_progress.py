@@ -26,7 +26,7 @@ SIZE = 300_000
 
 
 class Reports(list[tuple[int, "int | None"]]):
-    """What a progress function was told."""
+    """The calls of a progress function."""
 
     def __call__(self, done: int, total: int | None) -> None:
         self.append((done, total))

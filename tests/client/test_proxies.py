@@ -312,7 +312,7 @@ async def test_no_api_returns_a_refusal_of_a_proxy_as_the_response(
 async def test_a_refused_tunnel_is_a_proxy_error_with_its_status(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy, status: int
 ) -> None:
-    """What a proxy says instead of a tunnel is no response."""
+    """A proxy's refusal of a tunnel is not the response."""
     proxy.connect_status = status
     with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
         await client.get("https://made.up/", proxies=proxy.url)
@@ -447,7 +447,7 @@ async def test_the_requests_proxy_beats_the_clients(
         assert (len(proxy.log), len(other.log)) == (1, 1)
 
 
-# --- a proxy per hop ---
+# --- a proxy per redirect ---
 
 
 async def test_a_redirect_to_https_uses_the_proxy_for_https(

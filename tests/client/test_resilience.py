@@ -62,7 +62,7 @@ def test_the_total_ends_the_wait_behind_an_event_loop_that_was_stopped(app: AppS
             client.get(app.url)
         assert time.monotonic() - begun > 0.45
         assert_in_time(time.monotonic() - begun, 0.5, 1.5)
-    loop.run_until_complete(tasks[1])  # who left held nobody up
+    loop.run_until_complete(tasks[1])  # the cancelled one delayed no other
     loop.run_until_complete(stopped.aclose())
     loop.close()
 

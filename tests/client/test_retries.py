@@ -53,7 +53,7 @@ def rst(conn: RawConnection) -> None:
 
 ENDINGS: dict[str, Ending] = {"FIN": fin, "RST": rst}
 
-# What is still said after the whole request was read.
+# The last bytes that are sent after the whole request was read.
 SAID: dict[str, bytes] = {
     "nothing": b"",
     "half a status line": b"HTTP/1.1 2",

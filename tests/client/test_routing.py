@@ -472,7 +472,7 @@ async def test_concurrent_requests_resolve_at_a_name_server(
     assert [response.content for response in responses] == [b"hello"] * 20
 
 
-# --- what is none is refused before anything is sent ---
+# --- invalid settings are refused before anything is sent ---
 
 _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an empty path": ({"uds": ""}, "uds must be a path"),

@@ -427,7 +427,7 @@ async def test_two_streams_and_whole_responses_at_once(
     assert b"".join(got[1]) == payload(1_000_000, 2)
 
 
-# --- errors on the way ---
+# --- errors while streaming ---
 
 
 @pytest.mark.parametrize("size", [None, 7, 1000])

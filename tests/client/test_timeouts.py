@@ -133,14 +133,14 @@ async def test_silence_before_the_head_ends_on_time(
 
 
 def says_in_parts(said: Said, *parts: bytes, pause: float) -> Callable[[RawConnection], None]:
-    """Answer in parts with pauses between them, and note when the last is said."""
+    """Respond in parts with pauses between them, and note when the last is sent."""
 
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             for number, part in enumerate(parts):
                 if number and conn.wait_closed(pause):
                     return
-                said.mark()  # before it can be heard
+                said.mark()  # before it can be received
                 conn.send(part)
             conn.stall()
 
@@ -376,7 +376,7 @@ def cut(body: bytes) -> Iterator[bytes]:
 
 
 def takes_slowly(pause: float) -> Callable[[RawConnection], None]:
-    """Read a body with a pause in each million bytes, then tell how many there were."""
+    """Read a body with a pause in each million bytes, then return its length."""
 
     def handler(conn: RawConnection) -> None:
         head = conn.read_head()

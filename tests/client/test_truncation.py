@@ -42,7 +42,7 @@ async def test_a_head_cut_anywhere_is_no_response(streams: bool, client: AnyClie
             with pytest.raises(e.ConnectionError) as caught:
                 await client.request("GET", server.url, stream=streams)
             assert caught.value.request_sent, HEAD[:size]
-            # Libcurl tells no difference between no response and a part of a status line.
+            # libcurl does not distinguish between no response and a part of a status line.
             is_silence = size < len(b"HTTP/1.1 200 OK\r\n") and caught.value.curl_code == 52
             assert is_silence or isinstance(caught.value, e.RemoteProtocolError), HEAD[:size]
             assert server.connections == size
@@ -192,7 +192,7 @@ async def test_a_chunked_coded_body_that_stops_short_is_no_response(client: AnyC
 async def test_a_corrupt_coded_body_is_no_response(
     coding: str, body: bytes, streams: bool, client: AnyClient
 ) -> None:
-    """A wrong check sum, and what is no such coding."""
+    """A wrong checksum, and data in another coding."""
     found = response(body, headers=[("Content-Encoding", coding)])
     with RawServer(respond(found)) as server, pytest.raises(e.ContentDecodingError):
         await read(client, server.url, streams)

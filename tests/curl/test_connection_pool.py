@@ -516,7 +516,7 @@ async def test_closing_wakes_those_that_wait_for_the_pool(
     await held.aclose()
 
 
-# --- what nobody closes ---
+# --- responses that are never closed ---
 
 
 @pytest.mark.anyio

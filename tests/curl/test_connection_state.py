@@ -102,7 +102,7 @@ class Chatty:
             conn.server.note()
 
     def goes_on(self, server: RawServer) -> None:
-        """Let it say what nobody asked for, and wait until it has."""
+        """Have it send unsolicited bytes, and wait until it has."""
         before = self.spoken
         self.answered.release()
         assert self.together or server.wait_for(lambda: self.spoken > before, 30)
@@ -247,7 +247,7 @@ async def test_a_connection_through_a_tunnel_is_used_again(
 async def test_a_slowly_read_stream_does_not_close_other_connections(
     client: AnyClient, app: AppServer
 ) -> None:
-    """libcurl wants nothing of a paused socket; what comes there is no speech out of turn."""
+    """libcurl does not poll a paused socket; bytes that arrive there are not unsolicited."""
     paused, others = AppServer(), app
     with paused:
         async with await client.stream("GET", paused.url + "/bytes/8000000") as stream:
@@ -282,7 +282,7 @@ def test_a_socket_that_is_closed_or_another_is_not_taken_for_the_connection() ->
 
 
 def test_no_function_in_python_runs_when_a_borrowed_socket_ends() -> None:
-    """A signal's handler that raises in a finalizer is not heard: Ctrl-C would be lost."""
+    """A signal's handler that raises in a finalizer is ignored: Ctrl-C would be lost."""
     calls: list[str] = []
     ours, theirs = socket.socketpair()
     with ours, theirs:

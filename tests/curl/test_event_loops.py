@@ -316,7 +316,7 @@ def test_a_slow_resolver_blocks_no_request_past_the_timeout(
     assert run_script(_LOOKUPS, app.url + "/", kind, **environment) == "free\n"
 
 
-# --- clients and responses that nobody closes ---
+# --- clients and responses that are never closed ---
 
 
 @pytest.mark.anyio

@@ -86,7 +86,7 @@ def _interrupt(app: AppServer, code: str, hole: str, path: str) -> float:
     assert process.stdout.readline() == "going\n"
     if path not in ("connect", "pool"):
         assert app.wait_for(lambda: bool(app.requests))
-    # Nothing tells when a program sleeps in its system call; being early would be no error.
+    # A program that sleeps in its system call cannot be detected; a signal too early is no error.
     app.wait_for(lambda: False, timeout=0.1)
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)

@@ -118,12 +118,12 @@ def test_ctrl_c_leaves_no_coroutine_behind(
             "auth": ("user", "password"),
             "hooks": {"before_attempt": [lambda event: None]},
         }
-    # Python itself loses what is raised in a finalizer.
+    # Python itself loses exceptions of a finalizer.
     lost: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with Client() as client:  # what is imported late is there from here on
+        with Client() as client:  # lazy imports are done from here on
             go(client, app.url + "/bytes/5", tmp_path)
         for number in range(1, 3000):
             with Client(**settings) as client:
@@ -146,7 +146,7 @@ _HANDOVER = ("connection_pool.py", "blocking.py")
 
 
 class _Interrupt:
-    """Raises KeyboardInterrupt at the n-th place of the hand-over where a signal could come in.
+    """Raises KeyboardInterrupt at the n-th point of the hand-over where a signal could arrive.
 
     The interpreter looks for signals when a function begins and when a call has returned.
     """

@@ -123,7 +123,7 @@ names.print()
 
 
 class Descriptors:
-    """Takes all descriptors of a process but some, and the errors that come of that."""
+    """Takes all but some descriptors of a process, and collects the resulting errors."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -287,7 +287,7 @@ def test_a_read_can_be_ended_without_descriptors() -> None:
         assert run_script(_ENDED, server.url) == "StreamConsumedError\n"
 
 
-# --- what is no lack ---
+# --- other errors ---
 
 
 def _full(monkeypatch: pytest.MonkeyPatch, number: int, left: int = 0) -> None:

@@ -136,7 +136,7 @@ async def test_a_request_that_fails_to_start_raises_in_its_own_caller(
 
     async with anyio.create_task_group() as tasks:
         async with await client.stream("GET", app.url + "/stall-after"):
-            # More than fit on a stack, if each that fails made way for the next one at once.
+            # More than fit on a stack, if each that fails started the next one at once.
             paths = ["/", *["/refused"] * 2000, "/bytes/1"]
             for path in paths:
                 tasks.start_soon(get, path)

@@ -43,7 +43,7 @@ def run_out(upload: Any, happens: Callable[[float], float]) -> tuple[float, type
 
     Args:
         upload: from the start.
-        happens: told the time of each look before it; returns that of the socket's last event.
+        happens: gets the time before each check; returns that of the socket's last event.
     """
     timeouts, limit = ReadTimeouts(), get_first_limit(upload.request)
     assert limit is not None

@@ -90,7 +90,7 @@ def test_ctrl_c_keeps_complete_parts_and_says_how_to_resume(tmp_path: Path) -> N
     with AppServer() as app:
         driver = started([f"{app.url}/slow/60?n={n}" for n in range(40)], tmp_path / "out", None)
         assert driver.stderr is not None
-        while len(list((tmp_path / "out").glob("parts/*"))) < 2:  # both processes are at work
+        while len(list((tmp_path / "out").glob("parts/*"))) < 2:  # both processes are running
             assert driver.poll() is None
         driver.send_signal(signal.SIGINT)
         _, job = driver.communicate(timeout=60)

@@ -167,7 +167,7 @@ def test_a_cancelled_driver_stops_the_tasks_of_a_cluster(tmp_path: Path) -> None
 
     with AppServer() as app, cluster() as address:
         app.route("/held", held)
-        # More than a worker ends in any time of this test, were it not told to stop.
+        # More than a worker ends in any time of this test, if it did not have to stop.
         urls = tmp_path / "urls.txt"
         urls.write_text("\n".join(f"{app.url}/held?n={n}" for n in range(20_000)))
         driver = start(str(urls), out, address, partition=10_000, concurrency=2)

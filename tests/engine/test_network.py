@@ -37,7 +37,7 @@ class _Stand:
 
 @pytest.fixture
 def begin() -> Iterator[Callable[[], _Stand]]:
-    """Return a function that puts a stand-in in place of the network."""
+    """Return a function that replaces the network."""
 
     def put() -> _Stand:
         network.mock(stand := _Stand())

@@ -254,7 +254,7 @@ async def test_each_hedged_attempt_goes_through_attempt_middleware(
     )
     response = await client.request("GET", URL, stream=stream)
     assert response.status_code == 201
-    assert response.request.headers["X-Attempt"] == "2"  # that which was answered
+    assert response.request.headers["X-Attempt"] == "2"  # the one with the response
     assert numbers(engine) == ["1", "2"]
     assert attempts.ends == [(2, 201), (1, "AttemptCancelled")]
     assert engine.cancelled == 1
@@ -299,7 +299,7 @@ async def test_each_attempt_of_a_hedge_gets_its_own_outcome(scripted: Scripted) 
 
 @ONE_OF_EACH
 async def test_a_middleware_may_replace_or_repeat_a_hedged_attempt(scripted: Scripted) -> None:
-    """What a middleware does beside one `send` it does around hedges, too."""
+    """A middleware may send twice, around hedges too."""
 
     async def twice(request: Request, send: Send) -> Response:
         response = await send(request)
@@ -469,7 +469,7 @@ async def test_a_cancelled_race_is_cancelled_for_each_middleware(
 async def test_a_timeout_of_one_attempt_ends_a_race_as_a_timeout(
     make_client: MakeClient, app: AppServer, impatient: int
 ) -> None:
-    """Not as a cancellation that nobody has asked for."""
+    """Not as an unrequested cancellation."""
 
     def silent(record: Any, out: Any) -> None:
         out.wait_closed(30)
@@ -562,7 +562,7 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
     async def waits(request: Request, send: Send) -> Response:
         if app.requests and not client.is_blocking:
             answered.append(True)
-            # Until the first attempt is answered, which is of no use to whoever waits here.
+            # Until the first attempt has a response, which does not end this wait.
             await anyio.sleep(0.3)
         answered.append(True)
         return await send(request)

@@ -110,7 +110,7 @@ def reckoned(record: Record, service: str, secret: str = SECRET) -> str:
 
 
 class Verifier:
-    """Answers 200 to what is signed well, and 403 to all else."""
+    """Responds 200 to requests with a valid signature, and 403 to others."""
 
     def __init__(self, app: AppServer, service: str = "s3") -> None:
         self.service = service

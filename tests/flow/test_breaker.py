@@ -508,7 +508,7 @@ async def test_hooks_are_notified_of_transitions_of_their_clients_requests(
     await scripted.ask()
     scripted.engine.advance(30.0)
     await scripted.ask()
-    scripted.breaker.reset()  # nobody's request
+    scripted.breaker.reset()  # not by a request
     await scripted.ask()
     assert transitions == [
         Transition("http://a.test:80", "closed", "open"),

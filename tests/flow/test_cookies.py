@@ -145,7 +145,7 @@ async def test_response_cookies_are_those_of_the_last_response(
 
 
 async def test_two_clients_share_nothing(make_client: MakeClient, app: AppServer) -> None:
-    """What is one client's is no other's."""
+    """Clients share no state."""
     first, second = make_client(), make_client()
     await first.get(app.url + "/cookies/set?a=1")
     await second.get(app.url + "/cookies")

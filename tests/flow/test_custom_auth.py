@@ -326,7 +326,7 @@ async def test_an_error_in_a_flow_shows_the_line_that_raised_it(scripted: Script
     client, _ = scripted([Answer(200, content=b"no json")])
     with pytest.raises(curlhttp.JSONDecodeError) as caught:
         await client.get(URL, auth=Token(TOKEN_URL))
-    assert "answer.json()['hello']" in "".join(traceback.format_exception(caught.value))
+    assert "response.json()['hello']" in "".join(traceback.format_exception(caught.value))
     assert caught.value.response is not None
     assert caught.value.response.url == TOKEN_URL
 

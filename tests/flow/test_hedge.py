@@ -62,7 +62,7 @@ _numbers = itertools.count()
 
 
 class Course:
-    """A path of a server whose answers depend on how many requests came before."""
+    """A path of a server whose responses depend on the number of earlier requests."""
 
     def __init__(self, server: AppServer) -> None:
         self.server = server
@@ -424,7 +424,7 @@ async def test_an_error_says_that_the_other_attempt_was_sent(
         assert len(server.requests) == 1
         assert server.connections == 2
         assert caught.value.timings is not None
-        assert caught.value.timings.tls == 0  # it tells of the second
+        assert caught.value.timings.tls == 0  # those of the second
         assert caught.value.request_sent
         assert_free(client)
 
@@ -838,7 +838,7 @@ async def test_p95_hedges_requests_slower_than_earlier_ones(
 async def test_an_attempt_that_lost_counts_with_the_time_it_had(
     hedging: MakeClient, plain: Course
 ) -> None:
-    # Else what is known would be the fast ones alone, and more would be sent twice each time.
+    # Otherwise only fast latencies would be known, and more requests would be hedged each time.
     client = hedging(Hedge("p50", max=1))
     plain.answer(says(b"fast"))
     for _ in range(20):

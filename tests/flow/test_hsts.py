@@ -26,7 +26,7 @@ FIELD = "Strict-Transport-Security"
 
 @pytest.fixture
 def strict(tls_app: AppServer) -> AppServer:
-    """Return a TLS server that says on /sts that it wants HTTPS."""
+    """Return a TLS server that sends Strict-Transport-Security on /sts."""
     says(tls_app, "max-age=1000")
     return tls_app
 
@@ -74,7 +74,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def telling(scripted: Scripted, path: Path) -> AnyClient:
-    """Return a client that every host tells what its path says."""
+    """Return a client that gets the header in the path from every host."""
 
     def respond(request: Any) -> Answer:
         return Answer(headers={FIELD: "max-age=" + request.url.path.strip("/")})

@@ -53,7 +53,7 @@ def get_queue_length(limit: ConcurrencyLimit) -> int:
 
 
 class Gatekeeper:
-    """A route whose answers wait until they are let go; it notes how many are inside."""
+    """A route whose responses wait until they are released; it counts the waiting requests."""
 
     def __init__(self, app: AppServer, path: str = "/gate") -> None:
         self.url = app.url + path
@@ -413,7 +413,7 @@ async def test_a_request_that_the_breaker_refuses_takes_nothing_from_the_rate(
 
 
 async def test_the_rate_holds_after_a_wait_for_a_permit(make_client: MakeClient) -> None:
-    """First a place, then the rate: the other way round they would go all at once."""
+    """First a permit, then the rate: in the other order they would be sent all at once."""
     engine = ScriptedEngine([200] * 4)
     rate, at_once = RateLimit(1, burst=2), ConcurrencyLimit(1)
     client = make_client(rate_limit=rate, concurrency_limit=at_once, transport=engine)
@@ -422,7 +422,7 @@ async def test_the_rate_holds_after_a_wait_for_a_permit(make_client: MakeClient)
             with pytest.raises(PoolTimeout):
                 await client.get(URL, timeout=Timeout(pool=0.01))
     assert (await client.get(URL)).ok
-    assert engine.sleeps == [0.01] * 3  # for a place; those who gave up took nothing of the rate
+    assert engine.sleeps == [0.01] * 3  # for a permit; cancelled requests took nothing of the rate
 
 
 LATE = 0.0008  # seconds: what event loops add, whose timers count milliseconds
@@ -536,7 +536,7 @@ async def test_tasks_go_in_order_and_only_the_first_sleeps(colour: str) -> None:
         assert sent == [(0, 0.0), (1, 0.1), (2, 0.2)]
         await time.advance(1.0)
     assert sent[3:] == [(3, 0.3), (4, 0.4), (5, 0.5)]
-    assert time.sleeps == 5  # nobody looks again and again
+    assert time.sleeps == 5  # no polling
 
 
 @ONLY_ASYNC

@@ -146,7 +146,7 @@ async def test_a_response_made_by_a_middleware_can_be_streamed(
 
 
 def test_a_made_up_response_cannot_smuggle_a_header() -> None:
-    """A middleware's answer is checked like a request."""
+    """A middleware's response is checked like a request."""
     request = Request("GET", "http://h.test/")
     for headers in ({"X": "1\r\nY: 2"}, {"X\r\nY": "2"}, {"": "2"}):
         with pytest.raises(curlhttp.InvalidHeader):

@@ -230,7 +230,7 @@ async def test_a_token_is_not_sent_to_the_target_of_a_redirect(scripted: Scripte
     assert "Authorization" not in engine.sent[2].headers
 
 
-# --- in every way, on real engines ---
+# --- with every API, on real engines ---
 
 
 class TokenServer:

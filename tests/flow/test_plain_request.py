@@ -139,7 +139,7 @@ async def test_an_invalid_method_is_refused(scripted: Scripted, method: Any) -> 
     client, engine = scripted([200])
     with pytest.raises(e.InvalidMethod):
         await client.request(method, URL)
-    with pytest.raises(e.InvalidMethod):  # before the URL: whoever swaps the two reads so
+    with pytest.raises(e.InvalidMethod):  # before the URL, for callers who swap the two
         await client.request(method, "no-url")
     assert engine.sent == []
 

@@ -45,7 +45,7 @@ def redirect(app: AppServer, target: str, status: int = 302, *, host: str = "127
 
 
 def serving(head: bytes, body: bytes = b"", *, times: int = 1) -> Callable[[RawConnection], None]:
-    """Return a handler that answers with a head and a body repeated `times`, then stalls."""
+    """Return a handler that sends a head and a body repeated `times`, then stalls."""
 
     def handler(conn: RawConnection) -> None:
         while conn.read_request()[0]:
@@ -227,7 +227,7 @@ async def test_challenges_do_not_count_as_redirects(
 async def test_statuses_that_are_no_redirects_are_not_followed(
     client: AnyClient, app: AppServer, status: int
 ) -> None:
-    """300, 304 and 305 are answers."""
+    """300, 304 and 305 are final responses."""
     found = await client.get(redirect(app, "/", status))
     assert found.status_code == status
     assert len(app.requests) == 1
@@ -513,7 +513,7 @@ async def test_no_api_authenticates_to_another_origin(
 async def test_every_api_follows_the_same_statuses_and_no_loop(
     fetch: Fetch, api: str, app: AppServer
 ) -> None:
-    """300, 304 and 305 are answers; thirty redirects are the most."""
+    """300, 304 and 305 are final responses; thirty redirects are the most."""
     for status in (300, 304, 305):
         app.reset_counts()
         with suppress(curlhttp.HTTPError):  # of a download
@@ -597,7 +597,7 @@ async def test_there_and_back_again_has_no_credentials(
 async def test_auth_objects_do_not_authenticate_to_another_origin(
     client: AnyClient, app: AppServer, other: AppServer
 ) -> None:
-    """An auth object answers its own origin."""
+    """An auth object authenticates to its own origin only."""
     target = other.url + "/digest?user=u&password=p"
     for auth in (curlhttp.DigestAuth("u", "p"), ("u", "p")):
         other.reset_counts()
@@ -609,12 +609,12 @@ async def test_auth_objects_do_not_authenticate_to_another_origin(
 async def test_the_clients_own_auth_does_not_reach_another_origin(
     make_client: MakeClient, app: AppServer, other: AppServer
 ) -> None:
-    """An auth object answers its own origin."""
+    """An auth object authenticates to its own origin only."""
     client = make_client(auth=("u", "p"), headers={"X-Token": "secret"})
     await client.get(redirect(app, other.url + "/echo"))
     assert sent_to(app, "authorization") == ["Basic dTpw"]
     assert sent_to(other, "authorization") == [None]
-    assert sent_to(other, "x-token") == ["secret"]  # nobody said that it is one
+    assert sent_to(other, "x-token") == ["secret"]  # it was not declared as one
 
 
 async def test_sensitive_headers_do_not_reach_another_origin(
@@ -631,7 +631,7 @@ async def test_sensitive_headers_do_not_reach_another_origin(
 async def test_userinfo_of_a_location_is_for_one_redirect_and_never_shown(
     client: AnyClient, app: AppServer, other: AppServer
 ) -> None:
-    """Userinfo of a Location is for that hop, and shown nowhere."""
+    """Userinfo of a Location is for that redirect only, and never shown."""
     target = f"http://user:s3cret@127.0.0.1:{other.port}/redirect/1"
     app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", target)]))
     found = await client.get(app.url + "/hop", headers={"Authorization": "Bearer first"})
@@ -644,7 +644,7 @@ async def test_userinfo_of_a_location_is_for_one_redirect_and_never_shown(
 
 
 async def test_userinfo_of_a_location_is_in_no_message(client: AnyClient, app: AppServer) -> None:
-    """Userinfo of a Location is for that hop, and shown nowhere."""
+    """Userinfo of a Location is for that redirect only, and never shown."""
     for location in ("ftp://user:s3cret@h/", "http://user:s3cret@h:99999/", "http://u:s3cret@@/"):
         with pytest.raises(curlhttp.RequestException) as caught:
             await client.get(redirect(app, quote(location, safe=":/@")))

@@ -40,7 +40,7 @@ class ScriptedStream:
         self.aborted = 0
         self.error: Exception | None = None
         self.clock = clock
-        self.drains: list[bool] = []  # what comes of them, until all is sent
+        self.drains: list[bool] = []  # their results, until all is sent
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         piece = self.pieces.pop(0) if self.pieces else b""

@@ -70,7 +70,7 @@ class Wire:
         await _done(self.real.aclose() if hasattr(self.real, "aclose") else self.real.close())
 
     async def says(self, text: bytes) -> None:
-        """Check that the server shouts what it is told."""
+        """Check that the server echoes in upper case."""
         await self.write(text)
         said = b""
         while len(said) < len(text):

@@ -49,7 +49,7 @@ def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
 
     async def waits(name: str) -> None:
         waiters.append(waiter := engine.make_waiter())
-        if name == "newcomer":  # comes when another one was let go, and may continue at once
+        if name == "newcomer":  # starts when another one was woken, and may continue at once
             waiters[0].wake()
             waiter.wake()
         await waiter.wait(None)
@@ -175,7 +175,7 @@ def test_a_middleware_that_waits_when_cancelled_does_not_affect_a_later_map(app:
     assert app.wait_for(lambda: not app.open_connections)
 
 
-# --- time that passes while nobody waits for results ---
+# --- time that passes between results ---
 
 
 def test_a_busy_consumer_is_no_silence_of_the_server(app: AppServer) -> None:
@@ -193,7 +193,7 @@ def test_requests_are_sent_while_results_are_available(app: AppServer) -> None:
         results = client.map([app.url] * 20, concurrency=4)
         for _ in range(4):
             next(results)
-            time.sleep(0.03)  # all that was sent is answered, and taken with the next result
+            time.sleep(0.03)  # all sent requests get responses, which the next result takes
         assert app.wait_for(lambda: len(app.requests) >= 8)
 
 

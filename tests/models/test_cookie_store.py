@@ -383,7 +383,7 @@ def test_the_price_of_a_cookie_header_does_not_grow_with_the_jar(side: Side, dom
     assert prices[1] < 1.5 * prices[0]
 
 
-# --- the standard library's ways, beside the index ---
+# --- the standard library's methods, which bypass the index ---
 
 
 def test_changes_of_the_underlying_dictionary_are_noticed(side: Side) -> None:

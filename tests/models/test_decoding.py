@@ -460,7 +460,7 @@ def test_one_byte_at_a_time_is_not_quadratic() -> None:
 
 
 UNFIT = ["", "nonsense", "base64", "rot13", "zlib", "idna", "punycode", "undefined", "\0"]
-# Escape sequences, shifts, lead bytes and byte order marks beside whatever else there is.
+# Escape sequences, shifts, lead bytes and byte order marks next to arbitrary data.
 BODIES = st.binary(max_size=40) | st.lists(
     st.sampled_from([b"\x1b", b"$", b"(", b"B", b"\x0e", b"~{", b"\x81", b"0", b"\xff\xfe", b"\0"]),
     max_size=40,

@@ -10,7 +10,7 @@ from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import parse_url
 
-# Set by what a middleware does with a request, and by nobody who makes one.
+# Set by what a middleware does with a request, not by constructors.
 NOT_GIVEN = {"_headers", "_shared_headers", "extensions"}
 
 

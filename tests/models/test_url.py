@@ -79,7 +79,7 @@ BEGINS = ": URLs begin with http:// or https://"
     ],
 )  # fmt: skip
 def test_a_url_has_the_form_that_requests_sends(url: str | bytes, expected: str) -> None:
-    """What is kept is encoded as requests does."""
+    """Kept characters are encoded as requests does."""
     parsed = parse_url(url)
     assert str(parsed) == expected
     assert parsed.wire == expected.partition("#")[0]
@@ -139,7 +139,7 @@ def test_a_host_has_one_spelling_everywhere(host: str, expected: str) -> None:
 def test_an_ipv6_zone_is_for_connecting_only(
     host: str, host_kept: str, authority: str, wire: str
 ) -> None:
-    """A zone is no part of what is sent."""
+    """A zone is not sent."""
     url = parse_url(f"http://{host}/")
     assert (url.host, url.authority, url.wire) == (host_kept, authority, wire)
     assert url.origin == f"http://[{host_kept}]:{url.port}"
@@ -172,7 +172,7 @@ def test_an_ipv6_zone_is_for_connecting_only(
     ],
 )  # fmt: skip
 def test_a_url_that_parsers_read_differently_is_refused(url: str | bytes) -> None:
-    """Hosts and ports that others read in another way."""
+    """Hosts and ports that other parsers read differently."""
     with pytest.raises(InvalidURL):
         parse_url(url)
 
@@ -256,7 +256,7 @@ def test_a_message_has_no_control_characters() -> None:
     ],
 )
 def test_a_huge_url_takes_linear_time(url: str) -> None:
-    """What is too long costs no more than its length."""
+    """A long URL takes linear time."""
     started = time.process_time()
     with contextlib.suppress(InvalidURL, MissingSchema):
         assert ASCII_VISIBLE(parse_url(url).wire)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """Providers, and what they were told."""
+    """Providers, and their exported data."""
 
     def __init__(self) -> None:
         from opentelemetry.sdk.metrics import MeterProvider

@@ -434,7 +434,7 @@ def test_later_requests_to_the_origin_use_the_nonce_preemptively() -> None:
     flow, request = begin(auth, asked("http://h.test/b?c=d", "POST"))
     response = sent_parameters(request)
     assert (response["nc"], response["uri"]) == ("00000002", "/b?c=d")
-    # The server wants another nonce, stale or not: one response is still due.
+    # The server requires another nonce, stale or not: one more request is due.
     again = sent_parameters(challenged(flow, MD5.replace("7ypf", "new")))
     assert (again["nc"], again["nonce"][:3]) == ("00000001", "new")
 

@@ -91,7 +91,7 @@ def test_waiters_are_served_in_order() -> None:
     assert [lease.granted for lease in waiting] == [False] * 4
     running[1].release()
     assert woken == [0]
-    assert limit.try_acquire(A) is None  # nobody jumps the queue
+    assert limit.try_acquire(A) is None  # no request jumps the queue
     running[0].release()
     waiting[0].release()
     assert woken == [0, 1, 2]
@@ -167,7 +167,7 @@ def test_a_lease_may_be_lost_while_its_thread_has_the_lock() -> None:
         with limit._lock:
             leases.clear()
             assert woken == []
-        assert limit.try_acquire(A) is None  # whoever has the lock next makes up for it
+        assert limit.try_acquire(A) is None  # the next holder of the lock does it
 
     in_time(lose)
     assert woken == [1]
@@ -309,7 +309,7 @@ def test_reservations_are_in_order_and_only_the_first_has_a_time() -> None:
     assert limit.try_acquire(A, 0.0)
     turns = [join(limit, wake=lambda n=n: woken.append(n)) for n in range(3)]  # type: ignore[misc]
     assert [turn.is_first for turn in turns] == [True, False, False]
-    assert not limit.try_acquire(A, 0.1)  # nobody jumps the queue
+    assert not limit.try_acquire(A, 0.1)  # no request jumps the queue
     assert turns[0].try_acquire(0.1) == 0.0
     assert woken == [1]
     turns[1].leave()

@@ -248,7 +248,7 @@ def test_a_host_header_stays_with_its_origin(location: str, host: str | None) ->
 
 
 def test_userinfo_in_the_location_is_for_that_redirect_only() -> None:
-    """Userinfo of a Location is for that hop, and shown nowhere."""
+    """Userinfo of a Location is for that redirect only, and never shown."""
     headers = Headers({"Authorization": "old"})
     hop = follow("http://us%40er:s3cret@h.test/x", headers=headers, auth=BasicAuth("u", "p"))
     assert hop.auth == BasicAuth("us@er", "s3cret")

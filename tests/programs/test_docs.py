@@ -101,7 +101,7 @@ def test_a_program_of_the_readme_runs_when_it_is_pasted(
 
 
 def test_the_readme_is_a_page() -> None:
-    """Of each way to use it there is a program; what is reference is in docs."""
+    """The README has a program for each API; the reference is in docs."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.count("\n") <= 200
     for way in ("Client(", "AsyncClient(", "curlhttp import requests", ".map(", ".stream("):

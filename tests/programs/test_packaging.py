@@ -108,7 +108,7 @@ def test_the_wheel_brings_the_command_and_the_plugins(wheel: Path) -> None:
 
 
 def test_the_wheel_alone_runs_the_quickstart(wheel: Path, tmp_path: Path) -> None:
-    """As the Dockerfile does: what is not in the wheel cannot be found."""
+    """As the Dockerfile does: files outside of the wheel cannot be found."""
     home = tmp_path / "home"
     home.mkdir()
     run(sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site")

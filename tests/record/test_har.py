@@ -306,7 +306,7 @@ def test_whatever_a_server_sends_can_be_read_again(
     _, (played,) = read_log(path)
     ours, theirs = (Headers.from_block(each.block) for each in (head, played.head))
     assert ours.get_list("x-one") == theirs.get_list("x-one")
-    if "content-encoding" in theirs:  # nobody can read it
+    if "content-encoding" in theirs:  # it cannot be decoded
         assert b"".join(played.pieces) == (b"***" if content else b"")
     elif "content-encoding" not in ours:
         assert b"".join(played.pieces) == content

@@ -9,7 +9,7 @@ from tests.servers.redis_server import RedisServer
 
 
 class FakeClockStore:
-    """A store that runs the script by a clock of the test's, without a thread."""
+    """A store that runs the scripts on the test's clock, without a thread."""
 
     def __init__(self, redis: RedisServer) -> None:
         self.client = redis.client()

@@ -79,7 +79,7 @@ async def test_no_more_requests_run_in_total_than_the_limit(
             tasks.start_soon(client.gather, 5, "GET", route.url)
     assert route.most == 2
     for store in stores:
-        store.close()  # which sends what was told
+        store.close()  # which sends pending commands
     assert in_redis(redis) == 0
 
 
@@ -123,7 +123,7 @@ async def test_a_request_that_fails_or_is_cancelled_releases_its_lease(
         with anyio.move_on_after(0.1):
             await client.get(app.url + "/stall")
     assert (await client.get(app.url)).status_code == 200
-    store.close()  # which sends what was told
+    store.close()  # which sends pending commands
     assert in_redis(redis) == 0
 
 
@@ -219,7 +219,7 @@ def test_a_lease_is_renewed_even_if_no_request_checks_that_redis_is_back(
     store, limit = make_store(own_redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()
-    store.ask_here(held._command("keep"))  # answered, so that no trial is running
+    store.ask_here(held._command("keep"))  # with a reply, so that no trial is running
     store._connection.note_failure(TimeoutError("once"))
     with own_redis.client() as admin:
         admin.flushall()

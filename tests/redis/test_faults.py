@@ -140,7 +140,7 @@ NONSENSE = [
     b"*2\r\n:1\r\n$-1\r\n",
     b"*2\r\n:1\r\n:" + 30 * b"9" + b"\r\n",
     b"*14\r\n" + 14 * b"$2\r\n\xc3\xa4\r\n",
-    # What a script may say, but said to everything.
+    # Valid replies of a script, sent to every command.
     reply(0, 0),
     reply(0, 1),
     reply(0, 10**9),
@@ -278,7 +278,7 @@ async def test_foreign_data_in_a_key_makes_no_request_wait(
 
 
 class Delayed:
-    """A way to a Redis whose answers take some time; use it as a context manager.
+    """A proxy to a Redis that delays its replies; use it as a context manager.
 
     Attributes:
         port: to connect to instead.
@@ -374,7 +374,7 @@ async def test_making_a_client_does_not_wait_for_redis(
     with listening() as port:  # it takes connections, and says nothing
         store = make_store(f"redis://127.0.0.1:{port}/0", timeout=30, connect_timeout=30)
         client = make_client(**all_of(store))
-        assert store._connection.is_up()  # nothing came of it yet
+        assert store._connection.is_up()  # no effect yet
         begun = time.monotonic()
         with pytest.raises(DeadlineExceeded):
             await client.get(app.url, timeout=Timeout(total=paced(0.1)))
@@ -476,7 +476,7 @@ def test_requests_continue_if_redis_refuses_writes_and_the_log_is_short(
     given = [value for each in caplog.records for value in each.args or ()]
     assert given
     assert not any(isinstance(value, BaseException) for value in given)  # would keep the client
-    # What changes nothing is answered still where there is no memory.
+    # Without memory, commands that change nothing still get replies.
     assert ["responds again" in text for text in said[1:]] in ([], [True])
 
 
@@ -579,7 +579,7 @@ async def test_without_redis_a_process_has_its_own_circuits(
     assert (await client.get(app.url)).status_code == 200
 
 
-# --- responses that nobody waits for any more ---
+# --- replies that come too late ---
 
 
 def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> None:
@@ -599,7 +599,7 @@ def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> 
     late = Late(rate.make_reserve_command("http://a.test", INF), lambda: None)
     link.put(late)
     assert 90e6 < store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] <= 200e6
-    # Whoever asks now gets the turn that nobody took.
+    # The next request gets the reservation that was not used.
     waits = [store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] for _ in range(2)]
     assert left == [True]
     assert min(waits) <= 200e6

@@ -29,7 +29,7 @@ def test_eight_processes_share_a_circuit_and_send_one_probe(
         broke = time.monotonic()
         # Open, and three probes, of which the last may be held already.
         until(lambda: len(_after_gaps(counter.arrivals, broke, recovery - _CLOCKS)) >= 3)
-        # A probe that takes its time: nobody else gets through meanwhile.
+        # A slow probe: no other request is admitted meanwhile.
         counter.open.clear()
         until(lambda: counter.now == 1)
         held = len(counter.arrivals)

@@ -78,7 +78,7 @@ def test_a_returned_reservation_is_used_by_the_next_request(
         store.tell(rate.make_refund_command(ORIGIN, turns[number][1]))
     assert reserve(store, rate)[1][2:] == turns[1][1][2:]
     assert reserve(store, rate)[1][2:] == turns[2][1][2:]
-    store.tell(rate.make_refund_command(ORIGIN, turns[3][1]))  # the last of the line
+    store.tell(rate.make_refund_command(ORIGIN, turns[3][1]))  # the last of the queue
     assert reserve(store, rate)[1][3] == turns[3][1][3]
     assert 300 < reserve(store, rate)[0] <= 400
 

@@ -1,4 +1,4 @@
-"""Several worker processes on one Redis, blocking and async in turn, and a counter of requests."""
+"""Worker processes on one Redis, blocking and async in turn, and a counter of requests."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Outcome(NamedTuple):
 
 
 class WorkerPool:
-    """So many processes that send requests, in `with`; all of them are killed at the end.
+    """Processes that send requests, in `with`; all of them are killed at the end.
 
     Args:
-        url: what they ask for.
+        url: of their requests.
         redis: URL of the Redis that they share.
         count: of processes.
         at_once: threads or tasks in each.
@@ -101,25 +101,25 @@ class WorkerPool:
         self._new.append(process)
 
     def ready(self) -> None:
-        """Wait until those are ready that were added last."""
+        """Wait until the processes that were added last are ready."""
         while self._new:
             assert _line(self._new.pop()) == "ready\n"
 
     def go(self) -> float:
-        """Have them begin; return when, in monotonic seconds."""
+        """Start all; return when, in monotonic seconds."""
         begun = time.monotonic()
         for process in self.processes:
             self.send(process)
         return begun
 
     def send(self, process: subprocess.Popen[str]) -> None:
-        """Have one begin or end."""
+        """Start or stop one."""
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
 
     def stop(self) -> list[list[Outcome]]:
-        """Have them end; return the outcomes of the requests of each."""
+        """Stop all; return the outcomes of the requests of each."""
         for process in self.processes:
             self.send(process)
         found = []
@@ -130,7 +130,7 @@ class WorkerPool:
         return found
 
     def kill(self, process: subprocess.Popen[str]) -> None:
-        """Kill one, which nobody hears from again."""
+        """Kill one."""
         process.kill()
         process.communicate()
         self.processes.remove(process)
@@ -146,9 +146,9 @@ class RequestCounter:
 
     Attributes:
         arrivals: monotonic seconds.
-        most: of those that were there at once.
-        status: what is answered.
-        open: answers wait until it is set.
+        most: requests at once.
+        status: of the responses.
+        open: responses wait until it is set.
     """
 
     def __init__(self, app: AppServer, seconds: float = 0.0) -> None:
@@ -176,7 +176,7 @@ class RequestCounter:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it never came to it"

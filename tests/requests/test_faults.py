@@ -231,7 +231,7 @@ def test_ctrl_c_ends_a_stalled_request_once_and_for_all(app: AppServer, path: st
     assert process.stdout is not None
     assert process.stdout.readline() == "going\n"
     assert app.wait_for(lambda: bool(app.requests))
-    app.wait_for(lambda: False, timeout=0.05)  # nothing tells when it sleeps in its system call
+    app.wait_for(lambda: False, timeout=0.05)  # its sleep in a system call cannot be detected
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"
@@ -928,7 +928,7 @@ def test_credentials_for_a_challenge_stay_with_its_origin(
     assert session.get(app.url + protected).status_code == 200
     assert session.get(app.url + to(other.url + protected)).status_code == 401
     assert [record.header("authorization") for record in other.requests] == [None]
-    assert session.get(app.url + to(protected)).status_code == 200  # at home it is answered
+    assert session.get(app.url + to(protected)).status_code == 200  # at its own origin it is met
 
 
 def test_other_hooks_continue_at_another_origin(

@@ -196,7 +196,7 @@ def test_an_https_proxy_of_a_plain_request_is_verified_after_the_pool_manager_wa
         assert session.get(app.url, proxies=proxies).text == "hello"
 
 
-# --- what urllib3 sends in libcurl's place ---
+# --- requests that urllib3 sends instead of libcurl ---
 
 
 def with_context(context: ssl.SSLContext) -> HTTPAdapter:

@@ -69,7 +69,7 @@ KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 class Script(RawServer):
-    """A server that responds to each request with what is next, the last again and again."""
+    """A server that sends each request the next response, and repeats the last."""
 
     def __init__(self, *says: Say) -> None:
         super().__init__(self._answer)
@@ -256,7 +256,7 @@ def test_the_connection_is_reused_after_a_small_body(session: requests.Session) 
         assert server.connections == 1
 
 
-# --- redirects that nobody follows ---
+# --- redirects that are not followed ---
 
 
 def test_a_streamed_redirect_that_is_not_followed_stays_on_the_wire(

@@ -35,7 +35,7 @@ SWITCHED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\
 
 
 def echo(conn: RawConnection) -> None:
-    """Switch, and answer each piece; at the end of what comes say goodbye."""
+    """Switch protocols, echo each piece, and say goodbye at the end."""
     conn.read_request()
     conn.send(SWITCHED)
     while piece := conn.sock.recv(65536):

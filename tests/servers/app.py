@@ -69,15 +69,15 @@ class AppServer(Listener[AppConnection]):
         self.routes: dict[str, Answer] = {**SHARED, **AUTH, **WIRE, "/404": not_found}
         self.unread: set[str] = set(UNREAD)
 
-    def route(self, path: str, response: Answer, *, read_body: bool = True) -> None:
-        """Let `answer(record, conn)` serve `path` and what is below it.
+    def route(self, path: str, respond: Answer, *, read_body: bool = True) -> None:
+        """Let `respond(record, conn)` serve `path` and what is below it.
 
         Args:
             path: an exact path of one or more segments.
-            answer: replies on `conn`; may use all of `AppConnection`.
+            respond: replies on `conn`; may use all of `AppConnection`.
             read_body: False to have the body still unread, for `conn.iter_body(record.raw)`.
         """
-        self.routes[path] = response
+        self.routes[path] = respond
         if not read_body:
             self.unread.add(path)
 

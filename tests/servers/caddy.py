@@ -36,7 +36,7 @@ def has_caddy() -> bool:
 
 
 class Caddy:
-    """A Caddy that answers hello to every request.
+    """A Caddy that responds hello to every request.
 
     Args:
         folder: an empty one, for its files.

@@ -1,6 +1,6 @@
 """One accepted connection: buffered reading of HTTP/1 messages, and every way to end it.
 
-Knows framing only; what to answer is the servers' business.
+Knows framing only; servers choose the response.
 """
 
 from __future__ import annotations

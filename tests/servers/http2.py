@@ -49,9 +49,9 @@ class H2Server(AppServer):
         self.goaway_limit = 0
         self.routes["/http11-required"] = hello  # where the client comes back
 
-    def stream_route(self, path: str, response: StreamAnswer) -> None:
-        """Let `answer(record, stream)` serve `path` over HTTP/2, once the body is in."""
-        self.stream_routes[path] = response
+    def stream_route(self, path: str, respond: StreamAnswer) -> None:
+        """Let `respond(record, stream)` serve `path` over HTTP/2, once the body is in."""
+        self.stream_routes[path] = respond
 
     def goaway_after(self, count: int) -> None:
         """Send GOAWAY with the `count`-th request of each connection, and close after its response.

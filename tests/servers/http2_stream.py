@@ -64,7 +64,7 @@ class Stream:
         self.session.later(seconds, self, action)
 
     def close_connection(self) -> None:
-        """Close the whole connection without a GOAWAY, when what was said before is sent."""
+        """Close the whole connection without a GOAWAY, after queued data is sent."""
         self.session.closing = True
 
     def goaway(self, code: int = 0, *, processed: bool = True) -> None:

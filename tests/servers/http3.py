@@ -1,6 +1,6 @@
 """An HTTP/3 server on loopback, by aioquic. It can end its connections on request.
 
-It counts what it was asked. Bodies are read and forgotten.
+It counts requests. Bodies are read and dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECONDS = 30.0
 
 
 class HTTP3Server:
-    """A server whose answer to every request is "ok".
+    """A server that responds "ok" to every request.
 
     Args:
         folder: for the file with its certificate and key.
@@ -39,7 +39,7 @@ class HTTP3Server:
     Attributes:
         requests: how often it was asked, by method.
         connections: how many there were.
-        closes_amid: it answers no request, and closes the connection instead.
+        closes_amid: it closes the connection instead of responding.
     """
 
     def __init__(self, folder: Path, certs: Certs) -> None:

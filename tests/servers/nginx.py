@@ -45,7 +45,7 @@ def has_nginx() -> bool:
 
 
 class Nginx:
-    """An nginx that answers hello to every request over HTTP/2.
+    """An nginx that responds hello to every request over HTTP/2.
 
     Args:
         folder: an empty one, for its files.

@@ -67,7 +67,7 @@ class _Proxy(Listener[Connection]):
         return sock
 
     def tunnel(self, conn: Connection, origin: socket.socket, welcome: bytes) -> None:
-        """Tell the client that it is through, and pass bytes both ways until one side closes."""
+        """Confirm the tunnel to the client, and forward bytes both ways until one side closes."""
         with self.changed:
             self.tunnels += 1
             self.changed.notify_all()
@@ -91,7 +91,7 @@ def _pass_on(key: selectors.SelectorKey) -> bool:
     try:
         sink.sendall(data)
     except OSError:
-        # Who resets a connection may have said why.
+        # A peer that resets a connection may have sent the reason.
         while rest := sink.recv(PIECE):
             source.sendall(rest)
         raise

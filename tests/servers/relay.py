@@ -1,7 +1,7 @@
 """A relay that silently forgets connections, as NATs and load balancers do.
 
 It forwards bytes or datagrams between clients and a server. What it has forgotten stays open and
-takes what is sent, but nothing gets through, and neither side is told.
+takes what is sent, but nothing gets through, and neither side is notified.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Direction(NamedTuple):
 
 
 class _Relay:
-    """Forward until told to forget; use it as a context manager.
+    """Forward until forget() is called; use it as a context manager.
 
     Args:
         port: of the server, on loopback.

@@ -31,7 +31,7 @@ class Memory:
 
 
 class Out(Protocol):
-    """Where a route answers: a connection of HTTP/1.1 or a stream of HTTP/2."""
+    """Where a route responds: a connection of HTTP/1.1 or a stream of HTTP/2."""
 
     @property
     def memory(self) -> Memory: ...

@@ -24,7 +24,7 @@ _LEDGER = Ledger()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder."""
+    """Mark the tests of this folder."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:

@@ -58,7 +58,7 @@ class Ledger:
         Args:
             program: to which it is sent.
             method: of the request.
-            may_be_stopped: it is awaited, so that one that hangs can be told from the others.
+            may_be_stopped: it is awaited, so that a hanging one can be stopped alone.
         """
         operation = Operation(method)
         self._count(program, "operations")

@@ -202,7 +202,7 @@ class Lighttpd(Program):
     role = "files, and before the tests' server"
     executable = "lighttpd"
     version_command = ("lighttpd", "-v")
-    needs_length = ("h2",)  # else it answers 411 (Length Required) where it is a proxy
+    needs_length = ("h2",)  # as a proxy it responds 411 (Length Required) otherwise
     can = frozenset({"static", "gzip", "events", "ws", "expect", "short", "mtls", "reload"})
 
     def prepare(self) -> None:

@@ -74,7 +74,7 @@ class Program:
         endpoints: "plain", "tls" (HTTP/1.1), "h2" and "h3", as far as it has them.
         can: what else it does: "static", "gzip", "br", "trailers", "events", "ws", "expect", and
             "short" (a port that ends connections after two requests), "mtls", "reload".
-        scheme: of its URL, if it is a proxy that clients are told to use.
+        scheme: of its URL, if it is a proxy.
         needs_length: the endpoints that refuse a body without a Content-Length.
     """
 
@@ -150,11 +150,11 @@ class Program:
         return Endpoint(f"https://localhost:{self.port(port)}", _SETTINGS[name])
 
     def proxy_url(self, port: str = "plain", credentials: str = "") -> str:
-        """Return what clients are told, with credentials that end with an at sign."""
+        """Return the proxy's URL; credentials end with an at sign."""
         return f"{self.scheme}://{credentials}127.0.0.1:{self.port(port)}"
 
     def seen(self) -> Counter[str]:
-        """Return how often each id came in a request, by the server or what is behind it."""
+        """Return how often each id came in a request, by the server or its upstream."""
         if self.seen_path.exists():
             return Counter(self.seen_path.read_text().split())
         return self.around.backend.seen()

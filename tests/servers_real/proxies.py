@@ -259,9 +259,9 @@ class Mitmproxy(Program):
 
 
 class Toxiproxy(Program):
-    """Toxiproxy, which spoils connections as it is told over HTTP.
+    """Toxiproxy, which breaks connections as configured over HTTP.
 
-    Its port "plain" leads to what `lead_to` said, and its port "api" is where it is told.
+    Its port "plain" leads to the argument of `lead_to`, and its port "api" is for configuration.
     """
 
     name = "toxiproxy"
@@ -288,7 +288,7 @@ class Toxiproxy(Program):
         return self.port(name)
 
     def spoil(self, port: int, kind: str, stream: str = "downstream", **attributes: int) -> None:
-        """Add a toxic to the way to a port.
+        """Add a toxic to the connections to a port.
 
         Args:
             port: that `lead_to` was given.

@@ -24,7 +24,7 @@ _TIMES = 50  # how often a response repeats the id that it belongs to
 
 
 class Sender:
-    """Send requests to a server, and check that each gets its own answer.
+    """Send requests to a server, and check that each gets its own response.
 
     Args:
         client: of any colour, set up for the endpoint.
@@ -63,7 +63,7 @@ class Sender:
         return f"{self.endpoint.url}{path}" + (f"?{text}" if text else "")
 
     async def get(self, api: str = "get", **query: object) -> Any:
-        """GET something that only this request is answered with."""
+        """GET a response that only this request can get."""
         with self.counted() as operation:
             url = self.url("/stamp", operation, n=_TIMES, **query)
             if api == "stream":
@@ -79,7 +79,7 @@ class Sender:
             return response
 
     async def stamp(self, method: str, **query: object) -> Any:
-        """Send a request that only it is answered with, as the clients' plain verb does."""
+        """Send a request whose response only it can get, with the clients' plain verb."""
         with self.counted(method) as operation:
             content = None if method == "GET" else b"pay"
             url = self.url("/stamp", operation, n=_TIMES, **query)
@@ -89,7 +89,7 @@ class Sender:
             return response
 
     async def try_stamp(self, method: str, **query: object) -> Any:
-        """Return the response, or the error that came of it."""
+        """Return the response, or the error."""
         try:
             return await self.stamp(method, **query)
         except curlhttp.RequestException as error:

@@ -47,7 +47,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command in its own process; its output is piped unless told otherwise."""
+    """Start a command in its own process; its output is piped by default."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen(command(*arguments), cwd=ROOT, **options)
 
@@ -84,7 +84,7 @@ def on_terminal(*arguments: object, columns: int = 80, **environment: str) -> tu
     try:
         while piece := os.read(ours, 65536):
             shown += piece
-    except OSError:  # Linux: nobody has the other side any more
+    except OSError:  # Linux: the other side is closed
         pass
     finally:
         os.close(ours)

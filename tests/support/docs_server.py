@@ -52,7 +52,7 @@ def login(record: Record, out: Out) -> None:
 
 
 def account(record: Record, out: Out) -> None:
-    """Let in whoever has the cookie of login."""
+    """Admit requests with the cookie of login."""
     known = "session=abc" in (record.header("cookie") or "")
     out.reply(200 if known else 403, b"your account" if known else b"who are you?", [PLAIN])
 
@@ -71,7 +71,7 @@ def export(record: Record, out: Out) -> None:
 
 
 def flaky(record: Record, out: Out) -> None:
-    """Fail twice, then answer; and so on."""
+    """Fail twice, then succeed; and so on."""
     out.memory.counts[record.path] += 1
     if out.memory.counts[record.path] % 3:
         return out.reply(503, b"busy", [PLAIN])
@@ -105,7 +105,7 @@ def token(record: Record, out: Out) -> None:
 
 
 def release(record: Record, out: Out) -> None:
-    """Give a file of 3 MiB, or what is asked for of it from an offset on."""
+    """Return a file of 3 MiB, or the requested range from an offset on."""
     kept = [("ETag", '"3"'), ("Accept-Ranges", "bytes"), ("Content-Type", "application/gzip")]
     wanted = record.header("range")
     if wanted is None:

@@ -88,7 +88,7 @@ def _has(package: str) -> bool:
 
 
 class Page:
-    """A page at work.
+    """A page that is run.
 
     Args:
         path: of the Markdown file.
@@ -204,7 +204,7 @@ def _commands(snippet: Snippet) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Run one page; the exit code tells how it went."""
+    """Run one page; the exit code is the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("--others", action="store_true", help="run other libraries' snippets too")

@@ -153,7 +153,7 @@ def skipped() -> float:
     return curlhttp._engine.network.network.skipped
 
 
-# --- what is answered ---
+# --- responses ---
 
 
 @ONE_OF_EACH

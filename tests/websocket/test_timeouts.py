@@ -61,7 +61,7 @@ def one_event(record: Record, out: Out) -> None:
 
 
 def talk(record: Record, conn: AppConnection) -> None:
-    """Agree to the handshake and echo, or go silent at the place that the path names."""
+    """Agree to the handshake and echo, or go silent at the step that the path names."""
     conn.closing = True
     match record.path:
         case "/ws/echo":
@@ -85,7 +85,7 @@ def talk(record: Record, conn: AppConnection) -> None:
 
 
 class Link:
-    """One client's way to a server.
+    """A client and its connection to a server.
 
     Args:
         client: of any colour.

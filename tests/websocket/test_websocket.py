@@ -407,7 +407,7 @@ async def test_a_missing_package_is_named(
         await client.websocket("ws://127.0.0.1:1/")
 
 
-# --- ways to the server ---
+# --- routes to the server ---
 
 
 async def test_tls_is_checked_as_for_any_request(make_client: Make, certs: Certs) -> None:
@@ -552,7 +552,7 @@ async def test_a_server_that_does_not_read_slows_the_sender(client: AnyClient) -
                 if before == sent:
                     break
             assert sent < 100
-            tasks.start_soon(send)  # a second sender waits beside the first
+            tasks.start_soon(send)  # a second sender waits with the first
             await anyio.sleep(paced(0.02))
             go.set()
         await ws.aclose()
