@@ -136,21 +136,6 @@ async def test_a_hundred_fields_are_an_error(client: AnyClient, streams: bool) -
             await body_of(client, raw.url, streams)
 
 
-@pytest.mark.parametrize("coding", sorted(CODERS))
-async def test_a_cut_body_is_an_error_and_the_connection_lives(
-    client: AnyClient, streams: bool, coding: str
-) -> None:
-    """A coded body that is cut is an error."""
-    name = {"multi-gzip": "gzip", "raw-deflate": "deflate"}.get(coding, coding)
-    with coded(CODERS[coding](payload(5000))[:-3], coding=name) as raw:
-        with pytest.raises(ContentDecodingError, match="cut short") as caught:
-            await body_of(client, raw.url, streams)
-    assert caught.value.request.method == "GET"  # type: ignore[union-attr]
-    assert caught.value.response.status_code == 200  # type: ignore[union-attr]
-    assert caught.value.request_sent
-    assert caught.value.response.timings.total > 0  # type: ignore[union-attr]
-
-
 async def test_a_coding_error_is_that_of_one_response(client: AnyClient, streams: bool) -> None:
     with coded(gzip.compress(b"x")[:-1], gzip.compress(b"good")) as raw:
         with pytest.raises(ContentDecodingError):

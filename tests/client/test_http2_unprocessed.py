@@ -260,7 +260,7 @@ async def test_a_response_to_a_partial_request_is_not_a_refusal(
 async def test_streams_that_goaway_covers_are_not_sent_again(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
-    """The server names requests that it may have processed, and breaks before responding to them."""
+    """The server names requests that it may have processed, and breaks before the responses."""
     client = make_client(http2=True)
     if client.is_blocking:
         return  # one request a connection

@@ -11,7 +11,7 @@ import brotli
 import pytest
 
 from curlhttp import exceptions as e
-from tests.servers import AppServer, H2Server, RawConnection, RawServer, respond, response
+from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
 from tests.servers.raw import Handler, respond_and_close, respond_and_reset
 from tests.servers.routes import CODERS
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -151,20 +151,24 @@ async def test_a_body_cut_on_http2_is_no_response(
 async def test_a_coded_body_that_stops_short_is_no_response(
     coding: str, streams: bool, client: AnyClient
 ) -> None:
-    """Of each coding, whole and streamed."""
     name = {"raw-deflate": "deflate", "multi-gzip": "gzip"}.get(coding, coding)
-    body = CODERS[coding](b"some text that is long enough " * 20)
-    cut_at = [1, len(body) // 3, len(body) - 1]
-    responses = [response(body[:at], headers=[("Content-Encoding", name)]) for at in cut_at]
-    with RawServer(
-        respond(*responses, response(body, headers=[("Content-Encoding", name)]))
-    ) as server:
+    body = CODERS[coding](payload(5000))
+    cut_at = [1, len(body) // 3, len(body) - 3, len(body) - 1]
+    bodies = [*(body[:at] for at in cut_at), body]
+    responses = [response(each, headers=[("Content-Encoding", name)]) for each in bodies]
+    with RawServer(respond(*responses)) as server:
         for at in cut_at:
-            with pytest.raises(e.ContentDecodingError) as caught:
+            with pytest.raises(e.ContentDecodingError, match="cut short") as caught:
                 await read(client, server.url, streams)
-            assert caught.value.request is not None, at
-            assert caught.value.response is not None
-        assert await read(client, server.url, streams) == b"some text that is long enough " * 20
+            error = caught.value
+            assert error.request is not None, at
+            assert error.request.method == "GET"
+            assert error.request_sent
+            assert error.response is not None
+            assert error.response.status_code == 200
+            assert error.response.timings is not None
+            assert error.response.timings.total > 0
+        assert await read(client, server.url, streams) == payload(5000)
 
 
 async def test_a_chunked_coded_body_that_stops_short_is_no_response(client: AnyClient) -> None:

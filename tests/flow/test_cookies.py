@@ -144,14 +144,6 @@ async def test_response_cookies_are_those_of_the_last_response(
     assert client.real.cookies.get_dict() == {"a": "1", "b": "2"}
 
 
-async def test_two_clients_share_nothing(make_client: MakeClient, app: AppServer) -> None:
-    """Clients share no state."""
-    first, second = make_client(), make_client()
-    await first.get(app.url + "/cookies/set?a=1")
-    await second.get(app.url + "/cookies")
-    assert sent(app) == [None, None]
-
-
 async def test_a_request_that_is_sent_again_has_the_cookies_of_then(
     client: AnyClient, app: AppServer
 ) -> None:
