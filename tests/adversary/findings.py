@@ -1,7 +1,4 @@
-"""Findings: each kind is printed once with its first example, and all are counted.
-
-A finding that is known is printed no second time, but all of them are counted.
-"""
+"""Findings: each kind is printed once with its first example, and all are counted."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _PATIENCE = 30.0  # seconds for the child to end on its own
 
 
 class ServerProcess:
-    """Run a module that calls answer_questions(), until the `with` block ends.
+    """Run a module that calls serve_questions(), until the `with` block ends.
 
     Attributes:
         hello: its first message, such as its port.

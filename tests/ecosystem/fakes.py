@@ -22,12 +22,12 @@ ON_CURLHTTP = requests.Session.__module__.startswith("curlhttp.")
 
 
 def reply_json(conn: AppConnection, value: Any, status: int = 200, headers: Fields = ()) -> None:
-    """Answer with a value as JSON."""
+    """Respond with a value as JSON."""
     conn.reply(status, json.dumps(value).encode(), [JSON, *headers])
 
 
 def json_response(value: Any, status: int = 200, headers: Fields = ()) -> Answer:
-    """Return a route that always answers with the same value."""
+    """Return a route that always responds with the same value."""
 
     def respond(record: Record, conn: AppConnection) -> None:
         reply_json(conn, value, status, headers)
@@ -36,7 +36,7 @@ def json_response(value: Any, status: int = 200, headers: Fields = ()) -> Answer
 
 
 def in_turn(*responses: Answer) -> Answer:
-    """Return a route that responds to each request by the next of `answers`, the last for ever."""
+    """Return a route that responds to each request with the next value, and repeats the last."""
     left = list(responses)
 
     def respond(record: Record, conn: AppConnection) -> None:

@@ -45,7 +45,7 @@ def refuse(status: int, record: Record, conn: AppConnection) -> None:
 
 
 def send_events(conn: AppConnection, events: list[tuple[str, Any]]) -> None:
-    """Send server-sent events, each in a piece of its own."""
+    """Send server-sent events, each in a separate piece."""
     conn.begin(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
     for name, data in events:
         text = data if isinstance(data, str) else json.dumps(data)
@@ -54,7 +54,7 @@ def send_events(conn: AppConnection, events: list[tuple[str, Any]]) -> None:
 
 
 def chat(record: Record, conn: AppConnection) -> None:
-    """Answer as the chat completions of OpenAI, Mistral and Groq do."""
+    """Respond as the chat completions of OpenAI, Mistral and Groq do."""
     asked = json.loads(record.body)
     assert asked["messages"][0]["content"] == "Say good morning"
     usage = {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
@@ -75,7 +75,7 @@ def chat(record: Record, conn: AppConnection) -> None:
 
 
 def messages(record: Record, conn: AppConnection) -> None:
-    """Answer as Anthropic's messages do."""
+    """Respond as Anthropic's messages do."""
     asked = json.loads(record.body)
     usage = {"input_tokens": 1, "output_tokens": 3}
     message = {
@@ -304,7 +304,7 @@ async def test_many_concurrent_requests_succeed(
     assert seen == [ANSWER] * 50
 
 
-# --- what one SDK has beside ---
+# --- features of single SDKs ---
 
 
 @pytest.mark.parametrize("sdk", [SDKS[0]], ids=["openai"], indirect=True)

@@ -36,7 +36,7 @@ class Checker:
         sender: name of the sender that runs.
         responses: how many there were.
         errors: how many RequestExceptions there were.
-        races: wrong responses that came too late to be told from right ones.
+        races: wrong responses that arrived too late to be distinguished from right ones.
     """
 
     def __init__(self, child: ServerProcess, findings: Findings, watchdog: Watchdog) -> None:
@@ -201,7 +201,7 @@ class Checker:
             self._wrong(case, owners.pop(), got, began)
 
     def _wrong(self, case: Case, stranger: str, data: bytes, began: float) -> None:
-        """Report a stranger's answer, unless it came after the call, when nobody can tell."""
+        """Report a foreign response, unless it arrived after the call began, which is a race."""
         history = self._child.ask(stranger)
         lates = [late for owner, *_, late in history if owner == stranger]
         if lates and max(lates) >= began:

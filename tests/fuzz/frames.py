@@ -57,10 +57,10 @@ class Frame:
 
 
 def answer_frames(random: Random, site: Site, owner: str, stream: int) -> Answer:
-    """Return the frames that answer a request; good ones to the last hop of many redirects.
+    """Return the frames of a response; valid ones after the last of many redirects.
 
     Args:
-        random: of this answer alone.
+        random: of this response only.
         site: what is answered.
         owner: whose stamp the body has.
         stream: the request's.

@@ -63,7 +63,7 @@ class Answer:
     Attributes:
         pieces: bytes that are sent one after the other.
         ending: "keep" the connection, "close" it, "reset" it, "half" close it, or "stall".
-        stray: what is sent after a good answer, without having been asked.
+        stray: unsolicited bytes after a valid response.
         delay: seconds before that.
         notes: what makes the response odd.
         expected: what must come of it if anything does; None where that cannot be said.
@@ -95,7 +95,7 @@ def answer(random: Random, site: Site, owner: str) -> Answer:
     """Return the response to a request; a good one to the last hop of many redirects.
 
     Args:
-        random: of this answer alone.
+        random: of this response only.
         site: what is answered.
         owner: whose stamp the body has.
     """

@@ -22,7 +22,7 @@ class Sender(ABC):
     """One way to send requests and read responses.
 
     Args:
-        checker: of what comes of the cases.
+        checker: of the outcomes.
         kind: of the cases.
     """
 

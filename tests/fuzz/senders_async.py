@@ -65,7 +65,7 @@ class _OnAsyncClient(Sender):
                     break
                 except RequestException as error:
                     got = error
-            # Among hostile answers on the same connection a control may well fail.
+            # Among hostile responses on the same connection a control may well fail.
             if suffix or isinstance(got, bytes):
                 self.checker.controlled(case, name, got, began)
 

@@ -1,6 +1,6 @@
 """The server of the fuzzer, in its own process: `python -m tests.fuzz.server SEED`.
 
-/good/<name> answers properly, with the name's stamp; /<kind>/<case>/<hop> as that case has it. On
+/good/<name> is valid and has the name's stamp; /<kind>/<case>/<hop> as that case has it. On
 HTTP/2 without TLS likewise, and CONNECT c<case>.localhost:443 makes it a hostile proxy.
 """
 
@@ -40,12 +40,12 @@ _TARGET = re.compile(
 )
 _TUNNEL = re.compile(rb"c(\d+)\.localhost:443$")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_IDLE = 0.01  # seconds that a connection may stand still: some answers are never complete
+_IDLE = 0.01  # seconds that a connection may stand still: some responses are never complete
 _REMEMBERED = 50_000
 
 
 class Fuzzer:
-    """Answer requests as their cases have it, and remember what was sent where.
+    """Respond to requests as their cases define it, and record what was sent where.
 
     Args:
         seed: of the run.
@@ -97,7 +97,7 @@ class Fuzzer:
                 return
 
     def _answer(self, conn: RawConnection, method: bytes, target: bytes) -> bool:
-        """Answer a request; return whether the connection continues."""
+        """Respond to a request; return whether the connection continues."""
         if found := _TARGET.match(target):
             if found[1]:
                 conn.send(_good(method, found[2].decode()))
@@ -165,7 +165,7 @@ class Streams:
         self._paths: dict[int, bytes] = {}
 
     def run(self) -> None:
-        """Answer requests until the connection ends."""
+        """Respond to requests until the connection ends."""
         conn = self._conn
         conn.read_exactly(len(_PREFACE))
         conn.send(Frame(SETTINGS, 0, 0, b"").wire())

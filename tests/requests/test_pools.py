@@ -310,7 +310,7 @@ def manager_of(session: requests.Session) -> Any:
 
 
 class WithItsOwnManager(HTTPAdapter):
-    """As many are, and not told of before there is a request."""
+    """An adapter with its own pool manager, which a session sees at the first request only."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         self.poolmanager = urllib3.PoolManager()

@@ -173,10 +173,10 @@ class Checker:
 
 
 def _came_too_late(stranger: str, came: list[Any], began: float) -> bool:
-    """Return whether a stranger's answer could not be told from a right one.
+    """Return whether a foreign response could not be distinguished from the right one.
 
-    It was sent after the call began, on a connection where something was sent out of turn: if
-    that came right after a request, it was taken for its response, and each answer for the next's.
+    It was sent after the call began, on a connection with unsolicited bytes: if those came right
+    after a request, they were taken for its response, and each response for the next one's.
     """
     spoke = False
     for _, name, fault, sent in came:

@@ -26,7 +26,7 @@ _RESETS = (ErrorCodes.INTERNAL_ERROR, ErrorCodes.CANCEL, ErrorCodes.ENHANCE_YOUR
 
 
 def http2_server(storm: Storm) -> H2Server:
-    """Return a server that answers /s/<number> over HTTP/2 without TLS.
+    """Return a server for /s/<number> over HTTP/2 without TLS.
 
     Args:
         storm: counts what is seen.

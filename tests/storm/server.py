@@ -33,7 +33,7 @@ Entry = list[Any]
 
 
 class Storm:
-    """Answer requests as their fates have it, and count them.
+    """Respond to requests as their fates define it, and count them.
 
     Args:
         seed: of the run.
@@ -48,7 +48,7 @@ class Storm:
         self._lock = threading.Lock()
 
     def report(self, question: Any) -> Any:
-        """Answer the parent: a name for its connections, names for how often they came."""
+        """Reply to the parent: connections for a name, counts for names."""
         if isinstance(question, str):
             return self._history(question)
         if question is None:

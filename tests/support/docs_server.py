@@ -58,7 +58,7 @@ def account(record: Record, out: Out) -> None:
 
 
 def generate(record: Record, out: Out) -> None:
-    """Answer with lines of JSON, as local language models do."""
+    """Respond with lines of JSON, as local language models do."""
     words = [{"response": word, "done": False} for word in ("Forty", "-", "two")]
     lines = [to_json(each) for each in (*words, {"response": "", "done": True})]
     out.reply(200, b"\n".join(lines) + b"\n", [("Content-Type", "application/x-ndjson")])
@@ -140,7 +140,7 @@ def events(record: Record, out: Out) -> None:
 
 
 def chat(record: Record, out: Out) -> None:
-    """Answer in pieces, as language models do; without a question with an error."""
+    """Respond in pieces, as language models do; without a question with an error."""
     if record.method != "POST" or not record.body:
         return out.reply(400, to_json({"error": "no question"}), [JSON])
     told = "".join(f"data: {json.dumps({'text': word})}\n\n" for word in ("Forty", "-", "two"))
@@ -148,7 +148,7 @@ def chat(record: Record, out: Out) -> None:
 
 
 def completions(record: Record, out: Out) -> None:
-    """Answer in pieces, as OpenAI's chat completions do."""
+    """Respond in pieces, as OpenAI's chat completions do."""
     common = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "a-model"}
     told = ""
     for word in ("Good morning", ", Ada"):
@@ -158,7 +158,7 @@ def completions(record: Record, out: Out) -> None:
 
 
 def messages(record: Record, out: Out) -> None:
-    """Answer in pieces, as Anthropic's messages do."""
+    """Respond in pieces, as Anthropic's messages do."""
     usage = {"input_tokens": 1, "output_tokens": 2}
     message: dict[str, object] = {
         "id": "1", "type": "message", "role": "assistant", "model": "a-model", "content": [],

@@ -66,7 +66,7 @@ def count_descriptors() -> int:
 
 
 def start_script(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a Python program of its own that sees curlhttp and tests."""
+    """Start a separate Python program that can import curlhttp and tests."""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code, *arguments],
         cwd=ROOT,

@@ -34,7 +34,7 @@ def _slowness(seconds: float, clock: Callable[[], float] = time.monotonic) -> fl
     return round(min(max(_LOOPS / rate, 1.0), _LONGEST), 1)
 
 
-# As it was before the run had processes of its own.
+# As it was before the run started processes.
 PACE = float(os.environ.setdefault(_NAME, str(slowness())))
 _seen = deque([(time.monotonic(), PACE)])
 

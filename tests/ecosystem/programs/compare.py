@@ -1,6 +1,6 @@
 """Run a program from PyPI on requests and on curlhttp: its output and requests must be the same.
 
-Each library has a home folder of its own, which is the program's current one, too.
+Each library has its own home folder, which is the program's current one, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""azure-core: a pipeline over RequestsTransport, its policies, streams, and errors in its words."""
+"""azure-core: a pipeline over RequestsTransport, its policies, streams, and its own errors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """docker: over TCP its streams reach into `raw._fp`; on a Unix socket it brings its own pools.
 
-The daemon answers `attach` and `exec` with 101, and speaks frames in both directions from then on.
+The daemon responds to `attach` and `exec` with 101; frames follow in both directions.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _switch(record: Record, conn: AppConnection) -> None:
 
 
 def _attach(record: Record, conn: AppConnection) -> None:
-    """Say something on both streams; answer what comes, if it may come, until its end."""
+    """Send something on both streams; echo input, if allowed, until its end."""
     is_tty = "/tty/" in record.path
     _switch(record, conn)
     if is_tty:

@@ -26,7 +26,7 @@ def _run(app: AppServer, program: str, *beginning: str) -> None:
 
 
 def _serve_together(app: AppServer, count: int) -> None:
-    """Answer no request before so many have come."""
+    """Respond to no request before so many have arrived."""
     barrier = threading.Barrier(count)
 
     def respond(record: Record, conn: AppConnection) -> None:

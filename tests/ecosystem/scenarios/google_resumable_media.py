@@ -1,4 +1,4 @@
-"""google-resumable-media: uploads and downloads in chunks, and checksums of what came coded."""
+"""google-resumable-media: uploads and downloads in chunks, and checksums of coded data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jira: a Session subclass with retries and hooks of its own, cookie auth, attachments."""
+"""jira: a Session subclass with its own retries and hooks, cookie auth, attachments."""
 
 from __future__ import annotations
 

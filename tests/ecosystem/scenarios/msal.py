@@ -1,4 +1,4 @@
-"""msal: discovery, tokens and device codes through a session that verifies by a CA of its own."""
+"""msal: discovery, tokens and device codes through a session that verifies with a private CA."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def streams_from_the_cache(app: AppServer) -> None:
         raw: Any = session.get(app.url + "/bytes/3000", stream=True)
         assert raw.raw.read(100) == bodies[0][:100]
         first: Any = session.get(app.url + "/bytes/2000", stream=True)
-        assert b"".join(first.raw.stream(300)) == first.content  # also on the first answer
+        assert b"".join(first.raw.stream(300)) == first.content  # also on the first response
 
 
 def caches_posts_by_their_bodies(app: AppServer) -> None:

@@ -1,4 +1,4 @@
-"""requests-toolbelt: bodies of its own, adapters that say what the pool should do, and helpers."""
+"""requests-toolbelt: its own bodies, adapters that configure the pool, and helpers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""responses: replaces `requests.adapters.HTTPAdapter.send` and answers through `build_response`."""
+"""responses: replaces `requests.adapters.HTTPAdapter.send`, and uses `build_response`."""
 
 from __future__ import annotations
 

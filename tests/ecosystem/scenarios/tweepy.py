@@ -1,4 +1,4 @@
-"""tweepy: OAuth 1 signatures, media uploads, a session that trusts a CA of its own, streams."""
+"""tweepy: OAuth 1 signatures, media uploads, a session that trusts a private CA, streams."""
 
 from __future__ import annotations
 

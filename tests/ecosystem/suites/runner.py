@@ -83,7 +83,7 @@ class Comparison:
 
 
 class SuiteRunner:
-    """Install a suite in a virtual environment of its own, and run it.
+    """Install a suite in its own virtual environment, and run it.
 
     Args:
         name: of the suite.
