@@ -83,7 +83,7 @@ class CacheContext(Protocol):
     @property
     def streamed(self) -> type[BaseStreamedResponse]: ...
     @property
-    def over(self) -> Callable[[Transport], Transport]: ...
+    def with_guard(self) -> Callable[[Transport], Transport]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
         """Run work(send) in the background, unless work of that name is running."""
@@ -96,13 +96,18 @@ def cache_layer(client: CacheContext, clock: Clock) -> Layer:
         client: the cache, and what it uses of the client.
         clock: of the engine.
     """
-    policy, store, offload, over = client.policy, client.store, client.offload, client.over
+    policy, store, offload, with_guard = (
+        client.policy,
+        client.store,
+        client.offload,
+        client.with_guard,
+    )
 
     def wrap(send: Send) -> Send:
         async def through(request: Request) -> Response:
             if request.route is not None:  # the key depends on the transport
                 request.transport = request.route(request.url)
-            request.transport = over(request.transport)  # another client may have set it
+            request.transport = with_guard(request.transport)  # another client may have set it
             if request.method not in SAFE:
                 response = await send(request)
                 keys = policy.get_invalidated_keys(request, response)
