@@ -312,7 +312,7 @@ class AsyncClient(BaseClient):
         iterable, and a plain one must not block. Requests run in separate tasks while you process
         results, as long as there is room for more results. They use the connections of this
         client, and see the context variables of this call. Leaving the loop early cancels the
-        rest. Use the results in `async with` to control when.
+        other requests. To control when, use the results in `async with`.
 
             async for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):

@@ -349,7 +349,8 @@ class Client(BaseClient):
 
         Everything runs in the calling thread, without an event loop, while you wait for the next
         result. Items are consumed only when there is room for them, so there may be millions.
-        Leaving the loop early cancels the rest. Use the results in `with` to control when.
+        Leaving the loop early cancels the other requests. To control when, use the results in
+        `with`.
 
             for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):
@@ -366,8 +367,8 @@ class Client(BaseClient):
                 have not consumed are twice as many at most.
             ordered: return the results in the order of the items, not in that of completion.
             return_exceptions: return the RequestException of a failed request as its result, with
-                at least the item as its `request`. If False, it is raised, and the rest is
-                cancelled. Other exceptions, such as those of a middleware, are always raised.
+                at least the item as its `request`. If False, it is raised, and all other requests
+                are cancelled. Other exceptions, such as those of a middleware, are always raised.
             options: those of build_request for items that are URLs, except for the body.
 
         Raises:

@@ -74,11 +74,9 @@ class Network:
         self._update_override()
 
     def _update_override(self) -> None:
-        self.override = (
-            self.mocked
-            if self._instrumentation is None
-            else self._instrumentation.wrap(self.mocked)
-        )
+        self.override = self.mocked
+        if self._instrumentation is not None:
+            self.override = self._instrumentation.wrap(self.mocked)
 
     def skip(self, seconds: float) -> bool:
         """Return whether the override skips a wait."""

@@ -51,13 +51,13 @@ class Heartbeat:
 
     Attributes:
         latency: seconds from the last ping to its pong, or None before the first.
-        heard_at: when bytes last arrived, in monotonic seconds.
+        last_received: when bytes last arrived, in monotonic seconds.
         due: when to send the next ping, or to check for a pong, in monotonic seconds.
     """
 
     def __init__(self, interval: float | None, limit: float | None, now: float) -> None:
         self.latency: float | None = None
-        self.heard_at: float = now
+        self.last_received: float = now
         self.due: float = now + (interval or 0.0)
         self._interval = interval
         self._limit = limit
@@ -85,9 +85,9 @@ class Heartbeat:
         if self._pending_ping is None or self._limit is None:
             return False
         if not has_read_all:
-            self.heard_at = now
+            self.last_received = now
         # Any bytes count, because a pong may be behind a long message.
-        silent_at = max(self._pending_ping[1], self.heard_at) + self._limit
+        silent_at = max(self._pending_ping[1], self.last_received) + self._limit
         self.due = max(self.due, silent_at)
         return now >= silent_at
 
@@ -344,7 +344,7 @@ class WebSocketConnection:
 
     def _add_received(self, data: bytes) -> None:
         """Add received bytes; b"" means that no more will arrive."""
-        self.heartbeat.heard_at = self._now()
+        self.heartbeat.last_received = self._now()
         if data:
             self._received.add(data)
         else:

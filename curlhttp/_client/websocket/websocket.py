@@ -98,7 +98,7 @@ class WebSocketRegistry:
             raise
 
     def _attend_all(self) -> float:
-        """Let each WebSocket do what is due, and return the seconds until the next round."""
+        """Call attend() of each WebSocket, and return the seconds until the next round."""
         now = self._now()
         due = now + _MAX_ROUND
         for connection in tuple(self._connections):
