@@ -158,7 +158,7 @@ class ClientCaching:
         self._client = client
         self.policy = cache.policy
         self.store = cache.store
-        self.with_guard = with_guard
+        self.guard_transport = with_guard
         # A store that never blocks needs no thread.
         self.offload: Offload = run_here if self.store.never_blocks else run_blocking
         self.streamed: type[BaseStreamedResponse] = StreamedResponse

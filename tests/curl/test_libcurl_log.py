@@ -5,7 +5,7 @@ from __future__ import annotations
 import pycurl
 import pytest
 
-from curlhttp._curl.libcurl_log import get_stream_reset, is_excluded_by_goaway, parse_news
+from curlhttp._curl.libcurl_log import get_stream_reset, is_excluded_by_goaway, parse_log_event
 
 TEXT = int(pycurl.INFOTYPE_TEXT)
 
@@ -22,7 +22,7 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_that_counts_is_news(line: bytes) -> None:
-    assert parse_news(TEXT, line) == LINES[line]
+    assert parse_log_event(TEXT, line) == LINES[line]
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_a_line_that_counts_is_news(line: bytes) -> None:
     ],
 )
 def test_any_other_line_is_none(line: bytes) -> None:
-    assert parse_news(TEXT, line) is None
+    assert parse_log_event(TEXT, line) is None
 
 
 @pytest.mark.parametrize("kind", ["INFOTYPE_HEADER_IN", "INFOTYPE_DATA_IN"])
 def test_what_a_server_sends_is_no_news(kind: str) -> None:
     line = b"HTTP/2 stream 3 refused by server\n"
-    assert parse_news(int(getattr(pycurl, kind)), line) is None
+    assert parse_log_event(int(getattr(pycurl, kind)), line) is None
 
 
 @pytest.mark.parametrize(
