@@ -334,12 +334,12 @@ BROKEN: list[tuple[Any, type[Exception], str]] = [
     (lambda environ, start_response: [], e.RemoteProtocolError, "without a response"),
     (lambda environ, start_response: [b"x"], e.RemoteProtocolError, "before a head"),
     (twice, RuntimeError, "twice"),
-    (returning(["text"]), TypeError, "gave str"),
-    (returning(b"bytes"), TypeError, "gave int"),
+    (returning(["text"]), TypeError, "returned str"),
+    (returning(b"bytes"), TypeError, "returned int"),
     (returning(None), TypeError, "not iterable"),
-    (returning([], status="99 What"), ValueError, "no status"),
-    (returning([], status="OK"), ValueError, "no status"),
-    (returning([], ("A", "b\r\nC: d")), ValueError, "no status or header"),
+    (returning([], status="99 What"), ValueError, "invalid status"),
+    (returning([], status="OK"), ValueError, "invalid status"),
+    (returning([], ("A", "b\r\nC: d")), ValueError, "invalid status or header"),
     (returning([b"short"], ("Content-Length", "9")), e.ChunkedEncodingError, "announces"),
     (returning([b"long", b"er"], ("Content-Length", "4")), e.ChunkedEncodingError, "announces"),
 ]
@@ -417,7 +417,9 @@ def test_the_wrong_app_or_client_says_what_to_use() -> None:
         curlhttp.AsyncClient(transport=WSGITransport(hello))
     app: Any = hello  # as who forgot WSGITransport gives it
     for client in (curlhttp.Client, curlhttp.AsyncClient):
-        with pytest.raises(TypeError, match=rf"^function is no transport of {client.__name__}: "):
+        with pytest.raises(
+            TypeError, match=rf"^function is not a transport for {client.__name__}: "
+        ):
             client(transport=app)
 
 

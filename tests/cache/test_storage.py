@@ -132,13 +132,13 @@ def test_the_arguments_are_checked() -> None:
 def test_a_file_that_is_no_cache_is_refused_and_not_changed(tmp_path: Path) -> None:
     text, other = tmp_path / "a.txt", tmp_path / "b.db"
     text.write_text("no database" * 100)
-    with pytest.raises(ValueError, match="is no cache of responses: file is not a database"):
+    with pytest.raises(ValueError, match="is not a cache of responses: file is not a database"):
         Cache(text)
     assert text.read_text() == "no database" * 100
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE entries (mine)")
     connection.close()
-    with pytest.raises(ValueError, match="is no cache of responses"):
+    with pytest.raises(ValueError, match="is not a cache of responses"):
         Cache(other)
 
 
@@ -162,7 +162,7 @@ async def test_a_file_that_is_damaged_meanwhile_fails_no_request(
             assert (await client.get(f"{URL}{number}")).content == b"one"
         assert len(engine.sent) == 4
     assert [each.name for each in caplog.records] == ["curlhttp"]
-    assert "requests go on without it" in caplog.records[0].getMessage()
+    assert "requests continue without it" in caplog.records[0].getMessage()
     assert {type(value) for value in caplog.records[0].args or ()} == {str}  # none keeps frames
     assert caplog.records[0].exc_info is None
 
@@ -220,7 +220,7 @@ def test_a_full_disk_fails_no_request(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_hishels_own_log_is_anothers_to_read(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("hishel._core._storages._sync_sqlite").error("of another program")
     assert [each.getMessage() for each in caplog.records] == ["of another program"]
-    assert not store_module._storage_errors.is_heard
+    assert not store_module._storage_errors.is_active
 
 
 # threads and processes
@@ -389,7 +389,7 @@ async def test_a_redis_that_does_not_reply_fails_no_request(
 
 def test_an_object_that_is_no_redis_client_is_refused() -> None:
     redis = pytest.importorskip("redis")
-    with pytest.raises(TypeError, match="async clients use the same one"):
+    with pytest.raises(TypeError, match="AsyncClient needs the same one"):
         Cache(redis=redis.asyncio.Redis())
     with redis.Redis(decode_responses=True) as decoding:
         with pytest.raises(TypeError, match="decode_responses"):

@@ -273,7 +273,7 @@ def taken_by(client: curlhttp.Client) -> list[tuple[Callable[..., object], str, 
     return [
         (mapped, "map()", "build_request"),
         (downloaded, "download()", "stream()"),
-        (connected, "websocket()", "over the socket"),
+        (connected, "websocket()", "over the WebSocket"),
     ]
 
 

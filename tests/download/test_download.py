@@ -157,7 +157,7 @@ async def test_a_middleware_may_return_its_own_response(
     assert shelf.asked == []
 
 
-# --- what is no file ---
+# --- responses without a file ---
 
 
 @pytest.mark.parametrize("status", [204, 304, 404, 416, 500])
@@ -188,7 +188,7 @@ async def test_an_unrequested_part_is_an_error(
 ) -> None:
     fields = [("Content-Range", "bytes 0-3/4")]
     app.route("/part", lambda record, conn: conn.reply(206, b"body", fields))
-    with pytest.raises(e.RemoteProtocolError, match="unasked"):
+    with pytest.raises(e.RemoteProtocolError, match="which was not requested"):
         await download(client, app.url + "/part", path)
     assert path.read_bytes() == OLD
 
@@ -201,7 +201,7 @@ async def test_an_unrequested_part_is_an_error(
         ({"checksum": "sha256:" + "x" * 64}, ValueError, "64 hex digits"),
         ({"checksum": "sha257:9f86"}, ValueError, "no checksum 'sha257'"),
         ({"checksum": "shake_128:9f86"}, ValueError, "no fixed length"),
-        ({"checksum": b"sha256:"}, TypeError, "is a str"),
+        ({"checksum": b"sha256:"}, TypeError, "must be a str"),
         ({"headers": {"Range": "bytes=1-"}}, ValueError, "header Range"),
         ({"headers": {"if-range": "x"}}, ValueError, "header If-Range"),
         ({"progress": 3}, TypeError, "plain function"),
@@ -237,7 +237,9 @@ async def test_a_download_is_resumed_by_another_client(
     shelf.cuts = [50_000]
     with pytest.raises(e.ChunkedEncodingError) as caught:
         await download(make_client(), shelf.url, path)
-    assert notes_of(caught.value) == ["50000 bytes are kept: the same download goes on from there"]
+    assert notes_of(caught.value) == [
+        "50000 bytes are kept: the same download continues from there"
+    ]
     assert path.read_bytes() == OLD
     assert left_in(path.parent) == ["file", "file.part", "file.part.json"]
     response = await download(make_client(), shelf.url, path)
@@ -594,7 +596,7 @@ async def test_a_206_that_brings_less_than_it_says_is_an_error(
 ) -> None:
     await begin(client, shelf, path)
     shelf.has_length, shelf.cuts = False, [10]
-    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 50010 came"):
+    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 50010 arrived"):
         await download(client, shelf.url, path)
     assert path.read_bytes() == OLD
     await download(client, shelf.url, path)
@@ -606,7 +608,7 @@ async def test_a_206_longer_than_its_range_is_an_error_and_not_kept(
 ) -> None:
     await begin(client, shelf, path)
     shelf.has_length, shelf.ranges = False, "another length"
-    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 200001 came"):
+    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 200001 arrived"):
         await download(client, shelf.url, path)
     assert left_in(path.parent) == ["file"]
 

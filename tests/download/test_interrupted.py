@@ -60,7 +60,7 @@ def test_a_full_disk_keeps_the_old_file_and_the_received_part(
     path.write_bytes(OLD)
     first, second = run_script(FULL, shelf.url, str(path), kind, "2000001").splitlines()
     assert first == f"OSError EFBIG {path}.part"  # what ENOSPC is without a limit
-    assert second == "2000001 bytes are kept: the same download goes on from there"
+    assert second == "2000001 bytes are kept: the same download continues from there"
     assert path.read_bytes() == OLD
     assert run_script(FULL, shelf.url, str(path), kind, "9000000") == ""
     assert shelf.asked == [None, "bytes=2000001-"]
@@ -144,7 +144,9 @@ async def test_an_error_of_the_disk_ends_the_request(
         patched.setattr(PartialFile, "commit", lambda part: full(0))
         with pytest.raises(OSError, match=os.strerror(number)) as caught:
             await download(client, shelf.url, tmp_path / "file", retry=3)
-    assert notes_of(caught.value) == ["200000 bytes are kept: the same download goes on from there"]
+    assert notes_of(caught.value) == [
+        "200000 bytes are kept: the same download continues from there"
+    ]
     assert (tmp_path / "file").read_bytes() == OLD
     await download(client, shelf.url, tmp_path / "file")
     assert shelf.asked == [None, "bytes=199999-"]

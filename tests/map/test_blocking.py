@@ -143,7 +143,7 @@ def test_code_that_runs_in_a_map_cannot_close_it(app: AppServer) -> None:
 
     with Client(middleware=[closes]) as client:
         results = client.map([app.url])
-        with pytest.raises(RuntimeError, match="closed by what it runs itself"):
+        with pytest.raises(RuntimeError, match="closed from code that it runs"):
             next(results)
         assert list(results) == []
 

@@ -21,7 +21,7 @@ from curlhttp import Record
 from curlhttp._client.record.har import (
     RecordedExchange,
     RecordedResponse,
-    empty_log,
+    make_empty_log,
     read_log,
     write_log,
 )
@@ -190,11 +190,11 @@ def damaged(recorded: Path, change: Any) -> Path:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "line 1 column 1: no JSON"),
-        (b'{"log":\n {,}}', "line 2 column 3: no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 200_000, "no JSON"),
-        (b'{"log": ' + b"1" * 10_000 + b"}", "no JSON"),
+        (b"", "line 1 column 1: not JSON"),
+        (b'{"log":\n {,}}', "line 2 column 3: not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b'{"log": ' + b"1" * 10_000 + b"}", "not JSON"),
         (b"[]", "the file: this is list, not dict"),
         (b"{}", "log: it is missing"),
         (b'{"log": {"entries": []}}', "log.version: it is missing"),
@@ -222,12 +222,16 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: bytes, said: str) -> No
         (("request", "postData", "text"), None, "request.postData.text: this is NoneType"),
         (("response", "status"), "200", "response.status: this is str"),
         (("response", "status"), True, "response.status: this is bool"),
-        (("response", "status"), 99, "response.status: 99 is no status"),
-        (("response", "statusText"), "OK\nX: y", "response.statusText: it has a line end"),
-        (("response", "headers", 0, "value"), "a\nb", r"response.headers\[0\]: it has a line end"),
-        (("response", "content", "encoding"), "base64", "response.content.text: no base64"),
+        (("response", "status"), 99, "response.status: 99 is not a status code"),
+        (("response", "statusText"), "OK\nX: y", "response.statusText: it contains a line end"),
+        (
+            ("response", "headers", 0, "value"),
+            "a\nb",
+            r"response.headers\[0\]: it contains a line end",
+        ),
+        (("response", "content", "encoding"), "base64", "response.content.text: not base64"),
         (("response", "content", "_pieces"), [1], "response.content._pieces: they have 1 bytes"),
-        (("response", "content", "_pieces"), [-1, 12], "_pieces: -1 is no size"),
+        (("response", "content", "_pieces"), [-1, 12], "_pieces: -1 is not a size"),
     ],
 )
 def test_a_damaged_entry_is_named(
@@ -299,8 +303,8 @@ def test_whatever_a_server_sends_can_be_read_again(
     request = curlhttp.ClientRequest("GET", URL)
     exchange = RecordedExchange(0, request, b"", 0.0, None, 0.0, received)
     path = Path(os.environ["PYTEST_FUZZED"])
-    log = empty_log()
-    log["entries"].append(exchange.entry(Redactor()))
+    log = make_empty_log()
+    log["entries"].append(exchange.to_entry(Redactor()))
     check(log, "log")
     write_log(path, log)
     _, (played,) = read_log(path)

@@ -731,7 +731,7 @@ async def test_closing_the_client_wakes_a_thread_that_receives(
 
     thread = threading.Thread(target=receive)
     thread.start()
-    while not ws._connection._receives:
+    while not ws._connection._has_receiver:
         await anyio.sleep(0.001)
     client.real.close()
     await anyio.to_thread.run_sync(thread.join, 30)
@@ -763,10 +763,10 @@ async def test_a_dropped_websocket_is_released(make_client: Make, echo_server: R
 
 async def test_a_second_recv_at_once_is_an_error(client: AnyClient, echo_server: RawServer) -> None:
     async with await client.websocket(url_of(echo_server)) as ws:
-        ws.real._connection._receives = True
-        with pytest.raises(RuntimeError, match="receives"):
+        ws.real._connection._has_receiver = True
+        with pytest.raises(RuntimeError, match="is receiving"):
             await ws.recv()
-        ws.real._connection._receives = False
+        ws.real._connection._has_receiver = False
 
 
 # --- keepalive ---
