@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--before", default="", help="a Python program that prepares the names")
     parser.add_argument("--apart", action="store_true", help="each block has names of its own")
     chosen = parser.parse_args()
-    page = Page(chosen.page, chosen.before, shares=not chosen.in_thread)
+    page = Page(chosen.page, chosen.before, shares=not chosen.apart)
     try:
         page.run(others=chosen.others)
     finally:
