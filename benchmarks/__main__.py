@@ -14,6 +14,7 @@ from benchmarks import (
     async_,
     cold,
     cpu,
+    features,
     goals,
     import_time,
     million,
@@ -56,6 +57,9 @@ _COMMANDS = {
         3,
         0.4,
         "10,000 tasks at once on one client, and 100,000, next to 64.",
+    ),
+    "features": _Command(
+        lambda chosen, options: features.measure(options), 7, 0.0, features.__doc__
     ),
     "cold": _Command(lambda chosen, options: cold.measure(options), 15, 0.0, cold.__doc__),
     "import": _Command(

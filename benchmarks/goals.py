@@ -63,12 +63,12 @@ def _async(name: str, *, aiohttp: float, pyreqwest: float, small: bool) -> list[
     ]
 
 
-def _tasks(number: int) -> list[Goal]:
+def _tasks(number: int, *, few: float, memory: float) -> list[Goal]:
     case, ours = f"tasks/{number:,} tasks, 200 B", f"curlhttp/uvloop/{number}"
     return [
-        Goal(case, "cpu", ours, "curlhttp/uvloop/64", most=1.2),
+        Goal(case, "cpu", ours, "curlhttp/uvloop/64", most=few),
         Goal(case, "cpu", ours, f"aiohttp/uvloop/{number}", most=0.5),
-        Goal(case, "memory", ours, f"aiohttp/uvloop/{number}", most=0.5),
+        Goal(case, "memory", ours, f"aiohttp/uvloop/{number}", most=memory),
         Goal(case, "errors", ours, most=0),
     ]
 
@@ -81,14 +81,14 @@ GOALS = (
     Goal("async/HTTP/1.1, 200 B", "cpu", "curlhttp/trio", "curlhttp/asyncio", most=1.35),
     Goal("async/HTTP/2 over TLS, 200 B", "rate", _OURS, "wreq/uvloop", least=0.85),
     Goal("async/HTTP/2 over TLS, 200 B", "rate", _OURS, "httpx/uvloop", least=20),
-    *_tasks(10_000),
-    *_tasks(100_000),
-    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", _BARE, most=1.25),
-    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", "bare pycurl", most=1.25),
-    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", f"{_BARE}, no NOSIGNAL", most=1.25),
+    *_tasks(10_000, few=1.25, memory=0.45),
+    *_tasks(100_000, few=1.4, memory=0.5),
+    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", _BARE, most=1.3),
+    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", "bare pycurl", most=1.3),
+    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", f"{_BARE}, no NOSIGNAL", most=1.3),
     Goal("pairs/kept, 1 KiB", "cpu", "requests, defaults", "curlhttp", least=14),
     Goal("pairs/kept, 1 KiB", "cpu", "requests", "curlhttp", least=14),
-    Goal("pairs/new connections, 1 KiB", "cpu", "curlhttp", _BARE, most=1.25),
+    Goal("pairs/new connections, 1 KiB", "cpu", "curlhttp", _BARE, most=1.4),
     Goal(_TLS_RESUMED, "cpu", "curlhttp", _BARE, most=1.05),
     Goal(_TLS_FULL, "cpu", "curlhttp", _BARE, most=1.05),
     Goal(
@@ -98,15 +98,25 @@ GOALS = (
         "bare pycurl, one multi",
         most=1.1,
     ),
-    Goal("pairs/streamed, 1 KiB", "cpu", "curlhttp, streamed", "curlhttp", most=1.4),
+    Goal("pairs/streamed, 1 KiB", "cpu", "curlhttp, streamed", "curlhttp", most=1.25),
+    Goal("pairs/httpx, 1 KiB", "cpu", "httpx, curlhttp's transport", "httpx", most=0.5),
     Goal("pairs/threads, 1 KiB", "cpu", "curlhttp/16", "curlhttp/1", most=1.2),
-    Goal("million", "wall", "curlhttp/uvloop/100", "aiohttp/uvloop/100", most=0.4),
+    Goal("million", "wall", "curlhttp/uvloop/100", "aiohttp/uvloop/100", most=0.38),
     Goal("million", "wall", "curlhttp Client.map/100", "curlhttp/uvloop/100", most=0.8),
     Goal("million", "memory", "curlhttp/uvloop/100", most=60 * _MIB),
     Goal("million", "memory", "curlhttp Client.map/100", most=60 * _MIB),
     Goal("million", "errors", "curlhttp/uvloop/100", most=0),
     Goal("cold/HTTP, 200 B", "cpu", "curlhttp.get", "curlhttp.Client().get", most=1.2),
     Goal("cold/HTTP, 200 B", "cpu", "curlhttp.get", "requests.get", most=0.6),
+    Goal("cold/HTTP, commands, 200 B", "cpu", "curlhttp get", "http (httpie)", most=0.3),
+    *[
+        Goal(f"features/WebSocket echo, {messages}", "rate", "curlhttp", "aiohttp", least=1.0)
+        for messages in ("64 B", "64 B, 100 at once", "100 kB")
+    ],
+    Goal("features/download, MiB of 100", "rate", "curlhttp", "curl", least=0.95),
+    Goal("features/upload, MiB of 100", "rate", "curlhttp", "curl", least=0.9),
+    Goal("features/rows, JSON Lines", "cpu", "run_partition", "Client.map", most=1.25),
+    Goal("features/rows, Parquet", "cpu", "run_partition", "Client.map", most=1.25),
 )
 
 

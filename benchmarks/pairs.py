@@ -28,6 +28,7 @@ _GROUPS = (
         ),
     ),
     Group("streamed", _SMALL, clients=("curlhttp", "curlhttp, streamed")),
+    Group("httpx", _SMALL, clients=("httpx", "httpx, curlhttp's transport")),
     Group("threads", _SMALL, clients=("curlhttp/1", "curlhttp/16")),
     Group("new connections", _SMALL, reuse=False, clients=_NEW),
     Group("new TLS connections, resumed", _SMALL, scheme="https", reuse=False, clients=_NEW),

@@ -288,7 +288,7 @@ class _Static(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *heads, self.received = (self.received + data).split(b"\r\n\r\n")
         for head in heads:
-            size = int(head.split(b" ", 2)[1][1:])
+            size = int(head.split(b" ", 2)[1][1:].partition(b"?")[0])
             self.transport.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
                 b"Content-Length: %d\r\n\r\n" % size + b"a" * size

@@ -19,6 +19,7 @@ def markdown(results: dict[str, Any]) -> str:
         "tasks": _comparison,
         "pairs": _comparison,
         "cold": _comparison,
+        "features": _comparison,
         "sync": _curves,
         "million": lambda results: [million(results)],
         "import": _imports,

@@ -513,4 +513,4 @@ print(getattr(said, "formatted", said))
 def test_an_isolated_subinterpreter_says_that_it_cannot_load_it() -> None:
     said = run_script(_IN_A_SUBINTERPRETER)
     assert "ImportError" in said
-    assert "curlhttp runs in the main interpreter alone" in said
+    assert "curlhttp runs only in the main interpreter" in said

@@ -46,6 +46,7 @@ VARIANTS = {  # of the clients above, for comparing a client with itself
     "bare pycurl, no Ctrl-C": "bare.Plain",
     "bare pycurl, no Ctrl-C, no NOSIGNAL": "bare.Signalling",
     "bare pycurl, one multi": "bare.OneMulti",
+    "httpx, curlhttp's transport": "ours.HttpxTransport",
     "requests, defaults": "python.TrustingRequests",
 }
 

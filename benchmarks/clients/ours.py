@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings, WholeRound
+from benchmarks.clients.python import Httpx
 
-__all__ = ["Async", "Blocking", "Bulk", "DropIn", "Streamed"]
+__all__ = ["Async", "Blocking", "Bulk", "DropIn", "HttpxTransport", "Streamed"]
 
 _CONFIGURATION = "defaults, but for the version of HTTP, which is the case's"
 
@@ -62,6 +63,20 @@ class Streamed(Blocking):
     def get(self, url: str) -> int:
         with self._client.stream("GET", url) as response:
             return sum(map(len, response.iter_bytes()))
+
+
+class HttpxTransport(Httpx):
+    name, modules = "httpx, curlhttp's transport", ("httpx", "curlhttp", "pycurl")
+    configuration = "httpx with curlhttp.httpx.Transport"
+
+    def __init__(self, settings: Settings) -> None:
+        import httpx
+
+        from curlhttp.httpx import Transport
+
+        super().__init__(settings)
+        transport = Transport(verify=settings.ca or True, trust_env=False)
+        self._client = httpx.Client(transport=transport, headers=settings.headers, trust_env=False)
 
 
 class DropIn(BlockingPeer):

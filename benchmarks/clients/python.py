@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings
 
@@ -71,7 +71,8 @@ class AsyncHttpx(AsyncPeer):
 
 
 class Httpx(BlockingPeer):
-    name, modules = "httpx", ("httpx",)
+    name = "httpx"
+    modules: ClassVar[tuple[str, ...]] = ("httpx",)
     configuration = "trust_env=False; the default limits, since it is slower with higher ones"
 
     def __init__(self, settings: Settings) -> None:

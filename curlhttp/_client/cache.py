@@ -158,7 +158,7 @@ class ClientCaching:
         self._client = client
         self.policy = cache.policy
         self.store = cache.store
-        self.over = with_guard
+        self.guard_transport = with_guard
         # A store that never waits needs no thread.
         self.offload: Offload = run_here if self.store.is_quick else run_blocking
         self.streamed: type[BaseStreamedResponse] = StreamedResponse

@@ -1,6 +1,6 @@
-"""Drive libcurl through pycurl: handles, transfers, connections, and the engines made of them.
+"""Drive libcurl through pycurl: handles, transfers, connections, and the engines that use them.
 
-This module loads pycurl first, so it also says which libcurl that is, and whether it is safe.
+This module loads pycurl first. It also returns the version of libcurl, and warns if it is unsafe.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ except ImportError as error:
     if "subinterpreters" not in str(error):
         raise
     raise ImportError(
-        "curlhttp runs in the main interpreter alone: pycurl cannot be loaded by isolated "
+        "curlhttp runs only in the main interpreter: pycurl cannot be loaded by isolated "
         "subinterpreters (PEP 684). Use threads, or processes.",
         name="pycurl",
     ) from error
@@ -24,15 +24,15 @@ _SAFE = (8, 23, 0)
 
 
 def check_libcurl(version: str = pycurl.version_info()[1]) -> None:
-    """Warn of a libcurl with known holes.
+    """Warn if libcurl has known vulnerabilities.
 
     Args:
-        version: as libcurl gives it, for example "8.23.0".
+        version: as libcurl reports it, for example "8.23.0".
     """
     numbers = tuple(int(part) for part in version.partition("-")[0].split("."))
     if numbers < _SAFE:
         warnings.warn(
-            f"libcurl {version} is older than 8.23.0: its known security holes carry credentials "
+            f"libcurl {version} is older than 8.23.0: its known vulnerabilities leak credentials "
             "and TLS state from one request to another (see curl's advisories of 2026). "
             "Install a newer pycurl wheel, or build pycurl against a newer libcurl.",
             RuntimeWarning,
@@ -51,5 +51,5 @@ def has_http3() -> bool:
 
 
 def has_negotiate() -> bool:
-    """Return whether libcurl was built with GSSAPI, or with what Windows has in its place."""
+    """Return whether libcurl was built with GSSAPI, or with SSPI on Windows."""
     return bool(pycurl.version_info()[4] & (pycurl.VERSION_GSSAPI | pycurl.VERSION_SPNEGO))

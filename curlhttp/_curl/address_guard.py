@@ -1,11 +1,12 @@
-"""Guard the addresses that requests are sent to, where a transport has a guard.
+"""Check the addresses that requests are sent to, if their transport has a guard.
 
-libcurl asks for each socket that it opens, with the address that it is about to connect to
-(CURLOPT_OPENSOCKETFUNCTION). Before it sends, it says where the connection leads that it picked
-(CURLOPT_PREREQFUNCTION). `RequestSender` asks here in both callbacks; the guard decides.
+libcurl calls back for each socket that it opens, with the address that it is about to connect to
+(CURLOPT_OPENSOCKETFUNCTION). Before it sends, it reports the addresses of the connection that it
+chose (CURLOPT_PREREQFUNCTION). `RequestSender` calls this module in both callbacks; the guard
+decides.
 
 A proxy connects on its own, so libcurl never sees the target's address. `GuardedEngine` resolves
-and checks the target first, and gives the proxy the address.
+and checks the target first, and passes its address to the proxy.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class AddressChecker:
         # Checked for each request, as connections are.
         address = _find_allowed(request, addresses, port)
         return self._with_target(
-            transport, judged=CheckedAddress(url.host, url.port, address, port)
+            transport, checked_address=CheckedAddress(url.host, url.port, address, port)
         )
 
     async def _addresses(
@@ -207,8 +208,8 @@ class GuardedEngine:
         if transport.guard is not guard:  # another client built it, whose guard may allow more
             transport = request.transport = self._checker.guard_transport(transport)
         check_scheme(request)
-        # With a mock nothing is connected to. What the mock leaves to the engine is refused there,
-        # because the target is missing.
+        # A mock connects to nothing. If it leaves a request to the engine, the engine refuses that,
+        # because there is no checked address.
         return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
 
 
@@ -228,8 +229,8 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
     if transport.proxy is None:
         return check_target(request, address, port)
     # The user chose the proxy's own address. Its target was checked before.
-    judged = transport.judged
-    if guard.trusts_proxies or (judged is not None and judged[:2] == (url.host, url.port)):
+    checked = transport.checked_address
+    if guard.trusts_proxies or (checked is not None and checked[:2] == (url.host, url.port)):
         return None
     return _error(request, "", url.port, "a proxy would resolve the name again")
 
@@ -275,11 +276,11 @@ def _error(request: Request, address: str, port: int, reason: str) -> BlockedAdd
 
 # --- Look names up in threads, so that no event loop blocks and waits can time out ---
 #
-# With a proxy libcurl does not resolve the target, so the guard has to. The system's resolver
+# With a proxy, libcurl does not resolve the target, so the guard has to. The system's resolver
 # cannot be interrupted: a caller that gives up leaves the lookup to its thread.
 
 _THREADS = 16  # at most; each ends when there is nothing left to look up
-_MOST = 1000  # names that are remembered
+_MAX_NAMES = 1000  # in the cache
 
 Name = tuple[str, int]
 """A host, and the address family or 0 for any."""
@@ -390,7 +391,7 @@ class Resolver:
                 waiter.wake()
 
     def _keep(self, name: Name, addresses: list[str]) -> None:
-        if len(self._known) >= _MOST:
+        if len(self._known) >= _MAX_NAMES:
             self._known.clear()
         self._known[name] = monotonic() + self._ttl, addresses
 

@@ -2,8 +2,8 @@
 
 `ConnectionPool` serves the blocking client: `acquire` looks for an idle transfer, which keeps its
 connection, under the origin and the transport of the request. The most recently used ones stay
-ready together with their slots, because a loop of requests that takes them without the lock saves
-5 % of a small request.
+ready together with their slots. A loop of requests acquires them without the lock, which saves 5 %
+of a small request.
 
 `TransferPool` serves the other engines, where libcurl chooses: all transfers of a curl_multi share
 its connections. `Slots` counts the running transfers, and callers queue for a slot. Whether the
@@ -48,15 +48,15 @@ class ConnectionPool:
     Attributes:
         slots: how many transfers may be in use; ready ones hold theirs.
         all: every transfer, in use, ready or idle.
-        is_closed: whoever waits for a transfer or asks for one gets an error.
+        is_closed: `acquire` raises, also for threads that wait in it.
     """
 
     def __init__(self, limits: Limits, make: Callable[[Key], Transfer]) -> None:
         self._max_connections = limit_by_open_files(limits.max_connections, _FILES)
         self._lock = threading.Lock()
         self.slots = Slots(self._max_connections, limits.max_connections_per_host)
-        # Without keep-alive, libcurl closes each connection (FORBID_REUSE). The handle is kept all
-        # the same, because a new one would parse the authorities again.
+        # Without keep-alive, libcurl closes each connection (FORBID_REUSE). The handle is kept
+        # nevertheless, because a new one would parse the authorities again.
         self._idle = IdleTransfers(make, limits.max_keepalive_connections or self._max_connections)
         self.all = self._idle.all
         self._ready: dict[Key, Transfer] = {}
@@ -82,7 +82,7 @@ class ConnectionPool:
         key = (origin, id(request.transport))
         if self._dropped:
             self._close_dropped()
-        # Ctrl-C comes right after a call, and would lose its result. This call returns before it
+        # Ctrl-C is raised right after a call, and its result would be lost. `map` returns before it
         # pops.
         (ready,) = map(self._ready.pop, (key,), _NOTHING)
         if ready is not None:
@@ -111,7 +111,7 @@ class ConnectionPool:
             thread_waiter = ThreadWaiter()
             waiter = SlotWaiter(origin, thread_waiter.wake)
             self.slots.wait(waiter)
-        self._unready()  # other threads may have kept some before they could see this waiter
+        self._release_ready()  # other threads may have kept some before they could see this waiter
         if self._dropped:  # while this thread held the lock
             self._close_dropped()
         self._wait(waiter, thread_waiter, request)
@@ -125,7 +125,7 @@ class ConnectionPool:
         return transfer
 
     def acquire_slot(self, origin: str) -> bool:
-        """Take a slot for one more attempt of a request, if one is free; return whether."""
+        """Acquire a slot for one more attempt; return False if none is free."""
         self._make_room()
         with self._lock:
             return not self.is_closed and self.slots.acquire(origin)
@@ -169,7 +169,7 @@ class ConnectionPool:
     def _make_room(self) -> None:
         """Release the slots of ready transfers if one of them may be needed."""
         if self.slots.used >= self.slots.total or self.slots.per_origin is not None:
-            self._unready()
+            self._release_ready()
 
     # release
 
@@ -177,7 +177,7 @@ class ConnectionPool:
         """Return a clean transfer to the pool.
 
         Args:
-            held: the transfer; removed as soon as the pool has it, whatever is raised after that.
+            held: the transfer; removed as soon as the pool has it, even if an exception follows.
         """
         if not self._keep_ready(held):
             with self._lock:
@@ -185,7 +185,7 @@ class ConnectionPool:
                 del held[0]
                 self._idle.push(transfer)
                 self.slots.release(transfer.key[0])
-            self._keep_no_more()
+            self._trim_ready()
         if self._dropped:
             self._close_dropped()
 
@@ -201,18 +201,18 @@ class ConnectionPool:
             return False
         # A waiter, or the thread that closes the client, may have looked before it was ready.
         if slots.waiters or self.is_closed:
-            self._unready()
+            self._release_ready()
         elif idle.idle_count + len(ready) > idle.keep:
-            self._keep_no_more()
+            self._trim_ready()
         return True
 
-    def _keep_no_more(self) -> None:
+    def _trim_ready(self) -> None:
         """Keep no more transfers, ready and idle together, than the limit."""
         # In a loop, because another thread may keep one ready meanwhile.
         while self._ready and self._idle.idle_count + len(self._ready) > self._idle.keep:
-            self._unready()
+            self._release_ready()
 
-    def _unready(self) -> None:
+    def _release_ready(self) -> None:
         """Release the slots of all ready transfers, the oldest first."""
         for key in list(self._ready):
             transfer = self._ready.pop(key, None)
@@ -249,7 +249,7 @@ class ConnectionPool:
                 return
             self.all.discard(transfer)
         try:
-            transfer.close()  # first, because whoever gets the slot may open a connection
+            transfer.close()  # first, because the next holder of the slot may open a connection
         finally:
             with self._lock:
                 self.slots.release(transfer.key[0])
@@ -260,7 +260,7 @@ class ConnectionPool:
             self.is_closed = True
             self.slots.lift_limits()
             self._idle.close()
-        self._unready()
+        self._release_ready()
         self._close_dropped()
 
     def close_from_finalizer(self) -> bool:
@@ -292,8 +292,8 @@ class IdleTransfers:
         self._make = make
         self.keep = keep
         self._idle: dict[Key, list[Transfer]] = {}
+        self._by_release: dict[Transfer, None] = {}  # the longest idle one first
         self.idle_count = 0
-        self._serial = 0
 
     def pop(self, key: Key, limit: int) -> Transfer:
         """Return an idle transfer for the key, or a new one; the caller holds a slot.
@@ -307,6 +307,7 @@ class IdleTransfers:
             self.idle_count -= 1
             transfer = idle[-1]
             del idle[-1]  # no call, because Ctrl-C right after it would lose the result
+            del self._by_release[transfer]
             if not idle:
                 del self._idle[key]
             return transfer
@@ -325,12 +326,14 @@ class IdleTransfers:
         return transfer
 
     def _evict(self) -> None:
-        key = min(self._idle, key=lambda key: self._idle[key][0].released)
-        idle = self._idle[key]
-        self.idle_count -= 1
-        self.drop(idle.pop(0))
+        oldest = next(iter(self._by_release))
+        del self._by_release[oldest]
+        idle = self._idle[oldest.key]  # released in this order, too
+        del idle[0]
         if not idle:
-            del self._idle[key]
+            del self._idle[oldest.key]
+        self.idle_count -= 1
+        self.drop(oldest)
 
     def push(self, transfer: Transfer) -> None:
         """Store a transfer that is ready for the next request."""
@@ -339,9 +342,8 @@ class IdleTransfers:
                 self.drop(transfer)
                 return
             self._evict()  # the one just used is more likely to be used again
-        self._serial += 1
-        transfer.released = self._serial
         self.idle_count += 1
+        self._by_release[transfer] = None
         idle = self._idle.get(transfer.key)
         if idle is None:
             self._idle[transfer.key] = [transfer]
@@ -350,7 +352,7 @@ class IdleTransfers:
 
     def idle(self) -> list[Transfer]:
         """Return the idle transfers."""
-        return [transfer for transfers in self._idle.values() for transfer in transfers]
+        return list(self._by_release)
 
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
@@ -360,13 +362,12 @@ class IdleTransfers:
     def close(self) -> None:
         """Close all idle transfers, and from now on those that are released."""
         self.keep = 0
-        idle, self._idle, self.idle_count = self._idle, {}, 0
-        for transfers in idle.values():
-            for transfer in transfers:
-                self.drop(transfer)
+        idle, self._by_release, self._idle, self.idle_count = self._by_release, {}, {}, 0
+        for transfer in idle:
+            self.drop(transfer)
 
 
-# --- The other engines: transfers share their connections (libcurl chooses), so any will do ---
+# --- The other engines: transfers share their connections, so any transfer will do ---
 
 
 class TransferPool:
@@ -374,7 +375,7 @@ class TransferPool:
 
     Args:
         make: makes a transfer.
-        slots: whoever uses a transfer holds one of them.
+        slots: each transfer in use has one of them.
 
     Attributes:
         slots: how many transfers may be in use.
@@ -409,10 +410,10 @@ class TransferPool:
 
 # --- Limit how many transfers run at once; callers queue for a slot ---
 #
-# This limits the sockets: callers wait here, in FIFO order, so that ten thousand tasks never mean
+# This limits the sockets: callers wait here, in FIFO order, so that ten thousand tasks do not open
 # ten thousand connections.
 
-_SPARE_FILES = 64  # for the rest of the process, at least half of that
+_SPARE_FILES = 64  # for the rest of the process; half of the limit if that is less
 _ORIGINS = 1000  # without a limit; beyond that, those that are not in use are forgotten
 
 
@@ -484,14 +485,14 @@ class Slots:
         self._unlimited: set[str] = set()  # origins that per_origin does not limit
 
     def acquire(self, origin: str) -> bool:
-        """Take a slot if one is free and nobody else waits for it; return whether it was taken."""
+        """Acquire a slot if one is free and nobody else waits for it; return False otherwise."""
         if self.per_origin is None:
             if self.waiters or self.used >= self.total:
                 return False
             self.used += 1
             return True
         # With a limit per origin, callers may wait although there are slots: those for a full
-        # origin do not hold up other origins.
+        # origin do not block other origins.
         if self.waiters and not self._only_others_wait(origin):
             return False
         return self._admit(origin)
@@ -521,7 +522,7 @@ class Slots:
         self.waiters[waiter] = None
 
     def lift_origin_limit(self, origin: str) -> None:
-        """Stop limiting an origin, and let in who waits for that limit alone."""
+        """Stop limiting an origin, and grant slots to those that only waited for this limit."""
         if len(self._unlimited) >= _ORIGINS:
             self._unlimited.intersection_update(self._used_by)
         self._unlimited.add(origin)
@@ -560,7 +561,7 @@ class Slots:
             pass
 
     def lift_limits(self) -> None:
-        """Let everybody in, now and later; those that waited find the client closed."""
+        """Grant all slots, now and later; the waiting requests then find the client closed."""
         self.total, self.per_origin = sys.maxsize, None
         self._grant_all()
 
@@ -580,9 +581,9 @@ def no_slot_error(request: Request, limit: int) -> PoolTimeout | DeadlineExceede
 class QueuedRequest(SlotWaiter):
     """One request that found no free slot.
 
-    Whoever releases a slot starts the transfer of the first request in the queue. A transfer that
-    succeeded serves the next request as soon as its response is made. So the task of a request is
-    woken once, at the end.
+    The task that releases a slot starts the transfer of the first request in the queue. A transfer
+    that succeeded serves the next request as soon as its response is made. So the task of a request
+    is woken once, at the end.
 
     Args:
         request: complete.
@@ -595,7 +596,7 @@ class QueuedRequest(SlotWaiter):
         transfer: carries the request, from its start until its release.
         response: of a transfer that succeeded and was released.
         error: why there is no transfer.
-        is_finished: the task has to do the rest: return, raise, or read from the transfer.
+        is_finished: the task can return the response, raise, or read from the transfer.
     """
 
     __slots__ = (
@@ -621,7 +622,7 @@ class QueuedRequest(SlotWaiter):
         self.is_finished = False
 
     def finish(self) -> None:
-        """Let the task do the rest."""
+        """Let the task continue."""
         self.is_finished = True
         if self.wake is not None:
             self.wake()

@@ -1,9 +1,9 @@
 """Track open connections, and refuse one that is closed or has unread data.
 
 libcurl checks a kept-alive connection only if its last check is more than a second old (from 8.22
-on). It would take what a server sent in that time for the response to the next request, and lose a
-POST on a connection that the server closed. So we check ourselves, just before each request goes
-out (CURLOPT_PREREQFUNCTION, see request_sender).
+on). It would treat data that a server sent in that time as the response to the next request, and
+lose a POST on a connection that the server closed. So we check ourselves, just before each request
+goes out (CURLOPT_PREREQFUNCTION, see request_sender).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if hasattr(select, "poll"):
     _END |= _select.POLLHUP | _select.POLLERR | _CLOSED
 else:
     _END = 16  # select reports none, but a retired connection does
-_SPEAKS = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
+_READABLE = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 # Offsets in struct tcp_info (linux/tcp.h): milliseconds since data and since an ACK came; bytes.
 _SINCE_DATA, _SINCE_ACK, _BYTES_RECEIVED = 52, 56, 128
@@ -179,14 +179,14 @@ class Connection:
         )
         return min(since) > _UNPROVEN * 1000
 
-    def has_spoken(self) -> bool:
+    def has_data(self) -> bool:
         """Return whether it has data to read, other than its end and the TLS alert before that."""
         events = self.events(0)
         if not events or events[0][1] & _END:
             return False  # a server may send why it closes (RFC 9110, section 15.5.9)
-        said = _peek(self.descriptor)
+        data = _peek(self.descriptor)
         # TLS sends an alert before the end.
-        return bool(said) and said[:1] != b"\x15" and said != _ALERT
+        return bool(data) and data[:1] != b"\x15" and data != _ALERT
 
     def check_for_alert(self) -> None:
         """Note whether a TLS 1.3 alert is all that came after the handshake.
@@ -196,11 +196,11 @@ class Connection:
         fails, and libcurl closes the socket without reading the alert.
         """
         if self._tcp is not None and self._handshake and not self.ends_in_alert:
-            came = _bytes_received(self._tcp) - self._handshake
-            self.ends_in_alert = came in _ALERT_SIZES
+            size = _bytes_received(self._tcp) - self._handshake
+            self.ends_in_alert = size in _ALERT_SIZES
 
     def may_be_response(self, use: int, size: int, *, ends: bool) -> bool:
-        """Return whether a response can belong to its request, or had arrived before it.
+        """Return False if a response arrived before its request, so that it belongs to another.
 
         OpenSSL reads ahead: data that came together with the last response is in its buffer, where
         a check of the socket does not find it, and libcurl takes it for the next response. But then
@@ -238,7 +238,7 @@ class _UnixSocketConnection(Connection):
     def add(self, descriptor: int) -> None:
         """Note one more connection."""
         self._inodes[descriptor] = os.fstat(descriptor).st_ino
-        self._poller.register(descriptor, _SPEAKS)
+        self._poller.register(descriptor, _READABLE)
         if not self.is_retired:
             self.events = self._look
 
@@ -257,7 +257,7 @@ class _UnixSocketConnection(Connection):
         self._poller.unregister(descriptor)
         return False
 
-    def has_spoken(self) -> bool:
+    def has_data(self) -> bool:
         """Return False, because data to read may be a response that was requested."""
         return False
 
@@ -273,7 +273,7 @@ class _BorrowedSocket(_socket.socket):
 
 
 def _borrow(descriptor: int) -> _BorrowedSocket:
-    # Any family and kind will do; without them Python asks the system three times.
+    # Any family and kind will do; without them Python makes three system calls.
     return _BorrowedSocket(_ANY_FAMILY, _ANY_KIND, 0, descriptor)
 
 
@@ -305,7 +305,7 @@ class OpenConnections:
         if connection is None or connection.multiplexes:
             return connection if connection is not None and connection.is_clean() else None
         assert request is not None
-        if connection.has_spoken():
+        if connection.has_data():
             self._quarantine.add(request)
         return connection if connection.is_clean() and not self._quarantine.has(request) else None
 
@@ -414,10 +414,10 @@ def _is_udp(descriptor: int) -> bool:
 
 def _make_event_reader(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:
     """Return a function that returns the events of a socket, by poll, which takes any number."""
-    if not _SPEAKS:  # Windows
+    if not _READABLE:  # Windows
         return lambda wait: [(fd, 0) for fd in select.select([descriptor], [], [], wait)[0]]
     poller = _select.poll()
-    poller.register(descriptor, _SPEAKS)
+    poller.register(descriptor, _READABLE)
     look: Callable[[int], list[tuple[int, int]]] = poller.poll
     return look
 

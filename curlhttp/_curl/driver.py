@@ -1,4 +1,4 @@
-"""Run transfers on one curl_multi, and give an event loop one descriptor to wait on.
+"""Run transfers on one curl_multi, with one descriptor for an event loop to wait on.
 
 A driver belongs to one thread or event loop at a time. It knows requests only through their
 transfers, and its owner decides how to wait. It also remembers which origins speak HTTP/2, so that
@@ -46,16 +46,16 @@ class Multiplexing:
     """What one driver knows about the protocols of origins.
 
     Attributes:
-        news: origins whose protocol was just learned, for `take_news`.
+        learned: whether the connections of an origin multiplex, until `report_learned`.
         has_http2: there may be HTTP/2 connections.
         on_shared: called with an origin as soon as its connections are known to carry many
             requests at once; or None.
     """
 
-    __slots__ = ("_by_origin", "_generations", "has_http2", "news", "on_shared")
+    __slots__ = ("_by_origin", "_generations", "has_http2", "learned", "on_shared")
 
     def __init__(self) -> None:
-        self.news: dict[str, bool] = {}
+        self.learned: dict[str, bool] = {}
         self.has_http2 = False
         self.on_shared: Callable[[str], object] | None = None
         self._by_origin: dict[str, bool] = {}  # on TLS: whether its connections multiplex
@@ -95,23 +95,23 @@ class Multiplexing:
     def _on_alpn(self, origin: str, shares: bool) -> None:
         if len(self._by_origin) >= _ORIGINS:  # each one costs the log of one more request then
             self._by_origin.clear()
-        self._by_origin[origin] = self.news[origin] = shares
+        self._by_origin[origin] = self.learned[origin] = shares
         self.has_http2 = self.has_http2 or shares
 
-    def take_news(self, transfers: Iterable[Transfer]) -> list[Transfer]:
-        """Report origins whose protocol was learned; return transfers that wait in vain to share.
+    def report_learned(self, transfers: Iterable[Transfer]) -> list[Transfer]:
+        """Report origins whose protocol was learned; return transfers that wait but cannot share.
 
         Not in libcurl's callback, because `on_shared` may start further transfers.
 
         Args:
             transfers: all running ones.
         """
-        news, self.news = self.news, {}
-        for origin, shares in news.items():
+        learned, self.learned = self.learned, {}
+        for origin, shares in learned.items():
             if shares and self.on_shared is not None:
                 self.on_shared(origin)
         found = []
-        for transfer in transfers if False in news.values() else ():
+        for transfer in transfers if False in learned.values() else ():
             assert transfer.request is not None
             if transfer.is_waiting and self._by_origin.get(transfer.request.url.origin) is False:
                 found.append(transfer)
@@ -122,9 +122,9 @@ _REMOVE = pycurl.POLL_REMOVE
 _IN = int(pycurl.CSELECT_IN)
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BRIEF = 0.1  # seconds of silence that do not mean a dead connection
-_ON_ITS_WAY = 0.25  # share of a request's wait; what came by then was sent before the request
+_ON_ITS_WAY = 0.25  # share of a request's wait; data that came by then was sent before it
 _LONG = 1.0  # seconds of silence after which a cancelled request means a dead connection
-_MAX_STARTS = 100  # of one attempt; after a restart of the server that many may be dead
+_MAX_STARTS = 100  # of one attempt; a restarted server may leave so many dead connections
 _SLICE = 0.02  # seconds of a turn for paused transfers, whose servers may send without end
 _QUIET = 0.1  # seconds from an event to the check of its outcome
 
@@ -377,7 +377,7 @@ class Driver:
         return None if check == math.inf else check
 
     def run_once(self, wait: float | None = 0) -> None:
-        """Handle what is ready and what is due.
+        """Handle sockets that are ready and timers that are due.
 
         Args:
             wait: how many seconds to wait for a socket; None for no limit.
@@ -408,12 +408,12 @@ class Driver:
             self.rearm(self._check_at)
 
     def run_due(self) -> None:
-        """Start what was added and do what is due, without polling the sockets."""
+        """Start added transfers and handle due timers, without polling the sockets."""
         if self._libcurl_due is not None and self._libcurl_due <= monotonic():
             self._libcurl_due = None
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        if self.multiplexing.news:
-            for transfer in self.multiplexing.take_news(self.running.values()):
+        if self.multiplexing.learned:
+            for transfer in self.multiplexing.report_learned(self.running.values()):
                 self.use_own_connection(transfer)
         self._collect()
         self._read_timer()
@@ -471,7 +471,7 @@ class Driver:
         """Retire the connection of a request that gave up, if it was silent for all requests.
 
         A NAT or a load balancer may have forgotten it. HTTP/1.1 closes the connection of a request
-        that gives up; a multiplexed one would take further requests. A slow server that responds
+        that gives up; a multiplexed one would carry further requests. A slow server that responds
         to others on it is not dead.
         """
         connection = transfer.connection
@@ -480,7 +480,7 @@ class Driver:
         since, now = transfer.last_activity, monotonic()
         if now - since < _BRIEF:
             return
-        # What was already on its way when the request went out proves nothing.
+        # Data that was already on its way when the request went out proves nothing.
         if self._last_read.get(connection.descriptor, 0.0) <= since + (now - since) * _ON_ITS_WAY:
             connection.retire()
             self._drain(connection, transfer)
@@ -544,8 +544,8 @@ class Driver:
             if lines and has_unasked_upgrade(lines, request):
                 self._fail(transfer, head_error(lines, request))
         if self.multiplexing.has_http2:
-            # libcurl reports a peer's HTTP/2 error to the peer, but lets the request wait until
-            # there is more to read.
+            # libcurl reports a peer's HTTP/2 error to the peer, but the request waits until more
+            # arrives.
             for descriptor, event in self._last_event.items():
                 if event >= seen and descriptor not in self._idle:
                     self._socket_action(descriptor, pycurl.CSELECT_IN)

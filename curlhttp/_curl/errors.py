@@ -55,9 +55,7 @@ class TransferFailure(NamedTuple):
     deadline_passed: bool
     aborted_resend: bool  # we stopped libcurl from sending a request twice
     refused: bool = False  # the server said that it did not process the request
-    lacks_status_line: bool = (
-        False  # the head that libcurl accepted does not begin with a status line
-    )
+    lacks_status_line: bool = False  # the head that libcurl accepted has none
     is_connected: bool = True  # there was a connection to send it on
     refusal: str = ""  # why the server refused TLS, if that is known
 
@@ -80,7 +78,7 @@ _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
 _ON_QUIC = frozenset({pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, _HTTP3, _QUIC_CONNECT_ERROR})
 _FUNCTIONS_OF_QUIC = re.compile(r"\bng(?:tcp2|http3)_\w+ (?:returned error: )?")
 
-NOT_HTTP = "the response does not begin as HTTP does"
+NOT_HTTP = "the response does not begin like HTTP"
 _CUT_BODY = "the connection broke within the response body"
 
 _Kind = type[e.RequestException]
@@ -209,13 +207,13 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     if code == pycurl.E_UNSUPPORTED_PROTOCOL:
         if failure.sent:
             return e.RemoteProtocolError, "the response is not HTTP"
-        return e.InvalidSchema, "libcurl cannot do this protocol or version"
+        return e.InvalidSchema, "libcurl does not support this protocol or version"
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and _BAD_HEADER in failure.message:
         return e.RemoteProtocolError, _MESSAGES[_WEIRD_SERVER_REPLY]
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.transport.tls.cert is not None:
-        return e.SSLError, "the client certificate and its key do not fit"
+        return e.SSLError, "the client certificate and its key do not match"
     if failure.aborted_resend or code == pycurl.E_SEND_FAIL_REWIND:
-        # In the second case libcurl wanted to send again. On purpose it cannot rewind a body.
+        # In the second case, libcurl wanted to send again; we do not let it rewind a body.
         return e.ConnectionError, _MAY_HAVE_ARRIVED if failure.sent else _NOT_SENT
     if code == pycurl.E_SEND_ERROR and failure.has_head and failure.request.body is None:
         # On HTTP/2 libcurl also sends while it reads, and may notice the broken connection there.
@@ -257,7 +255,7 @@ def _untrusted(message: str) -> str:
 
 
 _MESSAGES = {
-    pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "the server's key is none of those that pins= has for it",
+    pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "the server's key is not one of those in pins=",
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
     pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
     _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
@@ -343,7 +341,7 @@ def _lacks_connection(failure: TransferFailure) -> bool:
 
 def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
     if failure.sent:
-        return e.ConnectionError, "the connection broke, and no other one could be made"
+        return e.ConnectionError, "the connection broke, and no other one could be opened"
     if failure.request.transport.proxy is None:
         reason = f": {os.strerror(failure.os_errno)}" if failure.os_errno else ""
         return e.ConnectionError, f"the connection was refused or the host is unreachable{reason}"
@@ -464,7 +462,7 @@ def body_length_error(request: Request, size: int) -> ChunkedEncodingError:
     """Return the exception for a body whose size differs from the one that its head announces."""
     return ChunkedEncodingError(
         f"{request}: the response body ended after {size} bytes, "
-        "which is not what its head announces",
+        "but its head announces another length",
         curl_code=0,
     )
 
@@ -589,7 +587,7 @@ def find_descriptor_shortage(
     if not lack:
         return None
     error = (SSLError if code in _OF_FILES else ConnectionError)(
-        f"{request}: the connection could not be made, with {lack} (curl error {code}: {message})",
+        f"{request}: no connection could be opened, with {lack} (curl error {code}: {message})",
         curl_code=code,
     )
     error.is_local = True
@@ -608,6 +606,6 @@ def report_descriptor_shortage() -> Iterator[None]:
     except RequestException:
         raise
     except (OSError, pycurl.error) as error:
-        lacking = ConnectionError(f"no connection can be made: {_find_shortage() or error}")
+        lacking = ConnectionError(f"no connection can be opened: {_find_shortage() or error}")
         lacking.is_local = True
         raise lacking from error

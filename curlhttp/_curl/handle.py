@@ -1,7 +1,7 @@
-"""Set the options of an easy handle, and take off what must not stay on an idle one.
+"""Set the options of an easy handle, and reset those that must not stay on an idle one.
 
 Setting all options for each request costs a quarter of a small request, so a handle remembers them
-and sets what differs. It knows no transfer; it gets its callbacks once, when it is made.
+and sets only those that differ. It knows no transfer; it gets its callbacks once, when it is made.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ from curlhttp._curl.options import (
     limit_options,
     transport_options,
 )
-from curlhttp._models.config import Lane, Limits, Transport
+from curlhttp._models.config import Limits, ShareKey, Transport
 from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
     from curlhttp._curl.libcurl_log import DebugLog
 
-# --- Keep connections and names of different lanes apart (CURLSH) ---
+# --- Share connections and names only between requests with the same share key (CURLSH) ---
 #
 # libcurl reuses a connection for another request to the same host even if that one uses another
 # name server, and a curl_multi has a single cache of names.
 
-_MOST = 256  # lanes; each request may have one of its own
+_MAX_SHARES = 256  # because each request may have another one
 
 
 class Shares:
-    """One pycurl.CurlShare for each lane, for handles that one thread uses at a time.
+    """One pycurl.CurlShare for each share key, for handles that one thread uses at a time.
 
     Args:
-        common: for requests without a lane; None for the connections of their curl_multi.
+        common: for requests without a share key; None for the connections of their curl_multi.
     """
 
-    __slots__ = ("_by_lane",)
+    __slots__ = ("_by_key",)
 
     def __init__(self, common: pycurl.CurlShare | None = None) -> None:
-        self._by_lane: dict[Lane | None, pycurl.CurlShare | None] = {None: common}
+        self._by_key: dict[ShareKey | None, pycurl.CurlShare | None] = {None: common}
 
-    def for_lane(self, lane: Lane | None) -> pycurl.CurlShare | None:
-        """Return the share of a lane's connections and names; None for the curl_multi."""
-        if lane in self._by_lane:
-            return self._by_lane[lane]
-        if len(self._by_lane) > _MOST:  # its handles keep the share until they leave the lane
-            del self._by_lane[next(each for each in self._by_lane if each is not None)]
-        share = self._by_lane[lane] = pycurl.CurlShare()
+    def get(self, key: ShareKey | None) -> pycurl.CurlShare | None:
+        """Return the share for a key; None for the connections and names of the curl_multi."""
+        if key in self._by_key:
+            return self._by_key[key]
+        if len(self._by_key) > _MAX_SHARES:  # its handles keep the share until they get another one
+            del self._by_key[next(each for each in self._by_key if each is not None)]
+        share = self._by_key[key] = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_DNS)
         return share
 
     def clear(self) -> None:
         """Release all of them, after their handles were closed."""
-        self._by_lane.clear()
+        self._by_key.clear()
 
 
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
@@ -99,14 +99,14 @@ class Handle:
     Args:
         limits: the client's limits.
         callbacks: are called for each request.
-        shares: hold the connections of each lane.
+        shares: hold the connections of each share key.
 
     Attributes:
         easy: the pycurl.Curl.
         connects_only: it opens a connection, sends nothing, and keeps it (CURLOPT_CONNECT_ONLY).
         multiplexes: the request may share its connection with other requests.
         is_discarding: see `discard_next`.
-        is_dirty: something must be taken off before the next request; see `clean`.
+        is_dirty: some options must be reset before the next request; see `clean`.
     """
 
     __slots__ = (
@@ -120,12 +120,12 @@ class Handle:
         "_generation",
         "_has_body",
         "_header_lines",
-        "_lane",
         "_limits",
         "_log",
         "_method",
         "_needs_reset",
         "_reads_log",
+        "_share_key",
         "_shares",
         "_streams",
         "_timeout",
@@ -146,7 +146,7 @@ class Handle:
         self._callbacks = callbacks
         self.multiplexes = False
         self._shares = shares
-        self._set_lane(None)
+        self._set_share(None)
         self._set_base()
 
     def _set_base(self) -> None:
@@ -180,7 +180,7 @@ class Handle:
             self.easy.setopt(option, value)
 
     def prepare(self, request: Request) -> None:
-        """Set the options that the request needs and that are not set yet.
+        """Set the options that the request needs, if they are not set yet.
 
         Args:
             request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
@@ -198,7 +198,7 @@ class Handle:
                 self._set_target(request.url.target)
             self.multiplexes = may_multiplex(request)
             self.wait_to_share(self.multiplexes)
-            if transport.addresses and transport.judged is None:
+            if transport.addresses and transport.checked_address is None:
                 for option, value in address_options(transport, request.url):
                     easy.setopt(option, value)
         body = request.body
@@ -227,24 +227,24 @@ class Handle:
         for option, value in transport_options(transport):
             self._set(option, value)
         self._transport = transport
-        if (lane := transport.lane) != self._lane:
+        if (key := transport.share_key) != self._share_key:
             self.easy.unsetopt(pycurl.SHARE)
-            self._set_lane(lane)
+            self._set_share(key)
         if transport.guard is not None:
             self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._callbacks.on_open)
             self.easy.setopt(pycurl.SOCKOPTFUNCTION, self._callbacks.on_guarded_socket)
             self._set_connection_check()
-        # Credentials must not outlive their request on a handle (curl's advisories of 2026 are
-        # full of state that did).
+        # Credentials must not outlive their request on a handle. Many of curl's advisories of 2026
+        # are about state that did.
         proxy = transport.proxy
         if transport.tls.cert is not None or (
             proxy is not None and (proxy.username is not None or bool(proxy.headers))
         ):
             self._needs_reset = self.is_dirty = True
 
-    def _set_lane(self, lane: Lane | None) -> None:
-        self._lane = lane
-        share = self._shares.for_lane(lane)
+    def _set_share(self, key: ShareKey | None) -> None:
+        self._share_key = key
+        share = self._shares.get(key)
         if share is not None:
             self.easy.setopt(pycurl.SHARE, share)  # survives reset()
 
@@ -256,9 +256,9 @@ class Handle:
         self._header_lines = lines
         if any(map(_SECRET, lines)):
             self._clears_headers = self.is_dirty = True
-            # A proxy's credentials would go to the origin; they belong into proxies=. libcurl
+            # A proxy's credentials would go to the origin; they belong in proxies=. libcurl
             # frames the body, because two different lengths could mean two messages. It keeps a
-            # correct line where it stands.
+            # correct line in its place.
             framing = _framing(request)
             lines = [line for line in lines if not _NOT_OURS(line) or line.lower() == framing]
         if request.get_header("accept") is None:
@@ -267,7 +267,7 @@ class Handle:
 
     def _set_method(self, request: Request) -> None:
         easy, method, body = self.easy, request.method, request.body
-        # Taking NOBODY off sets the method to GET, so that comes first.
+        # First, because unsetting NOBODY sets the method to GET.
         if self._method == "HEAD":
             easy.setopt(pycurl.NOBODY, 0)
         if method == "HEAD":
@@ -399,7 +399,7 @@ class Handle:
         Args:
             log: collects it and passes it on until `clean`; or None.
         """
-        if self._reads_log:  # the log that reads it passes it on
+        if self._reads_log:  # a DebugLog passes each line on
             return
         self.easy.setopt(pycurl.VERBOSE, 1)
         self.easy.setopt(pycurl.DEBUGFUNCTION, log or self._callbacks.on_log)
@@ -412,7 +412,7 @@ class Handle:
             self._log.note(text)
 
     def clean(self) -> None:
-        """Take off what must not stay on an idle handle."""
+        """Reset the options that must not stay on an idle handle."""
         if self._needs_reset:  # cheaper than remembering what each of those options was
             self.easy.reset()
             self._set_base()

@@ -38,7 +38,7 @@ def parse_final_head(lines: list[bytes]) -> Head | None:
             if is_final(head):
                 head.trailers = b"".join(lines[number + 1 :])
                 return head
-            # Without a status line it is no response, and what follows may be none either.
+            # Without a status line it is not a response, and the next head may be none either.
             if not head.status_code:
                 return None
             start = number + 1
@@ -65,7 +65,7 @@ def parse_response_head(lines: list[bytes], request: Request) -> Head | None:
 def is_unasked_upgrade(head: Head, request: Request) -> bool:
     """Return whether the server switches to a protocol that was not requested.
 
-    libcurl takes everything up to the end of the connection for a body.
+    libcurl treats everything up to the end of the connection as the body.
 
     Source: RFC 9110, section 7.8.
     """
@@ -102,7 +102,7 @@ def contradicts_length(head: Head, method: str, size: int) -> bool:
     """Return whether the head announces another body length than libcurl delivered.
 
     libcurl ignores a Content-Length above 63 bits, and fields with a blank before the colon; then
-    it reads to the end of the connection, and takes that for the end of the body.
+    it reads to the end of the connection, and treats that as the end of the body.
 
     Args:
         head: the final one.

@@ -88,7 +88,7 @@ class HedgeRace:
     async def next(self) -> Request | None:
         """Return the request of the attempt that is due, None to send no more."""
         request = await self._plan.again()
-        # After one refusal there are no more attempts, because nothing here waits for permission.
+        # After one refusal there are no more attempts, because no attempt waits for permission.
         self._left = 0 if request is None else self._left - 1
         self._set_due(monotonic())
         return request
@@ -136,7 +136,7 @@ class HedgeRace:
 
     def abandon(self) -> Transfer:
         """Drop all attempts but one, and return that."""
-        # The caller drops the last one, which inherits what the attempts shared.
+        # The caller drops the last one, which inherits what the attempts share.
         last = self.running[-1]
         for transfer in self.running[:-1]:
             self._drop_attempt(transfer, None)

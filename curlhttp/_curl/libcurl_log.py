@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import pycurl
 
-from curlhttp._engine.log import log as watch_log
+from curlhttp._engine.log import log as request_logger
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
 
 _MAX_BYTES = 64 * 1024  # of one attempt, because a server may send heads without end
@@ -56,7 +56,7 @@ class DebugLog:
             self._add(kind, text)
 
     def note(self, text: str) -> None:
-        """Add a line about something that we did."""
+        """Add a line about something that curlhttp did."""
         self(_TEXT_LINE, text.encode())
 
     def _add(self, kind: int, text: bytes) -> None:
@@ -76,7 +76,7 @@ class DebugLog:
         return self._format(found, left)
 
     def _format(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
-        masks = watch_log.masks
+        masks = request_logger.masks
         heads = {kind: HeadRedactor(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
         for since, kind, raw in found:
             if not masks:
@@ -94,7 +94,7 @@ class DebugLog:
 
 # --- Parse what libcurl reports only in log text: refused streams, GOAWAY, ALPN ---
 
-LogNews: TypeAlias = Literal["refused", "goaway", "downgrades", "alpn"]
+LogEvent: TypeAlias = Literal["refused", "goaway", "downgrades", "alpn"]
 
 _TEXT = int(pycurl.INFOTYPE_TEXT)
 _REFUSED = re.compile(rb"HTTP/[23] stream \d+ refused by server").match
@@ -104,7 +104,7 @@ _RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl(?: \(error 0x([0-9
 _OWN_REASONS = frozenset({0x1, 0x2, 0x3, 0x5, 0x6, 0x7, 0x8, 0x9})
 
 
-def parse_news(kind: int, text: bytes) -> tuple[LogNews, int] | None:
+def parse_log_event(kind: int, text: bytes) -> tuple[LogEvent, int] | None:
     """Parse a line of the log; return None if it is not relevant here.
 
     refused      the server processed nothing of the request: REFUSED_STREAM, or a GOAWAY that

@@ -138,10 +138,10 @@ def _route_options(transport: Transport) -> list[Option]:
     if transport.ip_version is not None:
         versions = {4: pycurl.IPRESOLVE_V4, 6: pycurl.IPRESOLVE_V6}
         options.append((pycurl.IPRESOLVE, versions[transport.ip_version]))
-    if transport.judged is not None:
+    if transport.checked_address is not None:
         # The proxy connects to this address. TLS, Host and cookies use the URL's host; http goes
         # through a tunnel then (CURLOPT_CONNECT_TO).
-        host, port = transport.judged.address, transport.judged.connect_port
+        host, port = transport.checked_address.address, transport.checked_address.connect_port
         options.append((pycurl.CONNECT_TO, [f"::{bracketed(host)}:{port}"]))
     elif transport.connect_to:
         options.append((pycurl.CONNECT_TO, list(transport.connect_to)))

@@ -102,7 +102,7 @@ class PollSockets:
 
     def fileno(self) -> int:
         """Raise, because the owner must call `poll` instead of waiting for a descriptor."""
-        raise NotImplementedError("poll has no descriptor of its own")
+        raise NotImplementedError("poll has no descriptor")
 
     def forget(self, descriptor: int) -> None:
         """Stop reporting a socket."""

@@ -1,9 +1,9 @@
 """Read and write timeouts: find transfers that have been silent for too long.
 
-libcurl's low-speed limit counts whole seconds and does not stop while a transfer is paused. Here a
-sign of life sets no timer. A transfer is checked when its first read timeout would expire, and
-again when the next one would, counted from the last sign of life. A write timeout replaces the read
-timeout until the body has gone out.
+libcurl's low-speed limit counts whole seconds and does not stop while a transfer is paused. Here
+activity sets no timer. A transfer is checked when its first read timeout would expire, and again
+when the next one would, counted from the last activity. A write timeout replaces the read timeout
+until the body has gone out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReadTimeouts:
         self._serial = 0  # breaks ties, because transfers cannot be compared
 
     def start(self, transfer: Transfer, seconds: float) -> float:
-        """Begin to check a transfer that starts now.
+        """Begin to check a transfer, which starts now.
 
         Args:
             transfer: prepared.

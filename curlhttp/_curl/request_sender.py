@@ -2,7 +2,7 @@
 
 libcurl sends a request again on its own when a kept-alive connection turns out to be dead, or when
 an HTTP/2 server refused the request. Once is fine for an idempotent request; a second POST must
-never happen. Of the response, this module only knows whether any header lines came.
+never happen. This module parses no responses: it only knows whether any header lines came.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ from curlhttp._curl.errors import (
     unwrap_callback_error,
 )
 from curlhttp._curl.handle import Handle
-from curlhttp._curl.libcurl_log import LogNews, get_stream_reset, is_excluded_by_goaway, parse_news
+from curlhttp._curl.libcurl_log import (
+    LogEvent,
+    get_stream_reset,
+    is_excluded_by_goaway,
+    parse_log_event,
+)
 from curlhttp._models.body import rewind
 from curlhttp._models.config import SocketOption
 from curlhttp._models.request import Request
 from curlhttp.exceptions import BlockedAddress
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
-_SHARED_MOVES = 3
+_SHARED_MOVES = 3  # see restart
 _MAX_SENDS = 6  # of one attempt, for a server that always refuses
 # libcurl gives up a refused request with these: after our abort, without a way to rewind, or after
 # five tries; or after a GOAWAY with an error, which libcurl (8.23) reports for each stream.
@@ -70,22 +75,22 @@ class RequestSender:
 
     Attributes:
         handle: carries the request.
-        request: is sent; None between two attempts.
+        request: that it sends; None between two attempts.
         lines: the header lines of all heads and trailers so far.
         failed: the exception that a callback stored.
         code: libcurl's result code, once it has ended; 0 for success.
         message: libcurl's text for a code other than 0.
-        last_activity: the monotonic time of the last sign of life, for the read timeout.
-        wake: what to call when a waiting caller has something to look at, or None.
+        last_activity: the monotonic time of the last activity, for the read timeout.
+        wake: called when there is something new for a waiting caller; None if nobody waits.
         blocked: the first address of this attempt that its guard refused; None if there is none, or
             another one was connected to.
-        sends: how often the request was sent, or was about to be.
+        sends: how often libcurl sent the request, or was about to.
         sends_once: it must not be sent again automatically.
         is_second: it may already have been processed once, and goes out again.
         restarts: it has to go out on another connection, because the one that it got is dead or
             not clean, or because the server processed nothing of it.
-        connections: the known ones that it may get; set before it runs.
-        connection: the known one that it last went out on; None before that.
+        connections: the open ones that it may get; set before it runs.
+        connection: the one of these that it last went out on; None before that, or if unknown.
         starts: how often it was started again on another connection.
         sockets: of a new connection, or of its happy eyeballs.
         route: the addresses of the connection; None before there is one.
@@ -101,8 +106,8 @@ class RequestSender:
     __slots__ = (
         "_connecting",
         "_connects",
+        "_log_event",  # from libcurl's log: "refused", "downgrades" or None
         "_moves",  # to other connections; at first all requests share a new one, see restart
-        "_news",  # from libcurl's log: "refused", "downgrades" or None
         "_on_alpn",
         "_sent",  # on earlier connections
         "_use",  # number of the request among those of its connection
@@ -155,12 +160,12 @@ class RequestSender:
         self.code = self.sends = 0
 
     def _reset_dirty(self) -> None:
-        """Reset the rest, which only attempts change that make the handle dirty."""
+        """Reset the state that an attempt changes only if it makes the handle dirty."""
         self.is_second = self.starving = False
         self._reset_feed()
         self.feed: Callable[[int], bytes | None] | None = None
         self._on_alpn: Callable[[str, bool], None] | None = None
-        self._news: LogNews | None = None
+        self._log_event: LogEvent | None = None
         self._moves = self._sent = self.starts = 0
         self.blocked: BlockedAddress | None = None
         self._connects = False
@@ -237,7 +242,7 @@ class RequestSender:
 
     def _may_resend(self) -> bool:
         """Return whether libcurl may send the request again, as it is about to."""
-        if self._news == "downgrades":
+        if self._log_event == "downgrades":
             return self.sends == 1
         if self.sends_once or self.is_second or self.sends > 1:
             return False
@@ -245,7 +250,7 @@ class RequestSender:
             # After a restart of the server all kept-alive connections are dead, and libcurl
             # would try one after the other. On HTTP/2 only its log says why, so the request
             # starts again with the log.
-            self.restarts = self._news != "refused"  # else see rewind_if_unprocessed
+            self.restarts = self._log_event != "refused"  # otherwise see rewind_if_unprocessed
             return False
         return True
 
@@ -274,19 +279,19 @@ class RequestSender:
         return piece
 
     def _on_log(self, kind: int, text: bytes) -> None:
-        found = parse_news(kind, text)
+        found = parse_log_event(kind, text)
         if found is None:
             return
-        news, number = found
-        if news == "alpn":  # once for each new connection, in the log of any request
+        event, number = found
+        if event == "alpn":  # once for each new connection, in the log of any request
             if self._on_alpn is not None:
                 assert self.request is not None
                 self._on_alpn(self.request.url.origin, bool(number))
-        elif news == "goaway":  # for all requests on the connection
+        elif event == "goaway":  # for all requests on the connection
             if self.sends and self.connection is not None:
                 self.connection.last_stream = number
-        elif news == "downgrades" or not self.lines:  # a request with a response was not refused
-            self._news = news
+        elif event == "downgrades" or not self.lines:  # a request with a response was not refused
+            self._log_event = event
 
     def read_log(self, on_alpn: Callable[[str, bool], None] | None = None) -> None:
         """Read libcurl's log for what it reports nowhere else; costs 10 us for each request.
@@ -304,7 +309,7 @@ class RequestSender:
     # libcurl's callbacks where the transport has a guard of addresses
 
     def _on_open(self, purpose: int, target: _SocketAddress) -> socket.socket | int:
-        """Give libcurl a socket for an address, or refuse the address; then it tries the next."""
+        """Return a socket for an address, or refuse the address; then libcurl tries the next."""
         try:
             return self._make_socket(target)
         except BaseException as error:  # an exception of a guard ends the request
@@ -337,7 +342,7 @@ class RequestSender:
         return self._on_socket(descriptor, purpose)
 
     def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces
-        """Check the connection that libcurl picked, whoever opened it, before it sends."""
+        """Check the chosen connection before libcurl sends, even if another request opened it."""
         try:
             from curlhttp._curl.address_guard import blocked
 
@@ -371,13 +376,13 @@ class RequestSender:
         self.last_activity = monotonic()
         if handle.is_discarding:
             handle.end_discarding()
-            handle.note("another connection: the kept one had ended, and was closed")
+            handle.note("another connection: the reused one had ended, and was closed")
         elif not self.sends or self._was_unprocessed():
-            why = "the server left the request out" if self.sends else "the kept one is not clean"
+            why = "the server did not process it" if self.sends else "the reused one is not clean"
             handle.note(f"another connection: {why}")
             self._moves += 1
         else:
-            handle.note("another connection: this one broke, or answered out of turn")
+            handle.note("another connection: this one broke, or responded before the request")
             self.is_second = True
         # Requests that a GOAWAY excluded first share a new connection; later each gets its own.
         handle.avoid_reuse(not shares or self._moves > _SHARED_MOVES)
@@ -385,7 +390,7 @@ class RequestSender:
             self.read_log(self._on_alpn)
         # libcurl counts from 0 again; is_second says what was sent on the other connection.
         self._sent += self.sends > 0
-        self.sends, self.code, self._news = 0, 0, None
+        self.sends, self.code, self._log_event = 0, 0, None
         self.lines.clear()
         self._reset_feed()
         if request.deadline is not None:
@@ -431,7 +436,7 @@ class RequestSender:
         if stream and connection is not None and stream > connection.last_stream:
             return True
         # Another request may have read the GOAWAY; this one only gets the reason.
-        return self._news == "refused" or (stream > 0 and is_excluded_by_goaway(self.message))
+        return self._log_event == "refused" or (stream > 0 and is_excluded_by_goaway(self.message))
 
     def _may_be_unprocessed(self) -> bool:
         """Return whether the server may have processed nothing, if it may see it twice."""
@@ -484,7 +489,7 @@ class RequestSender:
     # responses that came too early
 
     def may_be_response(self, size: int, *, ends: bool) -> bool:
-        """Return whether what came can be the response, and did not arrive before the request.
+        """Return False if the response arrived before the request, so that it belongs to another.
 
         Args:
             size: bytes of the body so far.

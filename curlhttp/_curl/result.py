@@ -47,11 +47,11 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
     if code:
         lines = transfer.lines
         if transfer.failed is None and code != pycurl.E_OPERATION_TIMEDOUT:
-            transfer.failed = transfer.blocked  # no allowed address was left
+            transfer.failed = transfer.blocked  # the guard allowed no address
             if transfer.failed is None:
                 os_errno = transfer.easy.getinfo(pycurl.OS_ERRNO)
                 transfer.failed = find_descriptor_shortage(request, code, message, os_errno)
-        # It replaces libcurl's own error, which only says that the connection ended.
+        # This replaces libcurl's own error, which only says that the connection ended.
         if transfer.failed is None and has_unasked_upgrade(lines, request):
             transfer.failed = head_error(lines, request)
         elif transfer.note_refusal():  # another connection would be refused too
@@ -64,7 +64,7 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         # The server may have chosen HTTP/1.1 although HTTP/2 was offered.
         if connection.multiplexes and transfer.lines:
             connection.multiplexes = not transfer.lines[0].startswith(b"HTTP/1")
-        # It is longer than what was read from the socket since, so it came before the request.
+        # A response that is longer than the bytes read from the socket came before its request.
         if connection.counts_bytes and not transfer.may_be_response(transfer.size, ends=True):
             transfer.reject_early_response(has_head=transfer.head is not None)
             return
@@ -152,7 +152,7 @@ def check_opened(transfer: Transfer) -> None:
     Raises:
         RequestException: the attempt failed before the head was in.
     """
-    # Without a complete head it failed, whatever libcurl says.
+    # Without a complete head it failed, even if libcurl reports success.
     if transfer.head is None:
         raise_failure(transfer)
         get_head(transfer)
@@ -164,7 +164,7 @@ def read_piece(transfer: Transfer) -> bytes:
     Raises:
         RequestException: the attempt failed, so there is no more.
     """
-    # The caller may want what came before a failure.
+    # First, because the caller may use data that arrived before a failure.
     piece = transfer.read_pieces()
     if not piece:
         raise_failure(transfer)

@@ -1,9 +1,9 @@
-"""Run one attempt on a handle: libcurl's callbacks, and the response as it comes in.
+"""Run one attempt on a handle: libcurl's callbacks, and the response as it arrives.
 
 The callbacks do not raise, because an exception breaks all other transfers of a curl_multi. They
-store the error in `failed`, and whoever runs the transfer raises it. When the attempt has ended,
-result.py turns it into a response or an exception. The engines' counts of open connections, and
-what a forked child does with its parent's transfers, are here as well.
+store the error in `failed`, and the code that runs the transfer raises it. When the attempt has
+ended, result.py turns it into a response or an exception. This module also counts the open
+connections of engines, and keeps a forked child from using its parent's transfers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Transfer(RequestSender):
 
     Args:
         limits: the client's limits.
-        shares: hold the connections of each lane.
+        shares: hold the connections of each share key.
 
     Attributes:
         easy: the pycurl.Curl of the handle.
@@ -64,21 +64,20 @@ class Transfer(RequestSender):
         pieces: the body that was received and not read yet.
         size: bytes of the body that were received.
         done: libcurl has ended the attempt; `code` and `message` say how.
-        is_cut_short: enough of the body is there; nobody wants the rest.
+        is_cut_short: the rest of the body is not needed, and was not received.
         paused: libcurl waits until the driver resumes it, after pieces were read.
         feeds_in_task: the caller's task is busy with the request's body, and cannot read the
             response.
         attached: the driver that it runs on, or None.
         timeout_queue: the driver's queue of read timeouts that it is or was in, or None.
         recheck_at: the monotonic time when the driver checks whether it is silent, 0.0 for none.
-        progress_mark: what had come and gone at the last such check, or None.
+        progress_mark: numbers of header lines and of bytes sent at the last such check, or None.
         upload_mark: bytes of the body that had gone out at the last such check, or None.
         upload_at: the latest monotonic time, as far as that check shows, when any of them did.
         queue_seconds: how long the request waited for a slot.
-        idle: seconds from the last sign of life of the previous attempt to this one.
+        idle: seconds from the last activity of the previous attempt to this one.
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and transport that it is connected to, in the blocking engine.
-        released: when it was released to its pool, as a serial number.
         driver: the one that the blocking engine acquired for it, or None.
     """
 
@@ -102,7 +101,6 @@ class Transfer(RequestSender):
         "progress_mark",
         "queue_seconds",
         "recheck_at",
-        "released",
         "shares",
         "size",
         "timeout_queue",
@@ -122,7 +120,6 @@ class Transfer(RequestSender):
         self.progress_mark: tuple[int, int] | None = None
         self.upload_mark: int | None = None
         self.upload_at = 0.0
-        self.released = 0
         super().__init__()
         self._reset()
         self.handle = Handle(limits, self._callbacks(), shares)
@@ -166,8 +163,8 @@ class Transfer(RequestSender):
         """
         self.request = request
         self.handle.prepare(request)
-        if request.extensions is not None and (watch := get_request_log(request)) is not None:
-            self._collect_log(watch, request)
+        if request.extensions is not None and (request_log := get_request_log(request)) is not None:
+            self._collect_log(request_log, request)
         body = request.body
         if body is not None and body.data is None:
             self.feed = body.read
@@ -180,12 +177,12 @@ class Transfer(RequestSender):
         self.idle = now - self.last_activity
         self.last_activity = now
 
-    def _collect_log(self, watch: RequestLog, request: Request) -> None:
-        """Collect the log of a request that is about to go out, for what watches it."""
+    def _collect_log(self, request_log: RequestLog, request: Request) -> None:
+        """Add libcurl's log of a request that is about to go out to its log."""
         from curlhttp._curl.libcurl_log import DebugLog
 
         log = DebugLog(self._on_log, request.sensitive)
-        watch.add(log)
+        request_log.add(log)
         self.handle.read_log(log)
 
     def restart(self) -> None:
@@ -230,16 +227,16 @@ class Transfer(RequestSender):
         size = self.size = self.size + len(piece)
         self.last_activity = monotonic()
         if size > self._check_size_at:
-            verdict = self._check_body(piece, size)
-            if verdict is not None:
-                return verdict
+            result = self._check_body(piece, size)
+            if result is not None:
+                return result
         self.pieces.append(piece)
         return None
 
     def _on_piece(self, piece: bytes) -> int | None:
         """Collect a piece of a streamed body, or pause the transfer."""
         if self.head is None:
-            # libcurl takes any line that begins with CR for the end of a head. A caller that waits
+            # libcurl treats any line that begins with CR as the end of a head. A caller that waits
             # for the head would wait for ever once the pieces pause the transfer.
             assert self.request is not None
             self.failed = head_error(self.lines, self.request)
@@ -264,7 +261,7 @@ class Transfer(RequestSender):
             self.wake()
 
     def _check_body(self, piece: bytes, size: int) -> int | None:
-        """Check a body at some of its pieces; return what libcurl gets, None to continue.
+        """Check a body at some of its pieces; return the value for libcurl, None to continue.
 
         Millions of small pieces would take a multiple of their memory, and would keep the loop
         busy while more come in. So they are joined, and libcurl is paused until the next turn:
@@ -287,7 +284,7 @@ class Transfer(RequestSender):
         return None
 
     def _is_enough(self, piece: bytes, size: int) -> bool:
-        """Return whether a body that needs a check must end here; else set the next check."""
+        """Return whether a body that needs a check must end here; otherwise set the next check."""
         most = self._max_size = self._max_size or self._get_max_size()
         self._check_size_at = most
         if size <= most:
@@ -352,7 +349,7 @@ class Transfer(RequestSender):
     # between attempts
 
     def clean(self) -> None:
-        """Forget the request, and take off what must not stay on an idle handle."""
+        """Forget the request, and reset the options that must not stay on an idle handle."""
         if self.handle.is_dirty:
             self._close_body()
             self._reset_dirty()
@@ -384,14 +381,14 @@ Counts: TypeAlias = "Counter[tuple[str, bool]]"
 """Numbers of connections by their origin, and by whether they are in use."""
 
 
-def count_connections(known: Iterable[OpenConnections], at_work: Iterable[Transfer]) -> Counts:
+def count_connections(known: Iterable[OpenConnections], active: Iterable[Transfer]) -> Counts:
     """Return how many connections are open; may be called from any thread.
 
     Args:
         known: the connections of the engine.
-        at_work: transfers that are not idle.
+        active: transfers that are not idle.
     """
-    used = {id(transfer.connection) for transfer in at_work}
+    used = {id(transfer.connection) for transfer in active}
     every = {id(each): each for connections in known for each in connections.open()}
     return Counter((each.origin, number in used) for number, each in every.items())
 

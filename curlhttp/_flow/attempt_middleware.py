@@ -25,7 +25,7 @@ def attempt_middleware(functions: Sequence[Middleware]) -> Layer:
     Args:
         functions: the user's middleware, outermost first.
     """
-    return lambda send: _checked(around_each(functions, cast(Exchange, send)))
+    return lambda send: _checked(wrap_exchange(functions, cast(Exchange, send)))
 
 
 def _checked(exchange: Exchange) -> Exchange:
@@ -35,7 +35,7 @@ def _checked(exchange: Exchange) -> Exchange:
     return send
 
 
-def around_each(functions: Sequence[Middleware], exchange: Exchange) -> Exchange:
+def wrap_exchange(functions: Sequence[Middleware], exchange: Exchange) -> Exchange:
     """Return a last step of the flow whose attempts go through middleware.
 
     Args:
@@ -66,10 +66,10 @@ def _apply(function: Middleware, send: Send) -> Send:
 async def _send_hedged(race: _Race, request: Request, exchange: Exchange) -> Response:
     try:
         first = race.begin(request)
-        await first.go_on()
+        await first.advance()
         if first.sent is not None:
             await race.decide(await _get_outcome(exchange, first.sent, race), exchange)
-        return race.surfacing.result()
+        return race.final_run.result()
     finally:
         race.close()
 
@@ -99,7 +99,7 @@ class _Race:
         self._functions = functions
         self._plan = plan
         self._runs: list[_PausedMiddleware] = []
-        self._surfacing: _PausedMiddleware | None = None
+        self._final_run: _PausedMiddleware | None = None
 
     def begin(self, request: Request) -> _PausedMiddleware:
         """Return the middleware for one more attempt."""
@@ -114,13 +114,13 @@ class _Race:
             return None
         run = self.begin(request)
         try:
-            await run.go_on()
+            await run.advance()
         finally:
             if run.sent is None:
                 self._runs.remove(run)
         sent = run.sent
         if sent is None:
-            # The middleware failed, or returned its own response. The first attempt goes on.
+            # The middleware failed, or returned its own response. The first attempt continues.
             run.forget()
             return None
         if sent.route is not None:
@@ -129,27 +129,27 @@ class _Race:
 
     def won(self, request: Request) -> None:
         """Note which attempt's outcome the engine returns or raises."""
-        self._surfacing = self._run_of(request)
+        self._final_run = self._find_run(request)
         self._plan.won(request)
 
     def dropped(
         self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
         """Count an attempt whose outcome the caller does not get."""
-        self._run_of(request).outcome = result
+        self._find_run(request).outcome = result
         self._plan.dropped(request, result, elapsed, was_sent)
 
-    def _run_of(self, request: Request) -> _PausedMiddleware:
-        # An engine's wrapper may send a copy of the first request.
+    def _find_run(self, request: Request) -> _PausedMiddleware:
+        # A wrapper of the engine may send a copy of the first request.
         return next((run for run in self._runs if run.sent is request), self._runs[0])
 
     @property
-    def surfacing(self) -> _PausedMiddleware:
+    def final_run(self) -> _PausedMiddleware:
         """Return the run whose outcome the caller gets."""
-        return self._surfacing or self._runs[-1]
+        return self._final_run or self._runs[-1]
 
     async def decide(self, outcome: Response | BaseException, exchange: Exchange) -> None:
-        """Continue all runs to their end.
+        """Run all middleware to its end.
 
         Args:
             outcome: of the attempt that the engine returned.
@@ -159,7 +159,7 @@ class _Race:
         # whose timeout it was.
         is_cancelled = isinstance(outcome, BaseException) and not isinstance(outcome, Exception)
         cancelled = cast(BaseException, outcome) if is_cancelled else None
-        winner = self.surfacing if cancelled is None else None
+        winner = self.final_run if cancelled is None else None
         # Hold no reference here: if the middleware drops a stream, its connection becomes free.
         given = [outcome]
         del outcome
@@ -167,19 +167,19 @@ class _Race:
         # order.
         for run in reversed(self._runs):
             if winner is None or run is winner:
-                await run.go_on(given.pop() if cancelled is None else cancelled)
+                await run.advance(given.pop() if cancelled is None else cancelled)
                 while run.sent is not None:
                     winner = run
-                    await run.go_on(await _get_outcome(exchange, run.sent))
+                    await run.advance(await _get_outcome(exchange, run.sent))
                 if cancelled is not None and not run.raises(cancelled):
                     winner = run
                 continue
             lost = run.outcome
-            await run.go_on(AttemptCancelled() if lost is None else lost)
+            await run.advance(AttemptCancelled() if lost is None else lost)
             while run.sent is not None:  # the race is decided
-                await run.go_on(AttemptCancelled())
+                await run.advance(AttemptCancelled())
             run.forget()
-        self._surfacing = winner or self._runs[0]
+        self._final_run = winner or self._runs[0]
 
     def close(self) -> None:
         """Close all runs, including those that have not ended."""
@@ -210,16 +210,16 @@ class _PausedMiddleware:
         self.outcome: AttemptResult = None
 
     @coroutine
-    def go_on(
+    def advance(
         self, outcome: Response | BaseException | None = None
     ) -> Generator[object, object, None]:
-        """Continue until the middleware calls `send`, or to its end; await what else it awaits.
+        """Run until the middleware calls `send` or ends; await everything else that it awaits.
 
         Args:
-            outcome: of the request that it has sent, None to begin.
+            outcome: of the request that it has sent; None to begin.
 
         Raises:
-            BaseException: a cancellation, or Ctrl-C, that is not the outcome.
+            BaseException: a cancellation or Ctrl-C that is not `outcome`.
         """
         self.sent = None
         if self._coroutine is None:
@@ -266,7 +266,7 @@ class _PausedMiddleware:
             log().error("an attempt_middleware raised outside the race", exc_info=error)
 
     def close(self) -> None:
-        """Close the middleware, wherever it is."""
+        """Close the middleware, even if it has not ended."""
         self._error = self.outcome = None  # their frames hold this object
         if self._coroutine is not None:
             self._coroutine.close()
@@ -303,8 +303,8 @@ class _Breakpoint:
         return (yield self)
 
     def __repr__(self) -> str:
-        # An event loop that gets it shows it in its error.
+        # An event loop that receives this object shows the text in its error.
         return (
-            f"<send({self.request}): where requests may be hedged, an attempt_middleware awaits "
-            "send(request) itself, and in no other task>"
+            f"<send({self.request}): if requests may be hedged, an attempt_middleware must await "
+            "send(request) directly, and not in another task>"
         )

@@ -69,7 +69,7 @@ async def authenticate(
 
     Args:
         request: to send; the flow changes a copy.
-        send: takes a request through the layers below.
+        send: sends a request through the layers below.
         auth: is not NO_AUTH.
         context: what the Auth uses of the client.
         outer: each Auth whose flow this request belongs to.
@@ -135,7 +135,7 @@ async def _drive(
                 await response.load()
             outgoing = await _advance(flow, response)
         except BaseException as error:  # such as a body that cannot be replayed
-            response.let_go()
+            response.abort()
             if isinstance(error, RequestException) and error.request is None:
                 error.request, error.response = response.request, response
                 error.request_sent, error.timings = True, response.timings
@@ -201,7 +201,7 @@ class _AsyncFunctionError(TypeError):
     """An async function was passed to an Auth in Client."""
 
 
-_RECHECK_SECONDS = 1.0  # until a queued request checks that the one that fetches still runs
+_RECHECK_SECONDS = 1.0  # until a queued request checks that the fetching one still runs
 
 # Errors that concern only the request that fetched; the next one in the queue may succeed.
 _NOT_SHARED = (ClientClosed, DeadlineExceeded, PoolTimeout, _AsyncFunctionError)
@@ -214,7 +214,7 @@ async def send_with_token(
 
     Args:
         request: to send; copies of it get the token.
-        send: takes a request through the layers below.
+        send: sends a request through the layers below.
         subrequest: sends the requests that fetch a token.
         auth: a TokenAuth.
         context: what the Auth uses of the client.
@@ -275,7 +275,7 @@ async def _get_token(
         else:
             cache.leave(queued)
         raise
-    # BaseException, because the next one has to fetch if this task is cancelled.
+    # BaseException, because the next request has to fetch if this task is cancelled.
     except BaseException:
         cache.leave(queued)
         raise
@@ -320,7 +320,7 @@ async def _fetch(
                 result = await _call_function(step, auth, context)
             else:
                 other = make_subrequest(step, request, request, type(auth).__name__)
-                # The Auth says how large the response may be, not the caller of the request.
+                # The Auth limits the size of this response, not the caller of the request.
                 other.max_response_size = step.max_response_size
                 try:
                     result = await subrequest(other)
@@ -368,7 +368,7 @@ def _raise_copy(error: Exception) -> NoReturn:
 
 def _make_timeout_error(request: Request, auth: Auth, now: float) -> DeadlineExceeded | PoolTimeout:
     return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-        f"{request}: another request that fetches what {type(auth).__name__} needs did not "
-        "end in time; this one was not sent",
+        f"{request}: another request that fetches the credentials of {type(auth).__name__} did "
+        "not end in time; this one was not sent",
         request=request,
     )

@@ -1,4 +1,4 @@
-"""Ask the circuit breaker before each attempt, and record its outcome.
+"""Check the circuit breaker before each attempt, and record the outcome.
 
 _policy/breaker/circuit.py decides what counts as a failure and when a circuit opens.
 """
@@ -55,10 +55,10 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: Mak
                 return layer.send(request, request.url.origin, origin, send)
 
             # The proxy's circuit first: while it is open, nothing counts for the origins behind it.
-            def beyond(hop: Request) -> Awaitable[Response]:
+            def send_to_origin(hop: Request) -> Awaitable[Response]:
                 return layer.send(hop, hop.url.origin, hidden_origin, send)
 
-            return layer.send(request, get_proxy_key(transport.proxy.url), proxy, beyond)
+            return layer.send(request, get_proxy_key(transport.proxy.url), proxy, send_to_origin)
 
         return send_permitted
 
@@ -66,7 +66,7 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: Mak
 
 
 class _BreakerLayer:
-    """Sends requests with the permission of one breaker.
+    """Sends the requests that one breaker admits.
 
     Attributes:
         shared: its circuits in a store, or None.
@@ -77,9 +77,9 @@ class _BreakerLayer:
     def __init__(self, breaker: CircuitBreaker, clock: Clock, hooks: Hooks) -> None:
         self._breaker = breaker
         self._now = clock.now
-        self._tell = None
+        self._call_hooks = None
         if hooks.has(_EVENT):
-            self._tell = lambda transition: hooks.notify(_EVENT, transition)
+            self._call_hooks = lambda transition: hooks.notify(_EVENT, transition)
         self._pending: deque[Transition] = deque()  # from ends of bodies, where no hook can run
 
     async def send(
@@ -113,18 +113,18 @@ class _BreakerLayer:
             now = self._now()
             await self._count(permit, classifier.classify_error(error), now, now - begun)
             raise
-        waits = request.stream and self._breaker.count_bodies
-        # The usual case needs no step of the circuit.
+        counts_body = request.stream and self._breaker.count_bodies
+        # In the usual case, nothing changes in the circuit.
         if (
             response.status_code not in classifier.notable
-            and not waits
+            and not counts_body
             and permit.ignores_success()
         ):
             return response
         outcome = classifier.classify_status(response.status_code)
-        # Without the wait for a handle, and without the body. Of a failure, all of its time counts.
+        # To the first byte, without the wait for a handle. An exception counts with its whole time.
         elapsed = response.timings.first_byte
-        if waits:
+        if counts_body:
             response._at_end(partial(self._on_end, permit, classifier, outcome, elapsed))
         else:
             await self._count(permit, outcome, self._now(), elapsed)
@@ -137,12 +137,12 @@ class _BreakerLayer:
             transition = permit.settle(outcome, now, elapsed)
         else:
             transition = await self.shared.settle(permit, outcome, now, elapsed)
-        if transition is not None and self._tell is not None:
-            await self._tell(transition)
+        if transition is not None and self._call_hooks is not None:
+            await self._call_hooks(transition)
 
     async def _notify(self, transition: Transition | None) -> None:
-        if transition is not None and self._tell is not None:
-            await self._tell(transition)
+        if transition is not None and self._call_hooks is not None:
+            await self._call_hooks(transition)
 
     async def _notify_late(self) -> None:
         while self._pending:
@@ -171,15 +171,15 @@ class _BreakerLayer:
 
 # --- Circuits that processes share, in a store ---
 #
-# If the store gives no answer, the process uses circuits in its own memory. A circuit that was open
-# at the store's last answer stays open until its time is over.
+# If the store does not answer, the process uses circuits in its own memory. A circuit that was open
+# in the store's last answer stays open until its time is over.
 
 
 class SharedBreaker:
     """The circuits of one breaker in a store, for one engine.
 
     Args:
-        breaker: whose own circuits are used if the store gives no answer.
+        breaker: its own circuits are used if the store does not answer.
         circuits: the commands and this process's copies.
         now: returns monotonic seconds.
         make_waiter: makes a waiter of the engine.
@@ -255,15 +255,15 @@ class SharedBreaker:
         if not is_failure and not (outcome is Outcome.SUCCESS and permit.is_probe):
             permit.settle(outcome, now, elapsed)
             return None
-        key, question = permit.origin, permit.result(is_failure, now, elapsed)
+        key, command = permit.origin, permit.make_record_command(is_failure, now, elapsed)
         answer = None
-        if question is not None:
+        if command is not None:
             try:
                 with suppress(StoreError):  # the caller gets the result of the call itself
-                    answer = await self._circuits.store.ask(question, self._make_waiter)
+                    answer = await self._circuits.store.ask(command, self._make_waiter)
             except BaseException:
                 if permit.is_probe:  # the command may not have been sent; only one counts
-                    self._circuits.store.tell(question)
+                    self._circuits.store.tell(command)
                 raise
         if answer is None:
             return None

@@ -71,7 +71,7 @@ class CacheContext(Protocol):
         store: of the responses.
         offload: calls the store.
         streamed: the class of streamed responses.
-        over: adds the client's address guard to a Transport, if it has one.
+        guard_transport: adds the client's address guard to a Transport, if it has one.
     """
 
     @property
@@ -83,7 +83,7 @@ class CacheContext(Protocol):
     @property
     def streamed(self) -> type[BaseStreamedResponse]: ...
     @property
-    def over(self) -> Callable[[Transport], Transport]: ...
+    def guard_transport(self) -> Callable[[Transport], Transport]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
         """Run work(send) in the background, unless work of that name is running."""
@@ -96,13 +96,14 @@ def cache_layer(client: CacheContext, clock: Clock) -> Layer:
         client: the cache, and what it uses of the client.
         clock: of the engine.
     """
-    policy, store, offload, over = client.policy, client.store, client.offload, client.over
+    policy, store, offload = client.policy, client.store, client.offload
+    guard_transport = client.guard_transport
 
     def wrap(send: Send) -> Send:
         async def through(request: Request) -> Response:
             if request.route is not None:  # the key depends on the transport
                 request.transport = request.route(request.url)
-            request.transport = over(request.transport)  # another client may have set it
+            request.transport = guard_transport(request.transport)  # another client may have set it
             if request.method not in SAFE:
                 response = await send(request)
                 keys = policy.get_invalidated_keys(request, response)
@@ -137,32 +138,32 @@ class _CachedRequest:
 
     async def answer(self, send: Send) -> Response:
         request, policy = self._request, self._policy
-        kept = await self._find()
-        if kept is None:
+        stored = await self._find()
+        if stored is None:
             if policy.only_if_cached(request):
                 return self._gateway_timeout()
             return await self._fetch(send, None, "uri-miss")
-        use = policy.use(request, kept.entry, self._clock.wall())
-        if use.verdict is FreshnessDecision.REVALIDATE:
+        lookup = policy.evaluate(request, stored.entry, self._clock.wall())
+        if lookup.decision is FreshnessDecision.REVALIDATE:
             if policy.only_if_cached(request):
                 return self._gateway_timeout()
             if policy.has_condition(request):
                 return await self._fetch(send, None, "stale")
-            return await self._revalidate(send, kept, use)
-        status = f"hit; ttl={int(use.ttl)}"
+            return await self._revalidate(send, stored, lookup)
+        status = f"hit; ttl={int(lookup.ttl)}"
         if policy.has_condition(request):
-            if policy.is_unchanged(request, kept.entry):
-                head = Head(build_head(kept.entry, use.age, "HTTP/1.1 304 Not Modified"))
+            if policy.is_unchanged(request, stored.entry):
+                head = Head(build_head(stored.entry, lookup.age, "HTTP/1.1 304 Not Modified"))
                 return _mark(self._build(head, b"", _NO_TIMINGS), status, from_cache=True)
-            return self._serve(kept, use.age, status)
-        if use.verdict is FreshnessDecision.SERVE_AND_REVALIDATE:
+            return self._serve(stored, lookup.age, status)
+        if lookup.decision is FreshnessDecision.SERVE_AND_REVALIDATE:
             status += "; detail=stale-while-revalidate"
             # In a copy, because the caller may change the request or read its body.
             again = _CachedRequest(self._client, self._clock, request.copy())
             again._request.stream, again._request.deadline = False, None
-            name = (self._key, kept.entry.id)
-            self._client.refresh(name, lambda own: again._revalidate(own, kept, use))
-        return self._serve(kept, use.age, status)
+            name = (self._key, stored.entry.id)
+            self._client.refresh(name, lambda own: again._revalidate(own, stored, lookup))
+        return self._serve(stored, lookup.age, status)
 
     async def _find(self) -> StoredResponse | None:
         def choose(entries: list[hishel.Entry]) -> hishel.Entry | None:
@@ -185,35 +186,37 @@ class _CachedRequest:
         response = await send(sent)
         return await self._receive(response, old, f"fwd={why}", began)
 
-    async def _revalidate(self, send: Send, kept: StoredResponse, use: CacheLookup) -> Response:
+    async def _revalidate(
+        self, send: Send, stored: StoredResponse, lookup: CacheLookup
+    ) -> Response:
         """Validate a stored response with the server (RFC 9111, section 4.3)."""
         if self._request.method == "HEAD":
             return await self._fetch(send, None, "stale")
-        sent = self._policy.make_conditional(_keep_coded(self._request), kept.entry)
+        sent = self._policy.make_conditional(_keep_coded(self._request), stored.entry)
         began = self._clock.wall()
         try:
             response = await send(sent)
         except RequestException as error:
-            if not use.on_error or isinstance(error, _NOT_SERVER_FAULTS):
+            if not lookup.on_error or isinstance(error, _NOT_SERVER_FAULTS):
                 raise
-            return self._serve(kept, use.age, "fwd=stale; detail=stale-if-error")
+            return self._serve(stored, lookup.age, "fwd=stale; detail=stale-if-error")
         code = response.status_code
-        if use.on_error and self._policy.is_error(code):
+        if lookup.on_error and self._policy.is_error(code):
             await response.discard()
             status = f"fwd=stale; fwd-status={code}; detail=stale-if-error"
-            return self._serve(kept, use.age, status)
+            return self._serve(stored, lookup.age, status)
         if code != 304:
-            return await self._receive(response, kept, "fwd=stale", began)
+            return await self._receive(response, stored, "fwd=stale", began)
         await response.discard()
         now = self._clock.wall()
-        fresh = self._policy.freshen(self._request, kept.entry, response, began, now)
+        fresh = self._policy.freshen(self._request, stored.entry, response, began, now)
         if fresh is None:  # the 304 is about another response
-            await self._offload(self._store.remove, kept.entry)
+            await self._offload(self._store.remove, stored.entry)
             return await self._fetch(send, None, "miss")
         await self._offload(self._store.update, self._key, fresh)
-        age = self._policy.use(self._request, fresh, now).age
+        age = self._policy.evaluate(self._request, fresh, now).age
         return self._serve(
-            StoredResponse(fresh, kept.body), age, "fwd=stale; fwd-status=304", response
+            StoredResponse(fresh, stored.body), age, "fwd=stale; fwd-status=304", response
         )
 
     async def _receive(
@@ -253,17 +256,17 @@ class _CachedRequest:
     # from the store
 
     def _serve(
-        self, kept: StoredResponse, age: float, status: str, confirmed: Response | None = None
+        self, stored: StoredResponse, age: float, status: str, confirmed: Response | None = None
     ) -> Response:
         """Return a stored response, with the cookies of the 304 that validated it."""
         request = self._request
-        block = build_head(kept.entry, age)
+        block = build_head(stored.entry, age)
         if confirmed is not None and confirmed.sets_cookies:
             cookies = confirmed.headers.get_list("set-cookie")
             lines = "".join([f"set-cookie: {cookie}\r\n" for cookie in cookies])
             block = block[:-2] + lines.encode("latin-1", "replace") + b"\r\n"
         head = Head(block)
-        body = b"" if request.method == "HEAD" else kept.body
+        body = b"" if request.method == "HEAD" else stored.body
         most = request.max_response_size
         if most is not None and len(body) > most:
             raise ResponseTooLarge(
@@ -278,10 +281,10 @@ class _CachedRequest:
         """Return a streamed or a buffered response, as the caller requested."""
         request = self._request
         if request.stream and not (request.follow_redirects and head.redirects):
-            stored = _StoredBody(head, body, times)
+            incoming = _StoredBody(head, body, times)
             # It has the methods of an engine that a streamed response calls.
-            engine: Any = stored
-            return self._client.streamed(request, stored, engine)
+            engine: Any = incoming
+            return self._client.streamed(request, incoming, engine)
         response = Response(request, head, body, times)
         if body and request.decode:
             _decode(response)

@@ -1,8 +1,8 @@
 """Put the layers in order, and build one `send` function from them.
 
 A layer wraps the `send` below it. A layer that has nothing to do for a request returns
-send(request), which costs a call but no coroutine. For the same reason, everything that is in every
-chain is one layer. Retry and the layers below it are imported only if a client uses them.
+send(request), which costs a call but no coroutine. For the same reason, the steps that every chain
+has are one layer. Retry and the layers below it are imported only if a client uses them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Chain:
-    """The layers of a client; they can end in several engines.
+    """The layers of a client, for one engine or several.
 
     Args:
         now: returns monotonic seconds.
@@ -172,7 +172,7 @@ class Chain:
         return _wrap(last, layers)
 
     def build_below_cache(self, last: Exchange, clock: Clock, make_waiter: MakeWaiter) -> Send:
-        """Return the function that the cache validates responses with in the background."""
+        """Return the function with which the cache validates responses in the background."""
         return _wrap(last, self._attempt_layers(clock, make_waiter, None, None))
 
     def _attempt_layers(

@@ -24,9 +24,9 @@ async def send_logged(request: Request, send: Exchange, plan: HedgePlan | None =
         send: sends it.
         plan: see Exchange.
     """
-    with RequestLog(request) as watch:
+    with RequestLog(request) as request_log:
         response = await send(request, plan)
-        watch.answered(response._head, response.timings, response.request)
+        request_log.answered(response._head, response.timings, response.request)
     return response
 
 
@@ -38,9 +38,9 @@ def record_head(request: Request, mark: str, block: bytes) -> None:
         mark: ">" for a request, "<" for a response.
         block: the head as bytes.
     """
-    watch = get_request_log(request)
-    if watch is not None:
-        watch.add(_HeadLines(mark, block, HeadRedactor(request.sensitive)))
+    request_log = get_request_log(request)
+    if request_log is not None:
+        request_log.add(_HeadLines(mark, block, HeadRedactor(request.sensitive)))
 
 
 class _HeadLines:
@@ -189,11 +189,11 @@ def with_certificates(last: Exchange) -> Exchange:
 async def _send_for_certificate(
     last: Exchange, request: Request, plan: HedgePlan | None
 ) -> Response:
-    asked = request
+    streamed = request
     if not request.stream:
-        asked = request.copy()  # because another attempt may use the same request
-        asked.stream = True
-    response = await (last(asked) if plan is None else last(asked, plan))
+        streamed = request.copy()  # because another attempt may use the same request
+        streamed.stream = True
+    response = await (last(streamed) if plan is None else last(streamed, plan))
     if not isinstance(response, BaseStreamedResponse):  # a redirect that is followed
         response.request = request
         return response

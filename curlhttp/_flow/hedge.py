@@ -1,8 +1,8 @@
 """Send a slow request a second time; _policy/hedge.py decides which requests are hedged, and when.
 
 This is the lowest layer, so a retry repeats the whole race, and the layers above count only the
-attempt whose outcome the caller gets. Before each extra attempt, this layer asks limits, breaker
-and budget. If one of them refuses, the attempt is not sent: an extra attempt never waits.
+attempt whose outcome the caller gets. Limits, breaker and budget must all admit an extra attempt.
+If one of them refuses, the attempt is not sent: an extra attempt never waits.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class HedgeAdmission:
         concurrency: the concurrency limit, or None.
         breaker: the circuit breaker, or None.
         budget: the budget that each extra attempt withdraws from, or None.
-        now: gives monotonic seconds.
+        now: returns monotonic seconds.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class HedgeAdmission:
         try:
             permit = await self._admit_all(request, make_waiter, undo)
         except (CircuitBreakerOpen, StoreError):
-            pass  # the request goes on without it
+            pass  # the request continues without it
         finally:
             if permit is None:
                 for release in reversed(undo):
@@ -190,7 +190,7 @@ class HedgeAdmission:
 
             shared = SharedBreaker(breaker, breaker.shared, self._now, make_waiter)
         proxy = request.transport.proxy
-        # Ask the proxy's circuit first, because a broken proxy says nothing about the origin.
+        # The proxy's circuit first, because a broken proxy says nothing about the origin.
         parties: list[tuple[str, OutcomeClassifier]] = []
         if proxy is not None:
             parties.append((get_proxy_key(proxy.url), ProxyClassifier()))
@@ -245,7 +245,7 @@ def hedge(
         policy: which requests to hedge, and when.
         now: returns monotonic seconds.
         budget: of the retry policy, or None. The retry layer makes the deposits.
-        rate_limit: the limit that the layer above asks for the first attempt, or None.
+        rate_limit: the limit that the layer above applies to the first attempt, or None.
         concurrency_limit: likewise.
         breaker: likewise.
         hooks: the user's, or None; they are called for the breaker's transitions.
@@ -337,9 +337,9 @@ class _HedgedRequest:
             if body is not None:
                 body.close()
             raise
-        if permit is None:  # the clone may have opened the file again
+        if permit is None:
             if body is not None:
-                body.close()  # it may have opened the file a second time
+                body.close()  # the clone may have opened the file a second time
             return None
         self._permits.append(permit)
         return request.derive(body=body)
@@ -377,5 +377,5 @@ class _HedgedRequest:
 def _clone(body: Body) -> Body | None:
     try:
         return body.clone()
-    except Exception:  # of the caller's function; the first attempt goes on
+    except Exception:  # raised by the caller's function; the first attempt continues
         return None

@@ -47,7 +47,7 @@ def check_response(response: object, whose: str) -> Response:
     if isinstance(response, Response):
         return response
     kind = type(response).__name__
-    raise TypeError(f"{whose} returned {kind}, not a Response, such as send(request) gives")
+    raise TypeError(f"{whose} returned {kind}, not a Response; return what send(request) returns")
 
 
 # --- on requests and responses ---

@@ -25,7 +25,7 @@ _DATE = "%Y%m%d %H:%M:%S"
 _FOR_EVER = 4102444800.0  # 2100-01-01
 _LOCK_SECONDS = 1.0  # to wait for the lock, whose holder may be stopped; then write without it
 _LOCK_POLL_SECONDS = 0.002
-_TITLE = "# Hosts that are asked by HTTPS alone (HSTS), as curl --hsts keeps them.\n"
+_TITLE = "# Hosts that require HTTPS (HSTS), in the format of curl --hsts.\n"
 
 
 class HSTS:
@@ -98,10 +98,10 @@ class HSTS:
 
     def _write(self) -> None:
         """Write unsaved entries to the file, and read those that other clients have added."""
-        now, ours, owed = self._wall(), self._hosts.by_name, self._unsaved.copy()
+        now, ours, unsaved = self._wall(), self._hosts.by_name, self._unsaved.copy()
         theirs = _load(self._path)
         for name, known in (theirs or {}).items():
-            if name not in owed and (name not in ours or ours[name].expires < known.expires):
+            if name not in unsaved and (name not in ours or ours[name].expires < known.expires):
                 ours[name] = known
         # Copies, because other threads may add entries.
         if theirs is not None:  # otherwise the file was removed
@@ -116,7 +116,7 @@ class HSTS:
             with open(descriptor, "w", encoding="ascii") as file:
                 file.writelines([_TITLE, *lines])
             os.replace(new, self._path)
-            self._unsaved -= owed
+            self._unsaved -= unsaved
         except BaseException:
             with suppress(OSError):
                 os.unlink(new)
@@ -124,7 +124,7 @@ class HSTS:
 
 
 def _to_https(url: URL) -> URL:
-    # RFC 6797, section 8.3: another port than 80 stays.
+    # RFC 6797, section 8.3: a port other than 80 is kept.
     port = "" if url.port in (_HTTP, _HTTPS) else f":{url.port}"
     return parse_url(f"https://{url.host}{port}/")._with(url.target, url.fragment)
 

@@ -1,7 +1,7 @@
 """Delay each request until the concurrency limit, then the rate limit, admits it.
 
 The rate limit comes last, so that a request is sent as soon as it is admitted, and the server sees
-that rate. With a store, processes share a limit; if the store gives no answer, the process uses its
+that rate. With a store, processes share a limit; if the store does not answer, the process uses its
 own limit.
 """
 
@@ -156,13 +156,13 @@ async def _wait_for_lease(
 
 
 async def ask_store(
-    store: Store, question: StoreCommand, make_waiter: MakeWaiter, request: Request, patience: float
+    store: Store, command: StoreCommand, make_waiter: MakeWaiter, request: Request, patience: float
 ) -> Answer | None:
-    """Return a store's answer, or None if it does not come in time.
+    """Return a store's answer to a command, or None if there is none in time.
 
     Args:
-        store: to ask.
-        question: what to ask.
+        store: executes the command.
+        command: of the policy.
         make_waiter: makes a waiter of the engine.
         request: the request that waits for the answer.
         patience: seconds that the request has; inf without a limit.
@@ -172,7 +172,7 @@ async def ask_store(
     """
     within = partial(_BoundedWaiter, make_waiter, max(0.0, patience))
     try:
-        return await store.ask(question, make_waiter if patience == math.inf else within)
+        return await store.ask(command, make_waiter if patience == math.inf else within)
     except StoreError as error:
         error.request = request
         raise
@@ -198,19 +198,19 @@ class _BoundedWaiter:
 
 
 def _limit_shared_rate(
-    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, alone: Send
+    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, local: Send
 ) -> Send:
-    """Return the layer for a rate limit with a store; it uses `alone` without an answer."""
+    """Return the layer for a rate limit with a store; without an answer, it uses `local`."""
     store = cast(Store, rate.store)
 
     async def rated(request: Request) -> Response:
-        turn = await _reserve(rate, store, request, clock, make_waiter)
-        if turn is None:
-            return await alone(request)
+        reserved = await _reserve(rate, store, request, clock, make_waiter)
+        if reserved is None:
+            return await local(request)
         try:
             return await send(request)
         except CircuitBreakerOpen:
-            store.tell(rate.make_refund_command(request.url.origin, turn))  # not sent
+            store.tell(rate.make_refund_command(request.url.origin, reserved))  # not sent
             raise
 
     return rated
@@ -219,7 +219,7 @@ def _limit_shared_rate(
 async def _reserve(
     rate: RateLimit, store: Store, request: Request, clock: Clock, make_waiter: MakeWaiter
 ) -> Answer | None:
-    """Wait for a turn; return the answer that reserved it, None if the store has no answer."""
+    """Reserve a time and wait for it; return the store's answer, None if there is none."""
     origin, deadline = request.url.origin, request.deadline
     while True:
         patience = math.inf if deadline is None else deadline - clock.now()
@@ -239,7 +239,7 @@ async def _reserve(
             if deadline is not None and now + wait > deadline + MIN_ATTEMPT_SECONDS:
                 raise _make_wait_error(request)
             await clock.sleep(wait)
-        # BaseException, because another request can use the turn of a cancelled task.
+        # BaseException, because another request can use the reservation of a cancelled task.
         except BaseException:
             store.tell(rate.make_refund_command(origin, answer))
             raise
@@ -251,8 +251,8 @@ async def _reserve(
 
 def _make_wait_error(request: Request) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request}: the total of {request.timeout.total} s would run out before its turn "
-        "at the rate limit; it was not sent",
+        f"{request}: the total of {request.timeout.total} s would run out before the rate limit "
+        "admits it; it was not sent",
         request=request,
     )
 
@@ -262,7 +262,7 @@ def _limit_shared_concurrency(
 ) -> Send:
     """Return the layer for a concurrency limit with a store.
 
-    It is below the layer for this process, so that no more requests ask the store than may be sent.
+    It is below the layer for this process, so that only requests that may be sent query the store.
     """
     store = cast(Store, limit.store)
 

@@ -106,8 +106,8 @@ def get_next_hop(
         return None
     if followed == max_redirects:
         raise TooManyRedirects(
-            f"Exceeded {max_redirects} redirects. {request} would have been followed by one more; "
-            "max_redirects= of the client sets how many are followed",
+            f"Exceeded {max_redirects} redirects. The response to {request} is another one; "
+            "max_redirects= of the client sets the limit",
             request=request,
             response=response,
             request_sent=True,

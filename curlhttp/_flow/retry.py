@@ -35,10 +35,10 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 
-# --- The attempts of one request: the outcome of each, and what follows ---
+# --- The attempts of one request: the outcome of each, and whether another one follows ---
 
 _LEVEL = 20  # logging.INFO
-# The other reasons say no more than the error or the number of attempts.
+# The other reasons add nothing to the error and the number of attempts.
 _WORTH_A_NOTE = ("retry_after", "breaker", "deadline", "body", "budget")
 
 
@@ -116,11 +116,11 @@ class Attempts:
         if delay is None:
             self._give_up(failure, latest)
         else:
-            self._go_on(failure, latest)
+            self._record_failure(failure, latest)
         self._log(delay)
         return delay
 
-    def _go_on(self, failure: Response | RequestException, latest: Attempt) -> None:
+    def _record_failure(self, failure: Response | RequestException, latest: Attempt) -> None:
         self._done = (*self._done, latest)
         self._last = failure
         if isinstance(failure, RequestException):
@@ -164,7 +164,7 @@ class Attempts:
         late.__cause__ = last if isinstance(last, RequestException) else None
         return late
 
-    # what follows it
+    # whether another attempt follows
 
     async def _delay_or_reason(
         self, failure: Response | RequestException, now: float
@@ -187,10 +187,10 @@ class Attempts:
             return "breaker"  # waiting without a limit would defeat its purpose
         if deadline is not None and now + delay > deadline - MIN_ATTEMPT_SECONDS:
             return "breaker" if is_open else "deadline"
-        return await self._obstacle(now) or delay
+        return await self._prepare_retry(now) or delay
 
-    async def _obstacle(self, now: float) -> GiveUpReason | None:
-        """Prepare another attempt; return why there cannot be one, or None."""
+    async def _prepare_retry(self, now: float) -> GiveUpReason | None:
+        """Prepare another attempt; return why there can be none, or None if there can."""
         # The body before the budget, because a body that cannot be replayed must not cost a retry.
         self._unrewindable = rewind(self.request.body)
         if self._unrewindable is not None:
@@ -212,13 +212,13 @@ class Attempts:
         return budget.withdraw(origin, now)
 
     def _backoff(self) -> float | None:
-        """Return the next delay of the strategy, None if a strategy of the user ends."""
+        """Return the next delay of the strategy; None if it is the user's and has ended."""
         if self._delays is None:
             self._delays = self.policy.backoff_strategy.delays(self.policy.uniform)
         backoff = next(self._delays, None)
         # A strategy of the user may return anything, including NaN.
         if backoff is not None and not 0 <= backoff < math.inf:
-            raise ValueError(f"the backoff_strategy gave {backoff!r} for a number of seconds")
+            raise ValueError(f"the backoff_strategy returned {backoff!r}, not a number of seconds")
         return backoff
 
     def _delay(self, failure: Response | RequestException, backoff: float) -> float | None:
@@ -257,7 +257,7 @@ class Attempts:
         if deadline is not None and self._clock.now() + delay > deadline:
             raise self._make_deadline_error()
         if self.watches:
-            await self._tell("before_sleep", delay=delay)
+            await self._notify("before_sleep", delay=delay)
         await self._clock.sleep(delay)
 
     # hooks and log
@@ -265,16 +265,16 @@ class Attempts:
     async def announce(self) -> None:
         """Call the before_attempt hooks."""
         self._facts = (None, None, None)
-        await self._tell("before_attempt")
+        await self._notify("before_attempt")
 
     async def report(self) -> None:
         """Call the after_attempt hooks, and on_give_up if there is no further attempt."""
-        await self._tell("after_attempt")
+        await self._notify("after_attempt")
         # Without a policy there was nothing to give up.
         if self._reason is not None and self.policy is not NO_RETRIES:
-            await self._tell("on_give_up", reason=self._reason)
+            await self._notify("on_give_up", reason=self._reason)
 
-    async def _tell(
+    async def _notify(
         self, event: str, *, delay: float | None = None, reason: GiveUpReason | None = None
     ) -> None:
         if self._hooks.has(event):

@@ -101,7 +101,7 @@ class EventSource:
         """
         if self._is_broken:
             raise StreamConsumedError(
-                "this stream of events was broken off; open another one with its last_event_id",
+                "this event stream has failed; open another one with its last_event_id",
                 request=self._request,
                 response=self.response,
             )
@@ -140,7 +140,8 @@ class EventSource:
     def fail(self, error: RequestException) -> None:
         """Raise an error instead of further events. Safe in any thread.
 
-        The connection is left to the engine, which caused the error, and to whoever waits for it.
+        The connection stays open: the engine, which caused the error, or the reading task closes
+        it.
         """
         if not self._has_ended:
             error.request, error.response = self._request, self.response
@@ -271,10 +272,10 @@ class EventSource:
         status_code = getattr(response, "status_code", None)
         url = redact_url(request.url)
         log().info(
-            "%s %s: events end: %s; connection %d in a row in %.3f s",
+            "%s %s: the event stream ended: %s; reconnection %d in a row in %.3f s",
             request.method,
             url,
-            name or "the body is over",
+            name or "end of the body",
             number,
             delay,
         )
@@ -304,9 +305,9 @@ async def _make_error(response: Response) -> HTTPError:
     """Return the error for a response that is not an event stream, with the start of its body."""
     if response.status_code == 200:
         found = response.headers.get("content-type")
-        what = f"this is no stream of events: its Content-Type is {found!r:.100}"
+        what = f"the response is not an event stream: its Content-Type is {found!r:.100}"
     else:
-        what = f"{response.status_code} {response.reason}: no stream of events"
+        what = f"{response.status_code} {response.reason}: not an event stream"
     if isinstance(response, BaseStreamedResponse):
         response = await _read_start(response)
     return HTTPError(f"{response.request}: {what}", response=response, request_sent=True)
@@ -321,7 +322,7 @@ async def _read_start(response: BaseStreamedResponse) -> Response:
             while len(body) < MAX_DRAINED and (piece := await read()):
                 body += piece
         except RequestException as error:
-            log().debug("the body of a refused stream of events: %s", type(error).__name__)
+            log().debug("the body of a refused event stream: %s", type(error).__name__)
     response._abort()
     whole = Response(response.request, response._head, bytes(body), response.timings)
     whole.history, whole.attempts = response.history, response.attempts

@@ -19,9 +19,7 @@ from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsum
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
 """Returns the next piece of a body, b"" at the end."""
 
-CONSUMED = (
-    "The content for this response was already consumed; read a stream once, or ask without one"
-)
+CONSUMED = "The content for this response was already consumed; a stream can only be read once"
 _PIECE = 64 * 1024  # bytes decoded at once
 
 
@@ -111,7 +109,7 @@ class BaseStreamedResponse(Response):
 
     def wrap_engine(
         self, wrap: Callable[[Engine], Any]
-    ) -> None:  # Any: has what is asked of it here
+    ) -> None:  # Any: has the methods that this class calls
         """Read the rest of the body through a wrapper of the engine."""
         self._engine = wrap(self._engine)
 
@@ -225,7 +223,7 @@ class BaseStreamedResponse(Response):
         """Read the body into memory."""
         await self._read_all()
 
-    def let_go(self) -> None:
+    def abort(self) -> None:
         """Close the connection, unless the body has ended."""
         self._abort()
 

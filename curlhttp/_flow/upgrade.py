@@ -77,7 +77,7 @@ class Upgraded(Response):
         """Close the connection."""
         self.end()
 
-    def let_go(self) -> None:
+    def abort(self) -> None:
         """Close the connection."""
         self.end()
 
@@ -111,7 +111,7 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
         # Not hedged, because the second connection would be wasted.
         prepare(request, now)
         if request.transport.negotiate:
-            raise ValueError("Negotiate is libcurl's, which cannot send a request for an upgrade")
+            raise ValueError("Negotiate is done by libcurl, which cannot send an upgrade request")
         engine = connector(choose())
         if log.takes(INFO):
             return send_logged(request, lambda request, plan=None: _upgrade(engine, request, now))
@@ -150,9 +150,9 @@ async def send_upgrade(engine: Connector, request: Request, now: Callable[[], fl
         raise
     try:
         reply = Reply(stream, request, now)
-        asked = _build_head(request)
-        record_head(request, ">", asked)
-        stream.write(asked if request.body is None else asked + (request.body.data or b""))
+        head = _build_head(request)
+        record_head(request, ">", head)
+        stream.write(head if request.body is None else head + (request.body.data or b""))
         await reply.receive_head()
         record_head(request, "<", reply.head.block)
     except BaseException as error:
@@ -218,13 +218,13 @@ class Reply:
                 if size + len(self.rest) > _MAX_HEAD:
                     raise self._make_protocol_error("the response's header block is too large")
                 if self.rest and not b"HTTP/1.".startswith(self.rest[:7]):
-                    raise self._make_protocol_error("the response does not begin as HTTP does")
+                    raise self._make_protocol_error("the response does not begin like HTTP")
                 await self._read_more()
             block, self.rest = self.rest[: end.end()], self.rest[end.end() :]
             size += len(block)
             head = Head(block)
             if not head.status_code or not block.startswith(b"HTTP/1."):
-                raise self._make_protocol_error("the response does not begin as HTTP does")
+                raise self._make_protocol_error("the response does not begin like HTTP")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
                 if self.has_switched:
@@ -239,7 +239,7 @@ class Reply:
                 raise self._make_protocol_error("the response's header block is too large")
 
     def _frame(self, head: Head) -> None:
-        """Find out from the head of a refusal where its body ends."""
+        """Note from the head of a refusal where its body ends."""
         if head.status_code in (204, 304):
             self._left = 0
             return
@@ -257,7 +257,7 @@ class Reply:
             RemoteProtocolError: the Content-Length is invalid.
         """
         if self._has_bad_length:
-            error = self._make_protocol_error("the Content-Length is no number")
+            error = self._make_protocol_error("the Content-Length is not a number")
             error.broken_part = "content-length"
             raise error
         return self._left
@@ -316,7 +316,7 @@ class Reply:
         self._check_deadline()
         if is_over:
             limit = self._write_limit()
-            raise WriteTimeout(f"{self._request}: the server did not take the request in {limit} s")
+            raise WriteTimeout(f"{self._request}: the server did not read the request in {limit} s")
 
     async def _receive(self, limit: float | None) -> bytes:
         self._check_deadline()  # because a server may send framing without data for ever
@@ -426,7 +426,7 @@ class _ChunkedDecoder:
             self._line_ends += at - begin
             size = _CHUNK_SIZE(raw, at)
             if size is None:
-                # Neither a size nor the line ends before it may go on for ever.
+                # Neither a size nor the line ends before it may be endless.
                 self.is_broken = self._line_ends + len(raw) - at > _MAX_CHUNK_LINE
                 break
             self._line_ends = 0

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from curlhttp._httpx.settings import Library, RequestLike, URLLike
+from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
 from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.headers import Headers, check_method
@@ -26,7 +26,7 @@ _LEAST = 0.001  # seconds; httpx accepts a timeout of 0, which would be no limit
 
 
 class UpgradeRequest(Request):
-    """A request that asks for another protocol on its connection, by Upgrade or CONNECT."""
+    """A request for another protocol on its connection, by Upgrade or CONNECT."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class UpgradeRequest(Request):
 def make_core_request(
     library: Library, request: RequestLike, transport: Transport, *, is_async: bool
 ) -> Request:
-    """Convert a request of httpx to ours; an UpgradeRequest if it asks for another protocol.
+    """Convert a request of httpx to ours; an UpgradeRequest if it requests another protocol.
 
     Args:
         library: the library of the request.
@@ -47,7 +47,8 @@ def make_core_request(
     """
     extensions = request.extensions
     method = check_method(request.method)
-    url = _to_url(request.url)
+    source = request.url
+    url = _make_url(source.raw_scheme, source.raw_host, source.port, source.raw_path)
     raw = request.headers.raw
     stream = request.stream
     body: Body | None
@@ -65,23 +66,20 @@ def make_core_request(
     if name and url.scheme == "https":
         url, transport = _use_sni_hostname(cast(str, name), url, transport)
     headers, upgrades = _to_headers(tuple(raw))
+    limits = cast("Mapping[str, float | None]", extensions.get("timeout") or {})
     fields = pack_fields(
         headers,
-        _to_timeout(cast("Mapping[str, float | None]", extensions.get("timeout") or {})),
+        _make_timeout(*map(limits.get, ("connect", "read", "write", "pool"))),
         transport,
         body=body,
         stream=True,
         follow_redirects=False,  # httpx follows them, and reads their bodies
         decode=False,
     )
-    # HTTP/2 has no Upgrade (RFC 9113, section 8.6); with prior knowledge nothing else is spoken.
+    # HTTP/2 has no Upgrade (RFC 9113, section 8.6); with prior knowledge, there is only HTTP/2.
     upgrades = (upgrades or method == "CONNECT") and body is None
     kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else Request
     return kind.__new__(kind).fill(method, url, fields)
-
-
-def _to_url(url: URLLike) -> URL:
-    return _make_url(url.raw_scheme, url.raw_host, url.port, url.raw_path)
 
 
 @lru_cache(maxsize=1024)
@@ -112,17 +110,12 @@ def _use_sni_hostname(name: str, url: URL, transport: Transport) -> tuple[URL, T
 
 @lru_cache(maxsize=64)
 def _to_headers(raw: tuple[tuple[bytes, bytes], ...]) -> tuple[Headers, bool]:
-    """Return the headers, and whether they ask for another protocol.
+    """Return the headers, and whether they request another protocol.
 
     Cached, because the engine compares the lines of headers by identity.
     """
     headers = Headers(raw)
     return headers, "upgrade" in headers
-
-
-def _to_timeout(timeout: Mapping[str, float | None]) -> Timeout:
-    get = timeout.get
-    return _make_timeout(get("connect"), get("read"), get("write"), get("pool"))
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +155,7 @@ def get_trace(request: RequestLike) -> Trace | None:
     return cast("Trace | None", request.extensions.get("trace"))
 
 
-def _step(name: str, result: object = None, **info: object) -> list[Event]:
+def _make_step(name: str, result: object = None, **info: object) -> list[Event]:
     return [(f"{name}.started", info), (f"{name}.complete", {"return_value": result})]
 
 
@@ -194,7 +187,7 @@ def _get_connect_info(sent: Request) -> dict[str, object]:
     return {"host": url.host, "port": url.port, "timeout": sent.timeout.connect}
 
 
-def head_events(
+def make_head_events(
     sent: Request,
     request: RequestLike,
     extensions: Mapping[str, object],
@@ -212,17 +205,17 @@ def head_events(
     version = cast(bytes, extensions["http_version"])
     events: list[Event] = []
     if not stream.timings.reused:
-        events += _step("connection.connect_tcp", stream, **_get_connect_info(sent))
+        events += _make_step("connection.connect_tcp", stream, **_get_connect_info(sent))
     http, traced = "http2" if version == b"HTTP/2" else "http11", _to_traced_request(request)
-    events += _step(f"{http}.send_request_headers", request=traced)
-    events += _step(f"{http}.send_request_body", request=traced)
+    events += _make_step(f"{http}.send_request_headers", request=traced)
+    events += _make_step(f"{http}.send_request_body", request=traced)
     status, fields = head
     reason = extensions.get("reason_phrase", b"")
     result = (version, status, reason, fields) if http == "http11" else (status, fields)
-    return events + _step(f"{http}.receive_response_headers", result, request=traced)
+    return events + _make_step(f"{http}.receive_response_headers", result, request=traced)
 
 
-def failure_events(sent: Request, request: RequestLike, error: RequestException) -> list[Event]:
+def make_error_events(sent: Request, request: RequestLike, error: RequestException) -> list[Event]:
     """Return the events of a request that has no response.
 
     Args:
@@ -236,7 +229,9 @@ def failure_events(sent: Request, request: RequestLike, error: RequestException)
     return [(f"{name}.started", info), (f"{name}.failed", {"exception": error})]
 
 
-def body_events(version: object, request: RequestLike, error: BaseException | None) -> list[Event]:
+def make_body_events(
+    version: object, request: RequestLike, error: BaseException | None
+) -> list[Event]:
     """Return the events at the end of a body.
 
     Args:
@@ -246,7 +241,7 @@ def body_events(version: object, request: RequestLike, error: BaseException | No
     """
     http = "http2" if version == b"HTTP/2" else "http11"
     name = f"{http}.receive_response_body"
-    events = _step(name, request=_to_traced_request(request))
+    events = _make_step(name, request=_to_traced_request(request))
     if error is not None:
         events[1] = (f"{name}.failed", {"exception": error})
-    return [*events, *_step(f"{http}.response_closed")]
+    return [*events, *_make_step(f"{http}.response_closed")]

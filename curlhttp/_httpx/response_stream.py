@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from curlhttp._engine.engine import Engine, Incoming, get_reader
 from curlhttp._engine.run import run_sync
-from curlhttp._httpx.request import Event, Trace, body_events
+from curlhttp._httpx.request import Event, Trace, make_body_events
 from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp.exceptions import RequestException
 
@@ -108,7 +108,7 @@ class ResponseStream:
         trace, self._trace = self._trace, None
         if trace is not None:
             await send_events(
-                trace, body_events(self._version, self._request, error), is_async=self.is_async
+                trace, make_body_events(self._version, self._request, error), is_async=self.is_async
             )
 
     async def _close(self) -> None:

@@ -23,10 +23,10 @@ from curlhttp._httpx.network_stream import (
 )
 from curlhttp._httpx.request import (
     UpgradeRequest,
-    failure_events,
     get_trace,
-    head_events,
     make_core_request,
+    make_error_events,
+    make_head_events,
 )
 from curlhttp._httpx.response_stream import ResponseStream, send_events
 from curlhttp._httpx.settings import (
@@ -152,7 +152,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         except RequestException as error:
             if trace is not None and sent is not None:
                 await send_events(
-                    trace, failure_events(sent, request, error), is_async=kind.is_async
+                    trace, make_error_events(sent, request, error), is_async=kind.is_async
                 )
             raise library.make_error(error, request) from error
         stream = kind(incoming, engine, self, library, request)
@@ -162,7 +162,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         extensions = make_extensions(head, connection)
         fields = parse_raw_headers(head)
         if trace is not None:
-            events = head_events(sent, request, extensions, (head.status_code, fields))
+            events = make_head_events(sent, request, extensions, (head.status_code, fields))
             await send_events(trace, events, is_async=kind.is_async)
             stream.trace(trace, extensions["http_version"])
         response = library.make_response(

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from json import JSONEncoder
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlencode
 
 from curlhttp._models.url import pairs
@@ -154,7 +154,7 @@ class SecretBody(BytesBody):
 
 
 class StreamBody(Body):
-    """A body that is read piece by piece and must have its length, if it has one.
+    """A body that is read piece by piece, and checked against its length if that is known.
 
     Subclasses return pieces of any size from _pull(), and b"" at the end.
 
@@ -190,7 +190,7 @@ class StreamBody(Body):
         if not piece:
             piece = self._count(self._pull(size))
             if piece and self._pulled == self.length:
-                self._count(self._pull(1))  # a reader that has all bytes does not ask again
+                self._count(self._pull(1))  # is there more? A reader stops at the length
             if len(piece) <= size:
                 return piece
         # A view, because an iterator may return one huge piece.
@@ -205,18 +205,17 @@ class StreamBody(Body):
         self._pulled += len(piece)
         length = self.length
         if length is not None and (self._pulled > length or (not piece and self._pulled < length)):
-            self._mismatch(length)
+            bound = "only" if self._pulled < length else "at least"
+            raise RequestException(
+                f"the body has {bound} {self._pulled} bytes, its length is {length}"
+            )
         return piece
-
-    def _mismatch(self, length: int) -> NoReturn:
-        bound = "only" if self._pulled < length else "at least"
-        raise RequestException(f"the body has {bound} {self._pulled} bytes, its length is {length}")
 
 
 # --- files, iterables and functions ---
 
 WHOLE = (str, bytes, bytearray, memoryview)
-# The others of io.BufferedIOBase decompress: they find their end by reading up to it.
+# Other subclasses of io.BufferedIOBase decompress, and find their end by reading up to it.
 _SIZED = (io.BytesIO, io.BufferedReader, io.BufferedRandom)
 
 
@@ -328,7 +327,7 @@ class AsyncIterBody(StreamBody):
 
 
 class FactoryBody(StreamBody):
-    """The body that a callable returns, called again each time that it is sent.
+    """The body that a callable returns; the callable is called again for each send.
 
     The first call is immediate, because the kind and length of the body decide how the request is
     sent.
@@ -443,7 +442,7 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
         if length is not None and length != len(data):
             raise InvalidHeader(f"the body has {len(data)} bytes, its length is {length}")
         return BytesBody(data)
-    kind = _body_class(source)
+    kind = _find_body_class(source)
     if kind is None or (kind is FactoryBody and not factory):
         raise TypeError(
             "a body is bytes, str, a binary file, an iterable or async iterable of bytes,"
@@ -452,7 +451,7 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
     return kind(source, length)
 
 
-def _body_class(source: object) -> Callable[..., StreamBody] | None:
+def _find_body_class(source: object) -> Callable[..., StreamBody] | None:
     if isinstance(source, type):  # a class also has the methods of its instances
         return FactoryBody
     if hasattr(source, "__aiter__"):
@@ -504,15 +503,15 @@ class MultipartBody(StreamBody):
         boundary: str | None = None,
     ) -> None:
         boundary = boundary or os.urandom(16).hex()
-        self._segments = _segments(boundary, fields, files)
+        self._segments = _make_segments(boundary, fields, files)
         self._index = 0
-        super().__init__(self._known_length() if length is None else length)
+        super().__init__(self._get_known_length() if length is None else length)
         self.content_type = f"multipart/form-data; boundary={boundary}"
         self.replayable = all(segment.replayable for segment in self._segments)
         if len(self._segments) == 1 and self.length == self._segments[0].length:
             self.data = self._segments[0].data
 
-    def _known_length(self) -> int | None:
+    def _get_known_length(self) -> int | None:
         total = 0
         for segment in self._segments:
             if segment.length is None:
@@ -544,14 +543,14 @@ class MultipartBody(StreamBody):
             segment.close()
 
 
-def _segments(
+def _make_segments(
     boundary: str, fields: Iterable[tuple[object, object]], files: Iterable[tuple[object, object]]
 ) -> list[Body]:
     """Return the form as bodies: text in memory and files, alternately."""
     segments: list[Body] = []
     text = bytearray()
     start = f"--{boundary}\r\n".encode()
-    for head, body in (*map(_field_part, fields), *filter(None, map(_file_part, files))):
+    for head, body in (*map(_make_field_part, fields), *filter(None, map(_make_file_part, files))):
         text += start + head
         if body.data is not None and len(body.data) <= _SMALL:
             text += body.data
@@ -563,16 +562,16 @@ def _segments(
     return [*segments, BytesBody(bytes(text))]
 
 
-def _field_part(field: tuple[object, object]) -> tuple[bytes, Body]:
+def _make_field_part(field: tuple[object, object]) -> tuple[bytes, Body]:
     name, value = field
     data = value if isinstance(value, bytes) else str(value).encode()
-    return _part_head(name), BytesBody(data)
+    return _make_part_head(name), BytesBody(data)
 
 
-def _file_part(field: tuple[object, object]) -> tuple[bytes, Body] | None:
+def _make_file_part(field: tuple[object, object]) -> tuple[bytes, Body] | None:
     name, spec = field
     if not isinstance(spec, (tuple, list)):
-        spec = (_file_name(spec) or name, spec)
+        spec = (_get_file_name(spec) or name, spec)
     if not 2 <= len(spec) <= 4:
         raise ValueError(
             f"a file is given by (name, file[, type[, headers]]), not {len(spec)} values"
@@ -583,19 +582,19 @@ def _file_part(field: tuple[object, object]) -> tuple[bytes, Body] | None:
     body = open_body(source)
     if body.is_async:
         raise TypeError("a part of a form cannot be an async iterable")
-    return _part_head(name, filename, content_type, headers), body
+    return _make_part_head(name, filename, content_type, headers), body
 
 
-def _file_name(file: object) -> str | None:
+def _get_file_name(file: object) -> str | None:
     name = getattr(file, "name", None)  # an int for an open descriptor
     if not isinstance(name, (str, bytes)):
         return None
     name = os.fsdecode(name)
-    is_made_up = name.startswith("<") and name.endswith(">")  # <stdin>
-    return None if is_made_up else os.path.basename(name)
+    is_placeholder = name.startswith("<") and name.endswith(">")  # <stdin>
+    return None if is_placeholder else os.path.basename(name)
 
 
-def _part_head(
+def _make_part_head(
     name: object, filename: object = None, content_type: object = None, headers: object = None
 ) -> bytes:
     lines = f'Content-Disposition: form-data; name="{_escape(name)}"'
@@ -605,7 +604,7 @@ def _part_head(
     if content_type is not None:
         extra = {"Content-Type": content_type, **_without(extra, "content-type")}
     for key, value in _without(extra, "content-disposition").items():
-        lines += _header_line(key, value)
+        lines += _make_header_line(key, value)
     # surrogateescape: a file name on disk that is not UTF-8 is sent as its bytes.
     return f"{lines}\r\n\r\n".encode("utf-8", "surrogateescape")
 
@@ -618,7 +617,7 @@ def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
     return {key: value for key, value in headers.items() if key.lower() != name}
 
 
-def _header_line(name: str, value: object) -> str:
+def _make_header_line(name: str, value: object) -> str:
     text = _to_text(value)
     if not _TOKEN(name) or _BREAKS(text):
         raise InvalidHeader(f"a part cannot have the header {name!r} with this value")
@@ -675,8 +674,8 @@ def encode_body(
     """
     if content is None and not files:
         if data is None:
-            return None if json is None else _json_body(json)
-        return _data_body(data, json, length)
+            return None if json is None else _make_json_body(json)
+        return _make_data_body(data, json, length)
     if content is not None:
         if files or json is not None or not _is_empty(data):
             raise TypeError("content cannot go together with data, files or json")
@@ -684,19 +683,19 @@ def encode_body(
     if not hasattr(files, "__iter__"):
         kind = type(files).__name__
         raise TypeError(f'files are a mapping or pairs, not {kind}: {{"field": open(path, "rb")}}')
-    return MultipartBody(_file_fields(data), pairs(cast("FormInput", files)), length)
+    return MultipartBody(_get_file_fields(data), pairs(cast("FormInput", files)), length)
 
 
-def _json_body(value: JSON) -> BytesBody:
+def _make_json_body(value: JSON) -> BytesBody:
     try:
         return BytesBody(_to_json(value).encode(), _JSON)
     except ValueError as error:
         raise InvalidJSONError(str(error)) from error
 
 
-def _data_body(data: DataInput, json: JSON, length: int | None) -> Body | None:
+def _make_data_body(data: DataInput, json: JSON, length: int | None) -> Body | None:
     if _is_empty(data):
-        return None if json is None else _json_body(json)
+        return None if json is None else _make_json_body(json)
     if isinstance(data, _FORMS):
         form = urlencode(list(form_fields(cast("FormInput", data)))).encode("ascii")
         return BytesBody(form, _FORM)
@@ -720,7 +719,7 @@ def form_fields(data: FormInput) -> Iterator[tuple[Text, object]]:
                 yield name, value
 
 
-def _file_fields(data: DataInput | None) -> Iterable[tuple[Text, object]]:
+def _get_file_fields(data: DataInput | None) -> Iterable[tuple[Text, object]]:
     """Return the fields that are sent before the files."""
     if isinstance(data, WHOLE):
         raise ValueError("data must not be a string when there are files")

@@ -1,8 +1,8 @@
 """Redact whole requests and responses: mask credentials, which are found by their names.
 
-Content that cannot be parsed completely may hold credentials, and is masked as a whole. A request
-that is to be played back is redacted in the same way before it is compared, so that any value of a
-masked parameter matches.
+Content that cannot be parsed completely may hold credentials, and is masked as a whole. Before
+playback compares a request with a recording, it redacts the request in the same way, so that any
+value of a masked parameter matches.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Redactor:
         names: further headers, parameters, form fields and members of JSON to mask.
 
     Raises:
-        TypeError: the names are one string, whose letters would be taken for names.
+        TypeError: the names are one string, each letter of which would count as a name.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -107,7 +107,7 @@ class Redactor:
 
     def url(self, url: URL | str) -> str:
         """Return a URL with the values of its secret parameters masked."""
-        return self._pairs(redact_url(url))
+        return self._mask_pairs(redact_url(url))
 
     def headers(self, headers: Headers) -> list[tuple[str, str]]:
         """Return the fields with secret values masked.
@@ -116,29 +116,29 @@ class Redactor:
         """
         secret = self._names | headers.sensitive
         return [
-            (name, self._field(name, value, is_secret=name.lower() in secret))
+            (name, self._mask_field(name, value, is_secret=name.lower() in secret))
             for name, value in headers.multi_items()
         ]
 
-    def _field(self, name: str, value: str, *, is_secret: bool) -> str:
+    def _mask_field(self, name: str, value: str, *, is_secret: bool) -> str:
         lower = name.lower()
         if lower == "set-cookie":
             cookie, semicolon, attributes = value.partition(";")
-            return f"{_cookie(cookie)}{semicolon}{attributes}"
+            return f"{_mask_cookie(cookie)}{semicolon}{attributes}"
         if lower == "cookie":
-            return "; ".join(map(_cookie, value.split(";")))
+            return "; ".join(map(_mask_cookie, value.split(";")))
         if is_secret or is_secret_header(name):
             scheme, blank, _ = value.partition(" ")
             return f"{scheme} {_MASK}" if blank and lower.endswith("authorization") else _MASK
         value = redact_field(name, value)
         if "?" in value or lower in {"location", "referer"}:
-            value = self._pairs(redact_text(value))
-        return self._quoted(value, _DEEPEST) if '"' in value else value
+            value = self._mask_pairs(redact_text(value))
+        return self._mask_quoted(value, _DEEPEST) if '"' in value else value
 
     def words(self, text: str) -> str:
         """Return a text about an exchange with the secrets of its URLs and JSON masked."""
-        text = _WORDS.sub(lambda found: self._pairs(redact_text(found[0])), text)
-        return self._quoted(text, _DEEPEST) if '"' in text else text
+        text = _WORDS.sub(lambda found: self._mask_pairs(redact_text(found[0])), text)
+        return self._mask_quoted(text, _DEEPEST) if '"' in text else text
 
     def body(self, body: bytes | None, media_type: str) -> bytes:
         """Return a body with its secrets masked; one that is not text is returned unchanged.
@@ -151,94 +151,95 @@ class Redactor:
         if body is None:
             return _MASKED
         for _ in range(_ROUNDS):
-            masked = self._body(body, media_type, _DEEPEST)
+            masked = self._mask_body(body, media_type, _DEEPEST)
             if masked == body:
                 return masked
             body = masked
         return _MASKED
 
-    def _body(self, body: bytes, media_type: str, depth: int) -> bytes:
+    def _mask_body(self, body: bytes, media_type: str, depth: int) -> bytes:
         if not body:
             return body
         kind = media_type.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
-            return self._multipart(body, media_type, depth)
+            return self._mask_multipart(body, media_type, depth)
         found = _CHARSET(media_type)
         named = None if found is None else chosen_charset(found[1])
         is_read = False
-        for charset, is_guess in _charsets(body, named):
+        for charset, is_guess in _guess_charsets(body, named):
             try:  # not final, because it may be truncated
                 text = codecs.getincrementaldecoder(charset)("strict").decode(body)
             except UnicodeError:
                 continue
             is_read = is_read or not is_guess
-            masked = self._text(text, kind, depth)
+            masked = self._mask_text(text, kind, depth)
             if masked != text:
-                return _encoded(masked, charset)
+                return _encode(masked, charset)
         is_known = found is None or (named is not None and (is_read or _reads_ascii(named)))
         if _IS_TEXT(kind) and not is_read and _is_unreadable(body, is_known=is_known):
             return _MASKED
         text = body.decode("utf-8", "surrogateescape")
-        return _encoded(self._text(text, kind, depth), "utf-8")
+        return _encode(self._mask_text(text, kind, depth), "utf-8")
 
-    def _text(self, text: str, kind: str, depth: int) -> str:
+    def _mask_text(self, text: str, kind: str, depth: int) -> str:
         begin = text[:100].lstrip("\ufeff \t\r\n")
         if kind in ("application/http", "message/http"):
-            text = self._message(text)
+            text = self._mask_message(text)
         if "xml" in kind or begin.startswith("<"):
-            text = self._elements(text)
+            text = self._mask_elements(text)
         if '"' in text:
-            text = self._quoted(text, depth)
+            text = self._mask_quoted(text, depth)
         is_form = kind == FORM or (not kind and not begin.startswith(("{", "[", "<", '"')))
-        return self._form(text) if is_form or _WHOLE_FORM(text) else text
+        return self._mask_form(text) if is_form or _WHOLE_FORM(text) else text
 
     # --- parameters ---
 
     def _is_secret(self, name: str) -> bool:
         """Return whether a parameter is secret; UTF-16 has NUL between letters."""
         name = unquote_plus(name).replace("\0", "")
-        return name.lower() in self._names or bool(is_secret_parameter(name))
+        return name.lower() in self._names or is_secret_parameter(name)
 
-    def _form(self, text: str) -> str:
+    def _mask_form(self, text: str) -> str:
         """Mask a form, whose values may contain ";" and "#", unlike those of a URL."""
         if "=" not in text:
             return text
-        return "&".join(map(self._field_of_form, text.split("&")))
+        return "&".join(map(self._mask_form_field, text.split("&")))
 
-    def _field_of_form(self, pair: str) -> str:
+    def _mask_form_field(self, pair: str) -> str:
         name, equals, _ = pair.partition("=")
         if equals and self._is_secret(name):
             return f"{name}={_MASK}"
-        return self._pairs(redact_text(pair))
+        return self._mask_pairs(redact_text(pair))
 
-    def _pairs(self, text: str) -> str:
+    def _mask_pairs(self, text: str) -> str:
         """Mask the caller's names, and values that contain JSON."""
         if not (self._names or '"' in text or "%" in text):
             return text
-        return _PAIRS.sub(self._pair, text)
+        return _PAIRS.sub(self._mask_pair, text)
 
-    def _pair(self, found: re.Match[str]) -> str:
+    def _mask_pair(self, found: re.Match[str]) -> str:
         lead, name, value = found.groups()
-        if unquote_plus(name).replace("\0", "").lower() in self._names or self._hides(value, 3):
+        is_named = unquote_plus(name).replace("\0", "").lower() in self._names
+        if is_named or self._contains_secret_json(value, 3):
             return f"{lead}{name}={_MASK}"
         return found[0]
 
-    def _hides(self, value: str, depth: int) -> bool:
+    def _contains_secret_json(self, value: str, depth: int) -> bool:
         """Return whether the value of a parameter contains JSON with a secret."""
-        if '"' in value and self._quoted(value, _DEEPEST) != value:
+        if '"' in value and self._mask_quoted(value, _DEEPEST) != value:
             return True
         if "%" not in value:
             return False
         plain = unquote_plus(value)
-        return plain != value and (not depth or self._hides(plain, depth - 1))
+        return plain != value and (not depth or self._contains_secret_json(plain, depth - 1))
 
     # --- JSON, GraphQL and similar text ---
 
-    def _quoted(self, text: str, depth: int) -> str:
-        return self._mask_misaligned(_JSONWalker(text).masked(self, depth))
+    def _mask_quoted(self, text: str, depth: int) -> str:
+        return self._mask_misaligned(_JSONWalker(text).mask(self, depth))
 
     def _mask_misaligned(self, text: str) -> str:
-        """Mask members in text with a quotation mark too many before them."""
+        """Mask members that follow a surplus quotation mark."""
         parts: list[str] = []
         at = start = 0
         while found := _MEMBER(text, start):
@@ -257,36 +258,36 @@ class Redactor:
 
     def is_secret_string(self, name: str) -> bool:
         """Return whether a string with this name is secret."""
-        return name.lower() in self._names or is_secret_member(name) is not None
+        return name.lower() in self._names or is_secret_member(name)
 
     def string(self, raw: str, depth: int) -> str:
         """Return the text between two quotation marks with its secrets masked."""
         if not ("\\" in raw or "=" in raw or "://" in raw):
             return raw
-        plain = _unescaped(raw)
+        plain = _unescape(raw)
         if not depth and '"' in plain:
             return _MASK  # too deep to parse
         masked = plain
         if "://" in plain:
-            masked = self._pairs(redact_text(_USERINFO.sub("://***@", plain)))
-        masked = self._string_text(masked, depth - 1)
-        return raw if masked == plain else _escaped(masked)
+            masked = self._mask_pairs(redact_text(_USERINFO.sub("://***@", plain)))
+        masked = self._mask_string(masked, depth - 1)
+        return raw if masked == plain else _escape(masked)
 
-    def _string_text(self, text: str, depth: int) -> str:
+    def _mask_string(self, text: str, depth: int) -> str:
         if text.lstrip().startswith("<"):
-            text = self._elements(text)
+            text = self._mask_elements(text)
         if '"' in text:
-            text = self._quoted(text, depth)
-        return self._form(text) if _WHOLE_FORM(text) else text
+            text = self._mask_quoted(text, depth)
+        return self._mask_form(text) if _WHOLE_FORM(text) else text
 
     # --- XML ---
 
-    def _elements(self, text: str) -> str:
+    def _mask_elements(self, text: str) -> str:
         """Mask the text of elements with secret names, and attributes in single quotation marks.
 
         Attributes in double quotation marks are masked like GraphQL.
         """
-        text = _SINGLE_QUOTED.sub(self._attribute, text)
+        text = _SINGLE_QUOTED.sub(self._mask_attribute, text)
         parts: list[str] = []
         at = 0
         for found in _START_TAG.finditer(text):
@@ -299,35 +300,37 @@ class Redactor:
             at = end
         return "".join([*parts, text[at:]])
 
-    def _attribute(self, found: re.Match[str]) -> str:
+    def _mask_attribute(self, found: re.Match[str]) -> str:
         name, equals, _, end = found.groups()
         return f"{name}{equals}'{_MASK}{end}" if self.is_secret_string(name) else found[0]
 
     # --- parts ---
 
-    def _message(self, text: str) -> str:
+    def _mask_message(self, text: str) -> str:
         """Mask the fields of a head anywhere in a text."""
-        text = _REQUEST_LINE.sub(lambda found: found[1] + self._pairs(redact_text(found[2])), text)
-        return _FIELDS.sub(self._line, text)
+        text = _REQUEST_LINE.sub(
+            lambda found: found[1] + self._mask_pairs(redact_text(found[2])), text
+        )
+        return _FIELDS.sub(self._mask_line, text)
 
-    def _line(self, found: re.Match[str]) -> str:
+    def _mask_line(self, found: re.Match[str]) -> str:
         name, value = found.groups()
-        masked = self._field(name, value, is_secret=name.lower() in self._names)
+        masked = self._mask_field(name, value, is_secret=name.lower() in self._names)
         return found[0] if masked == value else f"{name}: {masked}"
 
-    def _multipart(self, body: bytes, media_type: str, depth: int) -> bytes:
+    def _mask_multipart(self, body: bytes, media_type: str, depth: int) -> bytes:
         boundary = parse_boundary(media_type)
         mark = b"--" + (boundary or "").encode("latin-1", "replace")
         if boundary is None or mark not in body or not depth:
             return _MASKED  # its fields cannot be found
         preamble, *parts = body.split(mark)
-        masked = [self._part(part, depth - 1) for part in parts]
-        return mark.join([self._body(preamble, "text/plain", depth - 1), *masked])
+        masked = [self._mask_part(part, depth - 1) for part in parts]
+        return mark.join([self._mask_body(preamble, "text/plain", depth - 1), *masked])
 
-    def _part(self, part: bytes, depth: int) -> bytes:
+    def _mask_part(self, part: bytes, depth: int) -> bytes:
         """Return a part of a form, from one boundary to the next, with its secrets masked."""
         if part.startswith(b"--"):  # after the last part
-            return part[:2] + self._body(part[2:], "text/plain", depth)
+            return part[:2] + self._mask_body(part[2:], "text/plain", depth)
         blank = _BLANK_LINE(part)
         if blank is None:  # a truncated head
             return b"\r\n***\r\n" if part.strip() else part
@@ -335,8 +338,8 @@ class Redactor:
         value = part[blank.end() :]
         ends = b"\r\n" if value.endswith(b"\r\n") else b"\n" if value.endswith(b"\n") else b""
         value = value[: len(value) - len(ends)]
-        masked = _MASKED if self._has_secret_name(head) else self._value(value, head, depth)
-        masked_head = self._message(head).encode("utf-8", "surrogateescape")
+        masked = _MASKED if self._has_secret_name(head) else self._mask_value(value, head, depth)
+        masked_head = self._mask_message(head).encode("utf-8", "surrogateescape")
         return masked_head + blank[0] + (masked if value else value) + ends
 
     def _has_secret_name(self, head: str) -> bool:
@@ -346,16 +349,16 @@ class Redactor:
         # RFC 2231 allows names in pieces, RFC 2047 in base64.
         return any(map(self._is_secret, [*found, "".join(found)])) or any("=?" in n for n in found)
 
-    def _value(self, value: bytes, head: str, depth: int) -> bytes:
+    def _mask_value(self, value: bytes, head: str, depth: int) -> bytes:
         fields = {
             name.lower(): _FOLD.sub(" ", text).strip() for name, text in _FIELDS.findall(head)
         }
-        plain = _transferred(value, fields.get("content-transfer-encoding", "").lower())
+        plain = _decode_transfer(value, fields.get("content-transfer-encoding", "").lower())
         if plain is not None:
             plain = decode_readable(plain, [fields.get("content-encoding", "")])
         if plain is None:
             return _MASKED
-        masked = self._body(plain, fields.get("content-type", ""), depth)
+        masked = self._mask_body(plain, fields.get("content-type", ""), depth)
         if masked == plain:
             return value
         return masked if plain == value else _MASKED
@@ -371,7 +374,7 @@ class _JSONWalker:
         self._inside = 0  # open brackets within a member with a secret name
         self._has_secret_numbers = False
 
-    def masked(self, redactor: Redactor, depth: int) -> str:
+    def mask(self, redactor: Redactor, depth: int) -> str:
         """Return the text with its secrets masked; whitespace and order are kept."""
         for start in self._quotation_marks():
             before = self._text[max(self._at, start - _LONGEST_BARE_NAME) : start]
@@ -381,7 +384,7 @@ class _JSONWalker:
             colon = _COLON(self._text, found.end())
             if colon is not None and not self._text.startswith('"""', start):
                 self._take(colon.end())
-                self._begin_value(_unescaped(found[1]), redactor)
+                self._begin_value(_unescape(found[1]), redactor)
                 continue
             bare = _BARE_NAME(before)
             is_cut = not self._text.startswith('"', found.end(1)) and bool(_CUT_URL(found[1]))
@@ -451,12 +454,12 @@ def parse_boundary(media_type: str) -> str | None:
     return None if found is None else found[1] or found[2]
 
 
-def _cookie(crumb: str) -> str:
-    name, equals, _ = crumb.strip().partition("=")
+def _mask_cookie(pair: str) -> str:
+    name, equals, _ = pair.strip().partition("=")
     return f"{name}={_MASK}" if equals else _MASK  # without a name, all of it is the value
 
 
-def _unescaped(raw: str) -> str:
+def _unescape(raw: str) -> str:
     """Return the text of a JSON string, which may be truncated."""
     if "\\" not in raw:
         return raw
@@ -467,7 +470,7 @@ def _unescaped(raw: str) -> str:
     return _ESCAPED.sub(r"\1", raw)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:  # a lone surrogate
@@ -475,17 +478,17 @@ def _escaped(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _encoded(text: str, charset: str) -> bytes:
+def _encode(text: str, charset: str) -> bytes:
     try:
         return text.encode(charset, "surrogateescape" if charset == "utf-8" else "strict")
     except UnicodeError:
         return _MASKED
 
 
-def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
+def _guess_charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
     """Yield charsets with which to read a body, and whether each is a guess.
 
-    Bodies with ASCII in them are read as UTF-8 after these.
+    After these, the caller tries UTF-8.
     """
     is_wide = b"\0" in body
     if is_wide:
@@ -498,9 +501,9 @@ def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
     if named is not None and named not in _ASCII and named not in ("utf_16", "utf_32"):
         yield named, False
     if is_wide:
-        is_said = named in ("utf_16", "utf_32")
+        is_declared = named in ("utf_16", "utf_32")
         for name in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
-            yield name, not is_said
+            yield name, not is_declared
 
 
 def _reads_ascii(charset: str) -> bool:
@@ -518,7 +521,7 @@ def _is_unreadable(body: bytes, *, is_known: bool) -> bool:
     return False
 
 
-def _transferred(value: bytes, encoding: str) -> bytes | None:
+def _decode_transfer(value: bytes, encoding: str) -> bytes | None:
     """Return a part without its transfer encoding, or None if that cannot be decoded."""
     if encoding in ("", "7bit", "8bit", "binary"):
         return value

@@ -1,6 +1,6 @@
 """Settings as frozen values: limits, TLS, proxies, and the transport made from them.
 
-They are validated when they are made, so that no code below has to. See also timeout.py.
+They are validated when they are made, so other code need not do that. See also timeout.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SocketOption: TypeAlias = "tuple[int, int, int | bytes] | tuple[int, int, None, 
 Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 HTTP3: TypeAlias = "bool | Literal['auto']"
-Lane: TypeAlias = "tuple[object, ...]"
+ShareKey: TypeAlias = "tuple[object, ...]"
 
 _PROXY_PORTS = {"http": 80, "https": 443}  # as in requests; libcurl's default for http is 1080
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
@@ -82,7 +82,7 @@ class TLS:
 
     Raises:
         ValueError: `verify` is empty, or `cert` has another number of parts.
-        TypeError: a path is not a path.
+        TypeError: a path is neither str nor os.PathLike.
         FileNotFoundError: a file does not exist.
     """
 
@@ -123,9 +123,9 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
     if cert is None:
         return None
     parts = cert if isinstance(cert, tuple) else (cert,)
-    if not 1 <= len(parts) <= 3:
-        raise ValueError("cert must be a path, PEM bytes, or (cert, key[, password])")
     allowed = "a path, PEM bytes, or (cert, key[, password])"
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"cert must be {allowed}")
     found = [
         part if isinstance(part, bytes) else _to_path("cert", part, allowed) for part in parts[:2]
     ]
@@ -137,7 +137,7 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """Set a proxy; `Proxy.parse` makes one of a URL with credentials.
+    """Set a proxy; `Proxy.parse` makes one from a URL with credentials.
 
     Args:
         url: a URL with "http://", "https://", "socks4://", "socks4a://", "socks5://" or
@@ -162,7 +162,7 @@ class Proxy:
                 "https" 443, and SOCKS 1080.
 
         Raises:
-            InvalidProxyURL: the URL is not valid, or of another kind of proxy.
+            InvalidProxyURL: the URL is not valid, or its scheme is not supported.
         """
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -219,7 +219,7 @@ class Transport:
         unix_socket: the path of a Unix socket to connect to instead, or None.
         guard: decides to which addresses the client may connect, or None; compared by identity.
         negotiate: authenticate with GSSAPI (CURLAUTH_NEGOTIATE), on separate connections.
-        judged: the address that the guard allows the proxy to connect to, or None.
+        checked_address: the address that the guard allows the proxy to connect to, or None.
     """
 
     tls: TLS
@@ -238,14 +238,14 @@ class Transport:
     unix_socket: str | None = None
     certificates: bool = False
     guard: AddressGuard | None = None
-    judged: CheckedAddress | None = None
+    checked_address: CheckedAddress | None = None
     negotiate: bool = False
 
     @property
-    def lane(self) -> Lane | None:
+    def share_key(self) -> ShareKey | None:
         """Return the settings by which libcurl does not separate connections, None without any."""
-        lane = (self.doh, self.negotiate, self.http3 == "auto", self.addresses)
-        return lane if any(lane) else None
+        key = (self.doh, self.negotiate, self.http3 == "auto", self.addresses)
+        return key if any(key) else None
 
 
 @lru_cache(maxsize=256)

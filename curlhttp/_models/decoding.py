@@ -1,7 +1,7 @@
 """Decode bodies: their content codings, then their charset, as a whole or piece by piece.
 
 Pure computation: no I/O, no policy, no clock. Nothing here may ever decode without an output limit.
-Codecs are imported at their first use, so that `import curlhttp` does not pay for them.
+Codecs are imported at their first use, so that `import curlhttp` stays fast.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Codec:
 class _Gzip(Codec):
     """Decode each member (RFC 1952, section 2.2), and ignore padding and garbage after them.
 
-    Trailing bytes that start like a member are one: an error if it is truncated or corrupt.
+    Trailing bytes that start like a member count as one, and must be complete and valid.
     """
 
     name = "gzip"
@@ -364,8 +364,9 @@ class _CodecLayer:
 class ContentDecoder:
     """Decode one body while it is received.
 
-    feed() wire bytes, take() until it returns b"", and repeat; finish() after the last. The work of
-    take() is bounded, so a body that decodes to gigabytes costs no more than the bytes taken.
+    Call feed() with received bytes, then take() until it returns b"", and repeat; at the end, call
+    finish(). The work of take() is bounded, so that a body that decodes to gigabytes costs no more
+    than the bytes that you take.
 
     Bytes after the end of gzip or deflate data are ignored, as in requests.
 
@@ -425,13 +426,13 @@ def undo_codings(data: bytes, codings: Sequence[str], max_size: int | None = Non
 
     Raises:
         ContentDecodingError: a coding is corrupt or truncated.
-        ResponseTooLarge: more than max_size bytes; memory never holds more than one step more.
+        ResponseTooLarge: more than max_size bytes; at most one step more is in memory.
     """
     body = _small_gzip(data) if tuple(codings) == ("gzip",) else None
     if body is None:
         return _decode_in_steps(data, codings, max_size)
     if max_size is not None and len(body) > max_size:
-        raise _too_large(max_size)
+        raise _make_size_error(max_size)
     return body
 
 
@@ -507,12 +508,12 @@ def _decode_in_steps(data: bytes, codings: Sequence[str], max_size: int | None) 
     body = BytesIO()  # getvalue() does not copy: a join would hold the body twice
     while piece := decoder.take():
         if body.write(piece) and max_size is not None and body.tell() > max_size:
-            raise _too_large(max_size)
+            raise _make_size_error(max_size)
     decoder.finish()
     return body.getvalue()
 
 
-def _too_large(max_size: int) -> ResponseTooLarge:
+def _make_size_error(max_size: int) -> ResponseTooLarge:
     return ResponseTooLarge(f"the decoded body is larger than {max_size} bytes")
 
 
@@ -521,8 +522,8 @@ def _too_large(max_size: int) -> ResponseTooLarge:
 _OTHER_THAN_LETTERS = re.compile("[^a-z0-9]+")
 _LONGEST_NAME = 40  # characters
 
-# A server may name any of Python's codecs. Some are no charsets, some take quadratic time, and each
-# unknown name would stay in a cache of Python's. So a received name means one of these or none; a
+# A server may name any of Python's codecs. Some are not charsets, some take quadratic time, and
+# Python would cache each unknown name. So a received name means one of these or none; a
 # name that the caller chose may be any other text codec. These are Python's names for the charsets
 # of the WHATWG's Encoding standard, close relatives, and charsets of old systems; without UTF-7,
 # which hides markup.
@@ -538,8 +539,8 @@ _NAMES = """
     utf_8 utf_8_sig
 """
 _CHARSETS = frozenset(_NAMES.split())
-# Names of the Encoding standard that Python does not know, or mapped to a narrower charset before
-# 3.15.
+# Names of the Encoding standard that Python does not know, or before 3.15 mapped to a narrower
+# charset.
 _MORE_NAMES = {
     "cn_big5": "big5",
     "dos_874": "cp874",
@@ -566,7 +567,7 @@ _MORE_NAMES = {
     "x_sjis": "shift_jis",
     "x_x_big5": "big5",
 }
-# Text codecs that are not for bodies: they fail with any way to handle errors.
+# Text codecs that are not for bodies: they fail whatever the error handler.
 _UNFIT = ("idna", "punycode", "undefined")
 _MARKS = {
     "utf_16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
@@ -598,7 +599,7 @@ def chosen_charset(name: str) -> str | None:
     if known is not None:
         return known
     try:
-        b"a".decode(name, errors="replace")  # fails for codecs that are no charsets, such as base64
+        b"a".decode(name, errors="replace")  # fails if it is not a charset, such as base64
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
         return None
@@ -662,16 +663,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Chunker(Protocol[T_co]):
-    """Turn the pieces of a body into other pieces; keep the rest of one until the next."""
+    """Turn the pieces of a body into other pieces; an incomplete one waits for the next call."""
 
     def add(self, piece: bytes) -> Iterator[T_co]:
         """Yield the pieces that are complete with the next piece of the body."""
 
     def end(self) -> Iterator[T_co]:
-        """Yield the rest."""
+        """Yield the incomplete piece at the end of the body."""
 
     def fail(self) -> Iterator[T_co]:
-        """Yield the part of the rest that is usable although the body broke off."""
+        """Yield the usable part of the incomplete piece, after the body ended early."""
 
 
 def rechunk(pieces: Iterable[bytes], chunker: Chunker[T]) -> Iterator[T]:
@@ -708,7 +709,7 @@ class ByteChunks:
         del held[:whole]
 
     def end(self) -> Generator[bytes, None, None]:
-        """Yield the rest."""
+        """Yield the incomplete piece at the end of the body."""
         if self._held:
             yield bytes(self._held)
 

@@ -1,4 +1,4 @@
-"""Errors for use after close() and for pickling, which several modules raise; notes on errors."""
+"""Errors that several modules raise, for use after close() and for pickling; notes on errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Call objects that hold connections or locks after a fork, in the child and in the parent.
 
 The connections belong to the parent, and a lock may be held by a thread that the child does not
-have. Each object decides what it does about that.
+have. Each object handles this on its own.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def registered() -> list[object]:
     return []
 
 
-def _in_child() -> None:
+def _notify_in_child() -> None:
     for obj in list(_in_children):
         obj.after_fork_in_child()
 
 
-def _in_parent() -> None:
+def _notify_in_parent() -> None:
     for obj in list(_in_parents):
         obj.after_fork_in_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child, after_in_parent=_in_parent)
+    os.register_at_fork(after_in_child=_notify_in_child, after_in_parent=_notify_in_parent)

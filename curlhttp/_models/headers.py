@@ -1,7 +1,7 @@
 """Header fields: validated before they are sent, kept as they are when received.
 
-libcurl sends any text, so `lines` returns only what was checked. This module must not know what any
-field means, except which ones hold secrets.
+libcurl sends any text, so `lines` returns only what was checked. This module knows nothing about
+the meaning of fields, except which ones hold secrets.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _Default = TypeVar("_Default")
 SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
-# RFC 9110, section 5.5: visible at both ends; obs-text is what UTF-8 in bytes looks like here.
+# RFC 9110, section 5.5: visible characters at both ends; UTF-8 bytes appear here as obs-text.
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
 _NONE: frozenset[str] = frozenset()
 _SOURCE_FIELDS = frozenset({"referer", "origin"})
-_USERINFO = re.compile(r"\A((?:[a-z][a-z0-9+.\-]*:)?[/\\]{2})[^/?#\\]*@", re.IGNORECASE)
-_FOLD = re.compile(r"\r?\n[ \t]+")
+# Compiled when they are first used.
+_USERINFO = r"(?i)\A((?:[a-z][a-z0-9+.\-]*:)?[/\\]{2})[^/?#\\]*@"
+_FOLD = r"\r?\n[ \t]+"
 _METHODS = {
     spelling: method
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY")
@@ -81,7 +82,7 @@ def without_userinfo(name: str, value: str) -> str:
     """
     if name.lower() not in _SOURCE_FIELDS:
         return value
-    return _USERINFO.sub(r"\1", value)
+    return re.sub(_USERINFO, r"\1", value)
 
 
 def _latin1(text: object, what: str) -> str:
@@ -126,7 +127,7 @@ class Headers(MutableMapping[str, str]):
     _checked: bool  # False for received headers: they are checked before they are sent
     sensitive: frozenset[str]
     _lines: list[bytes] | None  # of lines(), until a change: the engine compares by identity
-    # The result of with_type(), after what it was made from.
+    # The arguments of with_type(), and its result.
     _typed: tuple[list[tuple[str, str]], frozenset[str], str, Headers] | None
 
     def __init__(
@@ -345,7 +346,7 @@ def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
 
 def _parse_block(block: str) -> list[tuple[str, str]]:
     if "\n " in block or "\n\t" in block:
-        block = " ".join([part.strip(" \t") for part in _FOLD.split(block)])
+        block = " ".join([part.strip(" \t") for part in re.split(_FOLD, block)])
     fields = []
     # Not splitlines(): that ends a line at \x85 and other bytes that a value may hold.
     for line in block.split("\n"):

@@ -87,7 +87,7 @@ FilesInput: TypeAlias = (
 
 
 class _HasAuthFlow(Protocol):
-    """An auth class written for httpx; it is driven like an Auth."""
+    """An auth class written for httpx; it is used like an Auth."""
 
     @property
     def auth_flow(self) -> Callable[[NoReturn], object]:
@@ -99,7 +99,7 @@ AuthInput: TypeAlias = (
 )
 """(user, password), an Auth, an object with its methods, or a function that changes a request."""
 
-# --- errors ---
+# --- requests and errors ---
 
 
 class UserRequest(Protocol):

@@ -17,39 +17,52 @@ if TYPE_CHECKING:
 _LONGEST_SHOWN = 200  # characters of a URL in a message
 _MASK = "***"
 
+# Patterns are compiled when they are first used, because most programs redact nothing.
+
 # Names of parameters that hold credentials, as OAuth, AWS, Azure and Google use them.
-is_secret_parameter = re.compile(
+_PARAMETERS_WITH_CREDENTIALS = (
     r"(?:^|[-_.])(?:api|access|auth|key|sig|code|jwt|otp|pin|pass|pwd)(?:$|[-_.])"
     r"|key$|apikey|accesskey|token|secret|signature|password|passwd|passphrase|credential"
-    r"|session|sessid|assertion|authorization",
-    re.IGNORECASE,
-).search
+    r"|session|sessid|assertion|authorization"
+)
 # Names of fields are longer: "access", "api" and "code" occur in harmless ones.
-is_secret_header = re.compile(
+_HEADERS_WITH_CREDENTIALS = (
     r"authori[sz]ation|cookie|token|secret|passw|passphrase|credential|session|signature|assertion"
-    r"|(?:^|[-_])(?:api-?key|key|auth|sig|jwt|pass|pwd)(?:$|[-_])",
-    re.IGNORECASE,
-).search
-
+    r"|(?:^|[-_])(?:api-?key|key|auth|sig|jwt|pass|pwd)(?:$|[-_])"
+)
 # Of JSON: "session_id", "code" and "key" are harmless there.
-is_secret_member = re.compile(
+_MEMBERS_WITH_CREDENTIALS = (
     r"token|secret|passw|passphrase|passcode|pwd|jwt|cookie|credential|signature|assertion|sessid"
     r"|(?:api|access|account|encryption|master|private|shared|signing|storage)[-_ .]?key"
-    r"|authori[sz]ation|connection[-_ ]?string|(?:^|[-_. ])(?:auth|otp|pass|pin|sig)(?:$|[-_. ])",
-    re.IGNORECASE,
-).search
-_MEMBERS = re.compile(r'"([^"\\]{1,64})\\*"\s*:\s*\\*["\[{]').finditer
+    r"|authori[sz]ation|connection[-_ ]?string|(?:^|[-_. ])(?:auth|otp|pass|pin|sig)(?:$|[-_. ])"
+)
+_MEMBERS = r'"([^"\\]{1,64})\\*"\s*:\s*\\*["\[{]'
 
 _FIELDS_WITH_URLS = frozenset({"content-location", "link", "location", "referer", "refresh"})
-_USERINFO_AHEAD = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
-_USERINFO_WITHIN = re.compile(r"//[^/?#\s]*@")
+_USERINFO_AHEAD = r"\A([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
+_USERINFO_WITHIN = r"//[^/?#\s]*@"
 
-_PASSWORD_WITHIN = re.compile(r"://[^/?#\s:@]*:[^/?#\s]*@")
+_USERINFO_IN_TEXT = r"://[^/?#\s:@]*:[^/?#\s]*@"
 
-_SEPARATORS = re.compile("([&;#])")
-_BLANK = re.compile(r"\s").search
-_NAMES = re.compile(r"(?:^|[?/])([^?/=]*)=").finditer
-_USERINFO = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
+_SEPARATORS = "([&;#])"
+_BLANK = r"\s"
+_NAMES = r"(?:^|[?/])([^?/=]*)="
+_USERINFO = r"(?s)\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@"
+
+
+def is_secret_parameter(name: str) -> bool:
+    """Return whether the name of a parameter of a URL or form sounds like credentials."""
+    return re.search(_PARAMETERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
+
+
+def is_secret_header(name: str) -> bool:
+    """Return whether the name of a header field sounds like credentials."""
+    return re.search(_HEADERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
+
+
+def is_secret_member(name: str) -> bool:
+    """Return whether the name of a member of a JSON object sounds like credentials."""
+    return re.search(_MEMBERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
 
 
 def redact_url(url: URL | str) -> str:
@@ -65,7 +78,7 @@ def redact_url(url: URL | str) -> str:
 
 def strip_userinfo(text: str) -> str:
     """Return the text of a URL without user name and password."""
-    return _USERINFO_AHEAD.sub(r"\1", text, count=1)
+    return re.sub(_USERINFO_AHEAD, r"\1", text, count=1)
 
 
 def redact_field(name: str, value: str) -> str:
@@ -80,7 +93,7 @@ def redact_field(name: str, value: str) -> str:
     if '"' in value and _is_secret_json(value):
         return "[secret]"
     if "://" in value or name.lower() in _FIELDS_WITH_URLS:
-        return redact_text(_USERINFO_WITHIN.sub("//***@", value))
+        return redact_text(re.sub(_USERINFO_WITHIN, "//***@", value))
     return value
 
 
@@ -88,7 +101,7 @@ def redact_text(text: str) -> str:
     """Return a URL, or a part of one, with the values of secret parameters masked.
 
     Args:
-        text: in any form; userinfo is only masked in parameters, see display_url.
+        text: in any form; userinfo is only masked in parameters; see display_url.
     """
     may_have_some = "=" in text or "%" in text or "://" in text
     return _redact_parts(text, depth=2) if may_have_some else text
@@ -101,7 +114,7 @@ def display_url(url: URL | str) -> str:
         url: a parsed URL, or text that may be malformed: everything up to the last "@" of it is
             hidden, because a password may contain "/", "?" or "#".
     """
-    text = _USERINFO.sub(r"\1***@", url, count=1) if isinstance(url, str) else redact_url(url)
+    text = re.sub(_USERINFO, r"\1***@", url, count=1) if isinstance(url, str) else redact_url(url)
     if len(text) > _LONGEST_SHOWN:
         text = text[:_LONGEST_SHOWN] + "..."
     return display_text(redact_text(text))
@@ -113,13 +126,13 @@ def display_text(text: str) -> str:
 
 
 def _is_secret_json(text: str) -> bool:
-    return any(is_secret_member(found[1]) for found in _MEMBERS(text))
+    return any(is_secret_member(found[1]) for found in re.finditer(_MEMBERS, text))
 
 
 def _redact_parts(text: str, depth: int) -> str:
     parts: list[str] = []
-    for part in _SEPARATORS.split(text):
-        if part and "=" not in part and _continues(parts) and not _BLANK(part):
+    for part in re.split(_SEPARATORS, text):
+        if part and "=" not in part and _continues(parts) and not re.search(_BLANK, part):
             parts.pop()
         else:
             parts.append(_redact_part(part, depth))
@@ -133,8 +146,8 @@ def _continues(parts: list[str]) -> bool:
 
 def _redact_part(part: str, depth: int) -> str:
     if "://" in part:
-        part = _PASSWORD_WITHIN.sub("://***@", part)
-    for found in _NAMES(part):
+        part = re.sub(_USERINFO_IN_TEXT, "://***@", part)
+    for found in re.finditer(_NAMES, part):
         if is_secret_parameter(unquote(found[1])):
             return part[: found.end()] + _MASK
     equals = part.find("=")
@@ -150,10 +163,10 @@ def _redact_part(part: str, depth: int) -> str:
 
 # --- lines of logs ---
 
-_REQUEST_LINE = re.compile(r"([^\s:]+) (\S+) (HTTP/\S+)").fullmatch
-_USERINFO_IN_LINE = re.compile(r"//[^/?#]*@")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
-_USER = re.compile(r"\b(user(?:name)?) '.*'", re.DOTALL)  # "Proxy auth using Basic with user 'bob'"
+_REQUEST_LINE = r"([^\s:]+) (\S+) (HTTP/\S+)"
+_USERINFO_IN_LINE = r"//[^/?#]*@"
+_URL = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+"
+_USER = r"(?s)\b(user(?:name)?) '.*'"  # "Proxy auth using Basic with user 'bob'"
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
@@ -186,7 +199,7 @@ class HeadRedactor:
         return line
 
     def _redact(self, raw: bytes, line: str) -> str:
-        found = _REQUEST_LINE(line)
+        found = re.fullmatch(_REQUEST_LINE, line)
         if found is not None:
             method, target, version = found.groups()
             return f"{method} {_redact_urls(target)} {version}"
@@ -200,12 +213,12 @@ class HeadRedactor:
 
 
 def _redact_urls(line: str) -> str:
-    return redact_text(_USERINFO_IN_LINE.sub("//***@", line))
+    return redact_text(re.sub(_USERINFO_IN_LINE, "//***@", line))
 
 
 def redact_log_line(raw: bytes) -> str:
     """Return a line of libcurl's log without user names and secrets of URLs."""
     line = escape_bytes(raw.rstrip())
     if "://" in line:
-        line = redact_text(_URL.sub(lambda found: display_url(found[0]), line))
-    return _USER.sub(r"\1 '***'", line)
+        line = redact_text(re.sub(_URL, lambda found: display_url(found[0]), line))
+    return re.sub(_USER, r"\1 '***'", line)

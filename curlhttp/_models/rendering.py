@@ -29,7 +29,7 @@ def sent_headers(request: Request) -> Headers:
     """Return the header fields as they are sent, including those that libcurl adds.
 
     Host comes first, as on the wire. Content-Length and Transfer-Encoding are those of the body,
-    and Proxy-Authorization is left out, because it belongs to `proxies=`.
+    and Proxy-Authorization is left out, because `proxies=` sets it.
     """
     own = request.headers
     host = own.get("host")
@@ -77,7 +77,7 @@ _MASK = "***"
 _LONGEST_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB; printf is a builtin without a limit
 _FRAMED_BY_CURL = ("content-length", "transfer-encoding")
 _CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE).search
-# curl adds these unless it is told not to.
+# curl adds these, unless an option such as --header 'Accept:' removes them.
 _ADDED = ("User-Agent", "Accept")
 _ADDED_WITH_BODY = ("Content-Type", "Expect")
 
@@ -128,14 +128,14 @@ class _Command:
         self._words: list[str] = []
 
     def add(self, *words: str | bytes) -> None:
-        self._words += map(_quoted, words)
+        self._words += map(_quote, words)
 
     def __str__(self) -> str:
         note = f"  # {'; '.join(self.notes)}" if self.notes else ""
         return self.input + " ".join(self._words) + note
 
 
-def _quoted(word: str | bytes) -> str:
+def _quote(word: str | bytes) -> str:
     if isinstance(word, bytes):
         return f'"$({_printf(word)})"'
     return shlex.quote(word)
@@ -287,8 +287,8 @@ def _add_route(line: _Command, transport: Transport, url: URL) -> None:
         line.add("--interface", transport.interface)
     if transport.ip_version is not None:
         line.add(f"--ipv{transport.ip_version}")
-    for place in transport.connect_to:
-        line.add("--connect-to", place)
+    for entry in transport.connect_to:
+        line.add("--connect-to", entry)
     for host, its_port, addresses in transport.addresses:
         listed = ",".join(map(bracketed, addresses))
         line.add("--resolve", f"{host}:{its_port or url.port}:{listed}")
@@ -306,7 +306,7 @@ def _add_route(line: _Command, transport: Transport, url: URL) -> None:
 
 
 def _add_body(line: _Command, request: Request, body: Body) -> None:
-    data = _in_memory(body)
+    data = _get_content(body)
     if data is None:
         size = "" if body.length is None else f" of {body.length} bytes"
         line.notes.append(f"the body{size} was streamed: pass it to curl on standard input")
@@ -323,7 +323,7 @@ def _add_body(line: _Command, request: Request, body: Body) -> None:
     return line.add("--data-binary", "@-")
 
 
-def _in_memory(body: Body) -> bytes | None:
+def _get_content(body: Body) -> bytes | None:
     """Return the whole body if it is in memory, or if all parts of a form are; else None."""
     parts: Iterable[Body] = getattr(body, "_segments", (body,))
     found = [part.data for part in parts]

@@ -65,7 +65,7 @@ def pack_fields(
     Args:
         headers: shared with other requests, and copied before they are changed.
         timeout: the time limits.
-        transport: how to reach the URL; with `route`, what it returns for the URL.
+        transport: how to reach the URL; with `route`, its result for the URL.
         body: the body, or None.
         auth: how to authenticate, or None.
         cookies: cookies of this request alone, or None.

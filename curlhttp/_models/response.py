@@ -395,14 +395,14 @@ class Response(SuggestingAttributes):
         return clone
 
     def _redact(self) -> None:
-        self._head = Head(_redacted(self._head.block), _redacted(self._head.trailers))
+        self._head = Head(_redact_block(self._head.block), _redact_block(self._head.trailers))
         self._headers = self._cookies = None
 
     def __getstate__(self) -> dict[str, object]:
         strip = getattr(self.request, "without_credentials", None)
         return {**self.__dict__, "request": self.request if strip is None else strip()}
 
-    # the same methods as a streamed response, so that callers need not distinguish
+    # the methods of a streamed response, so that callers need not check which one they have
 
     def read(self) -> bytes:
         """Return the body."""
@@ -430,7 +430,7 @@ class Response(SuggestingAttributes):
     async def load(self) -> None:
         """Do nothing: the body is in memory."""
 
-    def let_go(self) -> None:
+    def abort(self) -> None:
         """Do nothing: there is no body left to read."""
 
     async def discard(self) -> None:
@@ -476,22 +476,23 @@ def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     except json.JSONDecodeError as error:
         raise JSONDecodeError(error.msg, error.doc, error.pos, response=response) from error
     except UnicodeDecodeError as error:
-        raise _not_json(f"the body is not {error.encoding}", body, response) from error
+        raise _make_json_error(f"the body is not {error.encoding}", body, response) from error
     except RecursionError as error:
-        raise _not_json("the body is nested too deeply", body, response) from error
+        raise _make_json_error("the body is nested too deeply", body, response) from error
     except ValueError as error:
         if type(error) is not ValueError:  # from a function among the options
             raise
-        raise _not_json(str(error), body, response) from error  # a number with thousands of digits
+        # A number with thousands of digits.
+        raise _make_json_error(str(error), body, response) from error
 
 
 # Any: see read_json
-def _not_json(what: str, body: str | bytes, response: Any) -> JSONDecodeError:
+def _make_json_error(what: str, body: str | bytes, response: Any) -> JSONDecodeError:
     text = body if isinstance(body, str) else response.text
     return JSONDecodeError(what, text, 0, response=response)
 
 
-def _redacted(block: bytes) -> bytes:
+def _redact_block(block: bytes) -> bytes:
     """Return a head, or trailers, with the fields as a repr shows them; folded lines are joined."""
     lines = [block.partition(b"\n")[0].rstrip(b"\r")] if block.startswith(b"HTTP/") else []
     for name, value in Headers.from_block(block).multi_items():

@@ -53,7 +53,7 @@ class LazySignature(Signature):
 
 
 def set_signature(function: object, make: Callable[[FunctionType], Signature]) -> None:
-    """Give a function a signature that is computed when it is first read.
+    """Set a function's signature, which is computed when it is first read.
 
     Args:
         function: a Python function.

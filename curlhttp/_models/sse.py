@@ -92,7 +92,7 @@ class EventParser:
                 line = self._line.take(line)
                 self._line_size = 0
             if len(line) > self._limit:
-                raise self._too_large()
+                raise self._make_size_error()
             if self._is_first:
                 self._is_first = False
                 line = line.removeprefix(_BOM)
@@ -104,9 +104,9 @@ class EventParser:
             self._line.add(rest)
             self._line_size += len(rest)
             if self._line_size > self._limit:
-                raise self._too_large()
+                raise self._make_size_error()
 
-    def _too_large(self) -> ResponseTooLarge:
+    def _make_size_error(self) -> ResponseTooLarge:
         return ResponseTooLarge(f"an event is larger than max_event_size={self._limit} bytes")
 
     def _read_field(self, line: bytes) -> None:
@@ -119,7 +119,7 @@ class EventParser:
             self._type = value
         elif name == b"id":
             if b"\0" not in value:
-                self._id = _text(value)
+                self._id = _decode(value)
         elif name == b"retry" and value.isdigit():
             # Truncated, because int() refuses thousands of digits.
             self.retry = self._own_retry = int(value.lstrip(b"0")[:_MOST_DIGITS] or b"0")
@@ -130,7 +130,7 @@ class EventParser:
             return
         self._data_size += 1 + len(value)
         if self._data_size > self._limit:
-            raise self._too_large()
+            raise self._make_size_error()
         self._more_data.add(b"\n" + value)
 
     def _dispatch(self) -> ServerSentEvent | None:
@@ -143,9 +143,9 @@ class EventParser:
         if self._data_size > len(data):
             data += self._more_data.take(b"")
         self.count += 1
-        name = _text(kind) if kind else "message"
-        return ServerSentEvent(name, _text(data), self._id, retry)
+        name = _decode(kind) if kind else "message"
+        return ServerSentEvent(name, _decode(data), self._id, retry)
 
 
-def _text(value: bytes) -> str:
+def _decode(value: bytes) -> str:
     return value.decode("utf-8", "replace")

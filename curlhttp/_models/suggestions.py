@@ -20,7 +20,7 @@ class SuggestingAttributes:
 
         def __getattr__(self, name):
             subject = f"{type(self).__name__!r} object"
-            if name.startswith("_"):  # Python's protocols ask for optional methods
+            if name.startswith("_"):  # Python looks up optional methods
                 raise AttributeError(f"{subject} has no attribute {name!r}", name=name, obj=self)
             raise no_attribute("response", subject, self, name)
 

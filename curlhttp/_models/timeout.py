@@ -62,12 +62,12 @@ class Timeout:
         if not isinstance(value, (int, float)):
             raise ValueError(
                 "a timeout is a number of seconds, (connect, read), a curlhttp.Timeout or None, "
-                f"not {_shown(type(value))}"
+                f"not {_format_type(type(value))}"
             )
         return cls(connect=value, read=value)
 
 
-def _shown(kind: type) -> str:
+def _format_type(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
 
 

@@ -1,6 +1,6 @@
 """URLs: parsed and made canonical once, so that origin, cookies, policy and wire agree.
 
-libcurl reads odd URLs differently from other software, so it is only ever given `URL.wire`.
+libcurl reads odd URLs differently from other software, so it only gets `URL.wire`.
 Nothing here resolves a name, opens anything, or shows the userinfo of a URL.
 """
 
@@ -99,25 +99,25 @@ def _canonical_host(text: str) -> str:
     if text[0] in "*.":
         raise InvalidURL("URL has an invalid label.")
     if len(text) <= 1024 and "%" in text:
-        text = _unescaped_host(text)
+        text = _unescape_host(text)
     if len(text) > 254:
         raise InvalidURL("host too long")
     if not text.isascii():
-        text = _a_labels(text)
+        text = _to_a_labels(text)
     host = text.lower()
     if not _HOST(host) or len(host.rstrip(".")) > 253:
         raise InvalidURL("malformed host")
     return _canonical_ipv4(host.rstrip(".")) if _ENDS_IN_NUMBER(host) else host
 
 
-def _unescaped_host(text: str) -> str:
+def _unescape_host(text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise InvalidURL("malformed host") from None
 
 
-def _a_labels(text: str) -> str:
+def _to_a_labels(text: str) -> str:
     import idna  # its tables take milliseconds to import, and few hosts need them
 
     try:
@@ -161,12 +161,12 @@ def build_target(path: str, query: str | None) -> str:
         UnicodeEncodeError: a lone surrogate, which UTF-8 cannot encode.
     """
     if "/." in path:
-        path = _without_dot_segments(path)
+        path = _remove_dot_segments(path)
     path = quoted(path, PATH_SAFE) or "/"
     return f"{path}?{quoted(query, QUERY_SAFE)}" if query else path
 
 
-def _without_dot_segments(path: str) -> str:
+def _remove_dot_segments(path: str) -> str:
     """Return the path without dot segments (RFC 3986, section 5.2.4); "%2e" is not one."""
     kept: list[str] = []
     segments = path.split("/")[1:]
@@ -233,7 +233,7 @@ def encode_params(params: ParamsInput) -> str:
             [
                 f"{_form(name)}={_form(value)}"
                 for name, values in pairs(params)
-                for value in _each(values)
+                for value in _to_values(values)
                 if value is not None
             ]
         )
@@ -248,7 +248,7 @@ def encode_params(params: ParamsInput) -> str:
         raise InvalidURL("parameters that are not Unicode text") from None
 
 
-def _each(value: object) -> Iterable[object]:
+def _to_values(value: object) -> Iterable[object]:
     single = isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__iter__")
     return (value,) if single else cast("Iterable[object]", value)
 
@@ -551,13 +551,13 @@ _cached = lru_cache(4096)(_parse)
 
 def _parse_slowly(text: str) -> URL:
     text = text.lstrip()
-    scheme, rest = _after_scheme(text)
+    scheme, rest = _split_scheme(text)
     authority, path, query, fragment = _split(rest)
     with _add_url_to_errors(text):
-        userinfo, host_port = _after_userinfo(authority or "")
+        userinfo, host_port = _split_userinfo(authority or "")
         origin = parse_origin(f"{scheme}://{host_port}")
         target = build_target(path, query)
-        username, password = _credentials(userinfo)
+        username, password = _parse_credentials(userinfo)
         return _build(origin, target, quoted(fragment or "", QUERY_SAFE), username, password)
 
 
@@ -572,7 +572,7 @@ def _add_url_to_errors(text: str) -> Iterator[None]:
         raise InvalidURL(f"Invalid URL {display_url(text)!r}: lone surrogate") from None
 
 
-def _after_scheme(text: str) -> tuple[str, str]:
+def _split_scheme(text: str) -> tuple[str, str]:
     match = _SCHEME(text)
     scheme = match[1].lower() if match else ""
     if scheme in ("http", "https"):
@@ -595,7 +595,7 @@ def _split(text: str) -> tuple[str | None, str, str | None, str | None]:
     return authority, path, query, fragment
 
 
-def _after_userinfo(authority: str) -> tuple[str, str]:
+def _split_userinfo(authority: str) -> tuple[str, str]:
     # Parsers disagree about which "@" or "\" ends the userinfo, and so about the host: refuse both.
     if _FORBIDDEN_IN_AUTHORITY(authority):
         raise InvalidURL("white space, control character or backslash in the authority")
@@ -605,7 +605,7 @@ def _after_userinfo(authority: str) -> tuple[str, str]:
     return userinfo, host_port
 
 
-def _credentials(userinfo: str) -> tuple[str | None, str | None]:
+def _parse_credentials(userinfo: str) -> tuple[str | None, str | None]:
     if userinfo in ("", ":"):
         return None, None
     userinfo.encode()  # raises UnicodeEncodeError for a lone surrogate

@@ -55,7 +55,7 @@ class AltSvcCache:
         return until is not None and until > self._now()
 
     def note(self, url: URL, value: str) -> None:
-        """Store an Alt-Svc field, which replaces the one before.
+        """Store an Alt-Svc field, which replaces the previous one.
 
         Args:
             url: of the response.

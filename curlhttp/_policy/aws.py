@@ -44,7 +44,7 @@ class _Credentials(Protocol):
     """Credentials of botocore or boto3, which renew themselves if they expire."""
 
     def get_frozen_credentials(self) -> AWSKeys:
-        """Return the current keys; may ask a server."""
+        """Return the current keys; may send a request."""
 
 
 CredentialsInput: TypeAlias = (

@@ -279,20 +279,20 @@ class FreshnessDecision(Enum):
 
     FRESH = "fresh"  # serve it
     SERVE_AND_REVALIDATE = "refresh"  # serve it, and validate it in the background
-    REVALIDATE = "ask"  # validate it first
+    REVALIDATE = "revalidate"  # validate it first
 
 
 class CacheLookup(NamedTuple):
     """Whether a stored response may be served.
 
     Attributes:
-        verdict: what may be done with it.
+        decision: what may be done with it.
         age: its age in seconds.
         ttl: seconds for which it stays fresh; negative once it is stale.
         on_error: it may be served if the request fails, or has a response with a 5xx.
     """
 
-    verdict: FreshnessDecision
+    decision: FreshnessDecision
     age: float
     ttl: float
     on_error: bool
@@ -326,8 +326,7 @@ class CachePolicy:
         if get("range") is not None:
             return "fwd=partial"
         # With Negotiate, libcurl chooses the credentials.
-        is_known = not request.transport.negotiate
-        if not is_known or request.body is not None or get("upgrade") is not None:
+        if request.transport.negotiate or request.body is not None or get("upgrade") is not None:
             return "fwd=bypass"
         if any(get(name) is not None for name in _CONDITIONS):
             return "fwd=request"
@@ -392,7 +391,7 @@ class CachePolicy:
         """Return whether the request must not be sent to the server (RFC 9111, 5.2.1.7)."""
         return "only-if-cached" in parse_directives(request.get_header("cache-control"))
 
-    def use(self, request: Request, entry: hishel.Entry, now: float) -> CacheLookup:
+    def evaluate(self, request: Request, entry: hishel.Entry, now: float) -> CacheLookup:
         """Return whether a stored response may be served.
 
         Args:
@@ -402,62 +401,65 @@ class CachePolicy:
         """
         asked = _get_request_directives(request)
         headers = entry.response.headers
-        told = parse_directives(headers.get("cache-control"))
+        directives = parse_directives(headers.get("cache-control"))
         age = max(0.0, now - get_birth(entry))
-        ttl = self._lifetime(entry, told) - age
+        ttl = self._lifetime(entry, directives) - age
         stale = -ttl
         may_be_stale = not (
-            "must-revalidate" in told
-            or "no-cache" in told
-            or (self.shared and ("proxy-revalidate" in told or "s-maxage" in told))
+            "must-revalidate" in directives
+            or "no-cache" in directives
+            or (self.shared and ("proxy-revalidate" in directives or "s-maxage" in directives))
         )
         on_error = may_be_stale and any(
             stale <= (parse_seconds(each["stale-if-error"]) or 0)
-            for each in (told, asked)
+            for each in (directives, asked)
             if "stale-if-error" in each
         )
         wanted = parse_seconds(asked.get("max-age"))
         left = ttl - (parse_seconds(asked.get("min-fresh")) or 0)
-        verdict = FreshnessDecision.REVALIDATE
+        decision = FreshnessDecision.REVALIDATE
         if (
             # The clock was set back, so the age is unknown.
             now < get_stored_time(entry)
-            or _is_unqualified(told, "no-cache")
+            or _is_unqualified(directives, "no-cache")
             or "no-cache" in asked
             or (wanted is not None and age > wanted)
         ):
             pass
         elif left > 0:
-            verdict = FreshnessDecision.FRESH
+            decision = FreshnessDecision.FRESH
         elif not may_be_stale or "min-fresh" in asked:
             pass
         elif "max-stale" in asked and stale <= (
             FOR_EVER if asked["max-stale"] == "" else parse_seconds(asked["max-stale"]) or 0
         ):
-            verdict = FreshnessDecision.FRESH
-        elif stale < (parse_seconds(told.get("stale-while-revalidate")) or 0) and wanted is None:
-            verdict = FreshnessDecision.SERVE_AND_REVALIDATE
-        return CacheLookup(verdict, age, ttl, on_error)
+            decision = FreshnessDecision.FRESH
+        elif (
+            stale < (parse_seconds(directives.get("stale-while-revalidate")) or 0)
+            and wanted is None
+        ):
+            decision = FreshnessDecision.SERVE_AND_REVALIDATE
+        return CacheLookup(decision, age, ttl, on_error)
 
-    def _lifetime(self, entry: hishel.Entry, told: dict[str, str]) -> float:
+    def _lifetime(self, entry: hishel.Entry, directives: dict[str, str]) -> float:
         """Return the seconds for which a response is fresh (RFC 9111, section 4.2.1)."""
         headers = entry.response.headers
         names = ("s-maxage", "max-age") if self.shared else ("max-age",)
         for name in names:
-            if name in told:
-                return parse_seconds(told[name]) or 0
+            if name in directives:
+                return parse_seconds(directives[name]) or 0
         born = get_birth(entry)
         date = parse_date(headers.get("date"), born)
         if "expires" in headers:
             expires = parse_date(headers["expires"], born)
             return -1 if expires is None else expires - (born if date is None else date)
         modified = parse_date(headers.get("last-modified"), born)
-        is_known = entry.response.status_code in _HEURISTIC or "public" in told
+        is_known = entry.response.status_code in _HEURISTIC or "public" in directives
         if modified is None or not is_known:
             return 0
         return min(max(0.0, (born if date is None else date) - modified) / 10, _LONGEST_GUESS)
 
-    # asking the server
+    # validation by the server
 
     def make_conditional(self, request: Request, entry: hishel.Entry) -> Request:
         """Return the conditional request that validates a stored response."""
@@ -514,7 +516,7 @@ class CachePolicy:
 
         Args:
             request: of the caller, without the conditions that the cache adds.
-            response: its head; the body may not be there yet.
+            response: its head; the body may not have been received yet.
             began: when the request was sent, in seconds since the epoch.
             now: seconds since the epoch.
         """
@@ -522,16 +524,21 @@ class CachePolicy:
             return None
         headers = response.headers
         fields = to_hishel_headers(headers)
-        told = parse_directives(fields.get("cache-control"))
+        directives = parse_directives(fields.get("cache-control"))
         vary = fields.get("vary")
         is_stream = "text/event-stream" in fields.get("content-type", "")
         # hishel does not see a "no-store=...".
-        if "no-store" in told or "*" in (vary or "") or is_stream or _has_huge_directives(fields):
+        if (
+            "no-store" in directives
+            or "*" in (vary or "")
+            or is_stream
+            or _has_huge_directives(fields)
+        ):
             return None
-        is_open = "public" in told or "s-maxage" in told
+        is_open = "public" in directives or "s-maxage" in directives
         if self.shared and ("set-cookie" in fields and not is_open):
             return None
-        if self.shared and _is_unqualified(told, "private"):
+        if self.shared and _is_unqualified(directives, "private"):
             return None
         secret = {"authorization": "***"} if request.get_header("authorization") else {}
         asked = hishel.Request("GET", "", hishel.Headers(secret))
@@ -552,24 +559,24 @@ class CachePolicy:
         line = f"{response.http_version} {response.status_code} {response.reason}".rstrip()
         about = {LINE: line, VARY: hash_vary(request, vary), GUARD: hash_guard(request)}
         # must-revalidate lets a shared cache store responses to requests with Authorization.
-        if not (is_open or (self.shared and "must-revalidate" in told and secret)):
+        if not (is_open or (self.shared and "must-revalidate" in directives and secret)):
             about[WHO] = hash_credentials(request)
         stored = hishel.Entry(
             uuid.UUID(int=0), hishel.Request("GET", "", hishel.Headers(about)), kept
         )
-        if self._is_reusable(stored, told):
+        if self._is_reusable(stored, directives):
             return stored
         return None
 
-    def _is_reusable(self, entry: hishel.Entry, told: dict[str, str]) -> bool:
+    def _is_reusable(self, entry: hishel.Entry, directives: dict[str, str]) -> bool:
         """Return whether a response can be fresh, validated, or served if the server fails."""
         headers = entry.response.headers
         return (
-            self._lifetime(entry, told) > 0
+            self._lifetime(entry, directives) > 0
             or "etag" in headers
             or "last-modified" in headers
-            or "stale-if-error" in told
-            or "stale-while-revalidate" in told
+            or "stale-if-error" in directives
+            or "stale-while-revalidate" in directives
         )
 
     def get_invalidated_keys(self, request: Request, response: Response) -> list[str]:
@@ -595,9 +602,9 @@ def _has_huge_directives(fields: hishel.Headers) -> bool:
     return len(fields.get("cache-control", "")) > _LONGEST_CONTROL
 
 
-def _is_unqualified(told: dict[str, str], name: str) -> bool:
+def _is_unqualified(directives: dict[str, str], name: str) -> bool:
     """Return whether a directive exists, and is not limited to some fields."""
-    return told.get(name) == ""
+    return directives.get(name) == ""
 
 
 def _get_request_directives(request: Request) -> dict[str, str]:

@@ -101,7 +101,7 @@ def select_proxy(url: URL, proxies: Mapping[str, str | None]) -> str | None:
 
     Returns:
         The proxy URL; "" for a direct connection (a key with None or "", or an exception); None if
-        the mapping says nothing, so that the environment counts.
+        the mapping has no entry, so that the environment applies.
     """
     if not proxies:
         return None

@@ -1,6 +1,6 @@
 """Decide which addresses a client may connect to: public ones, or what a function allows.
 
-This module resolves no names and opens no sockets. What connects asks it for each address.
+This module resolves no names and opens no sockets. Code that connects calls it for each address.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _parse_entries(entries: Iterable[Entry], which: str) -> _Entries:
         except ValueError:  # an InvalidURL, too
             shown = "one with @" if "@" in text else repr(text)
             raise ValueError(
-                f"{which} has an entry that is no network, address, host name or path: {shown}"
+                f"{which} has an entry that is not a network, address, host name or path: {shown}"
             ) from None
     return _Entries(tuple(networks), frozenset(hosts), frozenset(paths))
 
@@ -257,7 +257,7 @@ class _FunctionGuard:
         allowed: object = self._function(host, address, port)
         if inspect.iscoroutine(allowed):
             allowed.close()  # otherwise Python warns that it was never awaited
-            raise TypeError("a guard must answer at once: it cannot be async")
+            raise TypeError("a guard must return at once: it cannot be async")
         return None if allowed else "refused by the guard"
 
 
@@ -277,5 +277,5 @@ def to_address_guard(guard: PublicOnly | GuardFunction) -> AddressGuard:
             f"guard must be a PublicOnly() or a function of (host, address, port), not {guard!r}"
         )
     if inspect.iscoroutinefunction(guard) or inspect.iscoroutinefunction(type(guard).__call__):
-        raise TypeError("a guard must answer at once: it cannot be async")
+        raise TypeError("a guard must return at once: it cannot be async")
     return _FunctionGuard(guard)

@@ -49,13 +49,15 @@ class Hedge:
         if isinstance(self.after, str):
             number = self.after.removeprefix("p")
             if number == self.after or not (number.isascii() and number.isdigit()):
-                raise ValueError(f"after is seconds, or a percentile such as 'p95': {self.after!r}")
+                raise ValueError(
+                    f"after must be seconds or a percentile ('p95'), not {self.after!r}"
+                )
             if not 1 <= int(number) <= 99:
-                raise ValueError(f"a percentile is one of 'p1' to 'p99', not {self.after!r}")
+                raise ValueError(f"a percentile must be 'p1' to 'p99', not {self.after!r}")
         elif not 0 <= self.after < float("inf"):
             raise ValueError(f"after must be a number of seconds from 0 on, not {self.after!r}")
         if not (isinstance(self.max, int) and self.max >= 1):
-            raise ValueError(f"max must be 1 at least, not {self.max!r}; leave hedge off for none")
+            raise ValueError(f"max must be at least 1, not {self.max!r}; omit hedge= for none")
 
     def seconds(self, times: HeadTimes, origin: str) -> float | None:
         """Return the seconds after which to send the next attempt, None for never.

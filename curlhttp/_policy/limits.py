@@ -55,7 +55,7 @@ class Limit(Generic[Slot]):
         self._remove_leaving()
 
     def _remove_leaving(self) -> None:
-        """Remove the slots that were left; a thread that holds the lock does so when it ends."""
+        """Remove the slots that were left; if a thread holds the lock, it does so afterwards."""
         while self._leaving and self._lock.acquire(blocking=False):
             wakes: list[Wake] = []
             try:
@@ -274,19 +274,19 @@ class ConcurrencyLimit(Limit["Lease"]):
 
 _LEASE_SECONDS = 5.0  # until a slot expires that is not renewed
 _RENEWAL_SECONDS = 1.5  # from one renewal to the next
-_QUEUE_SECONDS = 2.0  # until a slot in the queue expires that nobody asks for
-_MIN_POLL, _MAX_POLL = 0.005, 0.25  # seconds between two questions to the store
+_QUEUE_SECONDS = 2.0  # until a queued slot expires whose request does not ask again
+_MIN_POLL, _MAX_POLL = 0.005, 0.25  # seconds between two commands to the store
 _POLL_SHARE = 8  # the wait grows to an eighth of the time for which the queue has not moved
 
 
-def get_poll_interval(before: int, stood: float) -> float:
-    """Return the seconds until the next question to the store.
+def get_poll_interval(before: int, since_move: float) -> float:
+    """Return the seconds until the next command to the store.
 
     Args:
         before: number of requests ahead in the queue.
-        stood: seconds for which the queue has not moved.
+        since_move: seconds since the queue last moved.
     """
-    return min(_MAX_POLL, max(_MIN_POLL * (1 + before), stood / _POLL_SHARE))
+    return min(_MAX_POLL, max(_MIN_POLL * (1 + before), since_move / _POLL_SHARE))
 
 
 class SharedLease:
@@ -520,15 +520,15 @@ class RateLimit(Limit["Reservation"]):
             raise self.make_deadline_error(seconds, patience)
 
     def make_deadline_error(self, seconds: float, patience: float) -> DeadlineExceeded:
-        """Return the error for a request whose deadline is before its turn.
+        """Return the error for a request whose deadline comes before the limit admits it.
 
         Args:
             seconds: how long it would wait.
             patience: seconds until its deadline.
         """
         return DeadlineExceeded(
-            f"the rate limit of {self.rate:g} requests per second has room in {seconds:.3g} s, "
-            f"and the request ends in {max(0.0, patience):.3g} s; it was not sent"
+            f"the rate limit of {self.rate:g} requests per second admits it in {seconds:.3g} s, "
+            f"but its deadline is in {max(0.0, patience):.3g} s; it was not sent"
         )
 
     def refund(self, origin: str) -> None:
@@ -547,9 +547,9 @@ class RateLimit(Limit["Reservation"]):
     # in a store
 
     def make_reserve_command(self, origin: str, patience: float) -> StoreCommand:
-        """Return the command that reserves a turn.
+        """Return the command that reserves a time to send a request.
 
-        Its answer is whether it did, the microseconds to wait, and the arguments of a refund.
+        The answer has whether it did, the microseconds to wait, and the arguments of a refund.
 
         Args:
             origin: of the request.
@@ -565,17 +565,19 @@ class RateLimit(Limit["Reservation"]):
         return StoreCommand("rate", self._shared_key(origin), numbers, undo)
 
     def make_refund_command(self, origin: str, answer: Answer) -> StoreCommand:
-        """Return the command that refunds a turn that was not used.
+        """Return the command that refunds an unused reservation.
 
         Args:
             origin: of the request.
-            answer: to the command that reserved the turn.
+            answer: to the command that made the reservation.
         """
-        turn = tuple(str(part, "ascii") for part in answer[2:] if isinstance(part, bytes))
-        return StoreCommand("rate_back", self._shared_key(origin), (self._interval * 1e6, *turn))
+        reserved = tuple(str(part, "ascii") for part in answer[2:] if isinstance(part, bytes))
+        return StoreCommand(
+            "rate_back", self._shared_key(origin), (self._interval * 1e6, *reserved)
+        )
 
     def accept_lateness(self, seconds: float) -> bool:
-        """Return whether a shared turn still counts after the sleep; a short delay is made up for.
+        """Return whether a shared reservation is valid after the sleep; make up for a short delay.
 
         Args:
             seconds: how late the request is.

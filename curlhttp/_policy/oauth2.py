@@ -72,7 +72,7 @@ class _OAuth2Auth(TokenAuth):
         if client_auth not in ("basic", "post"):
             raise ValueError(f"client_auth must be 'basic' or 'post', not {client_auth!r}")
         if not leeway >= 0:
-            raise ValueError(f"leeway must not be below 0 seconds, as {leeway!r} is")
+            raise ValueError(f"leeway must be at least 0 seconds, not {leeway!r}")
         self._url = parse_url(token_url)
         self._client_id = client_id
         self._client_secret = client_secret

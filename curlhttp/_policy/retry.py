@@ -1,9 +1,10 @@
 """Decide whether a failed attempt is retried, and after which delay.
 
-`RetryPolicy.objection` decides by the failure: if the server cannot have processed the request, any
-method is retried, otherwise only methods that are idempotent. _flow/retry.py adds the attempts and
-the time that are left, the delay and the budget. No clock and no I/O: time and random numbers are
-arguments. Only `RetryBudget`, which limits retries to a share of an origin's requests, has a state.
+`RetryPolicy.get_give_up_reason` looks at the failure: if the server cannot have processed the
+request, any method is retried, otherwise only methods that are idempotent. _flow/retry.py adds the
+attempts and the time that are left, the delay and the budget. No clock and no I/O: time and random
+numbers are arguments. Only `RetryBudget`, which limits retries to a share of an origin's requests,
+has a state.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from curlhttp.exceptions import (
 
 # --- Backoff: how long to wait before the next attempt ---
 #
-# Each request has an endless iterator of delays. None is below 0 or above max_backoff.
+# Each request has an endless iterator of delays, each from 0 to max_backoff.
 
 Uniform: TypeAlias = Callable[[float, float], float]
 """A random source: returns a number between its arguments, like random.uniform."""
@@ -157,7 +158,7 @@ class DecorrelatedJitterBackoff:
 # Without it, a server that fails completely would get each request as many times as the policy
 # allows, exactly when it has no capacity for them.
 
-_SLICES = 10  # per window, which moves on in steps of a slice
+_SLICES = 10  # per window, which moves in steps of a slice
 _ROUNDING = 1e-9  # five deposits of 0.2 are a little less than 1
 
 
@@ -195,7 +196,7 @@ class RetryBudget:
     ) -> None:
         for name, value in (("ratio", ratio), ("reserve", reserve), ("window", window)):
             if not (value >= 0 and math.isfinite(value)):
-                raise ValueError(f"{name} must not be negative, as {value!r} is")
+                raise ValueError(f"{name} must be a number from 0 on, not {value!r}")
         if window == 0 or max_origins < 1:
             raise ValueError("window must be above zero, and max_origins at least 1")
         self.ratio = ratio
@@ -393,7 +394,7 @@ _MAY_ASK_TO_WAIT = frozenset({413, 429, 503})  # RFC 9110, section 10.2.3; never
 _CONNECT_STATUSES = frozenset({None, 502, 503, 504})  # of a proxy; None: no response
 _TRANSIENT = (ConnectionError, ReadTimeout, WriteTimeout, ChunkedEncodingError)
 _NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
-_JITTER = 0.1  # of a Retry-After, at most, so that not all clients return at once
+_JITTER = 0.1  # of a Retry-After, at most, so that not all clients retry at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +439,7 @@ class RetryPolicy:
         if isinstance(self.max_retries, bool) or not isinstance(self.max_retries, int):
             raise TypeError(f"max_retries must be a number, not {self.max_retries!r}")
         if self.max_retries < 0:
-            raise ValueError(f"max_retries must not be negative, as {self.max_retries} is")
+            raise ValueError(f"max_retries must not be negative: {self.max_retries}")
         if not (self.retry_after_max >= 0 and math.isfinite(self.retry_after_max)):
             raise ValueError(f"retry_after_max must be seconds, not {self.retry_after_max!r}")
         for name in ("statuses", "methods"):

@@ -1,7 +1,7 @@
 """The interface of a store that processes share, such as RedisStore.
 
 A store executes one command at a time for each key, by its own clock. Policies create commands, and
-the flow sends them. If the store gives no answer, the process uses its own limits and circuits.
+the flow sends them. If the store does not answer, the process uses its own limits and circuits.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Store(Protocol):
     """
 
     async def ask(self, question: StoreCommand, make_waiter: MakeWaiter) -> Answer | None:
-        """Execute a command; return its answer, or None if that does not come in time.
+        """Execute a command; return its answer, or None if there is none in time.
 
         Args:
             question: the command.
             make_waiter: makes an object on which the caller waits, in its event loop or thread.
 
         Raises:
-            StoreError: the store contains invalid data; or it gives no answer, and is configured to
+            StoreError: the store contains invalid data; or it does not answer, and is configured to
                 raise then.
         """
 

@@ -14,12 +14,12 @@ from curlhttp._policy.retry import Backoff, EqualJitterBackoff, FullJitterBackof
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException
 
 _DEFAULT = RetryPolicy(statuses=(), budget=None)
-# If a server names no time: "a few seconds", as the standard says, and then longer. Not the default
-# of retries, because a server that ends each stream after one event would get many requests a
+# If a server names no time: "a few seconds", as the standard says, and then longer. The default of
+# retries is too short: a server that ends each stream after one event would get many requests a
 # second.
 _BACKOFF = EqualJitterBackoff(base=2.0, max_backoff=30.0)
 _MAX_DELAY = 86_400.0  # seconds, whatever the server asks for
-_JITTER = 0.1  # of the server's time, at most, so that not all clients return at once
+_JITTER = 0.1  # of the server's time, at most, so that not all clients reconnect at once
 
 
 class Reconnections:
@@ -48,7 +48,7 @@ class Reconnections:
         self._delays: Iterator[float] | None = None
 
     def succeeded(self) -> None:
-        """Start to count again, because an event arrived."""
+        """Reset the count, because an event arrived."""
         self.count, self._delays = 0, None
 
     def next_delay(

@@ -35,24 +35,24 @@ _HARMLESS = frozenset({"user-agent", "accept", "accept-encoding"})
 _SET_BY_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
 
 
-def is_subrequest(yielded: object, asked: Request) -> bool:
+def is_subrequest(yielded: object, original: Request) -> bool:
     """Return whether a flow yielded a subrequest, and not the request itself.
 
     Args:
         yielded: what the flow yielded.
-        asked: the request to authenticate.
+        original: the request to authenticate.
     """
     if not isinstance(yielded, Request) or cast("Transport | None", yielded.transport) is None:
         return True
-    return yielded.method != asked.method or not may_keep_credentials(asked.url, yielded.url)
+    return yielded.method != original.method or not may_keep_credentials(original.url, yielded.url)
 
 
-def make_subrequest(yielded: object, asked: Request, changed: Request, who: str) -> Request:
+def make_subrequest(yielded: object, original: Request, changed: Request, who: str) -> Request:
     """Complete a subrequest with the time limits, proxies, TLS and cookies of the request.
 
     Args:
         yielded: a Request of curlhttp or httpx, or one that the flow derived from the request.
-        asked: the request to authenticate, as the caller built it.
+        original: the request to authenticate, as the caller built it.
         changed: the flow's copy of it, with its changes.
         who: the name of the flow's method, for messages.
 
@@ -62,10 +62,10 @@ def make_subrequest(yielded: object, asked: Request, changed: Request, who: str)
     """
     if isinstance(yielded, Request):
         if cast("Transport | None", yielded.transport) is None:
-            return _complete(yielded, asked, _no_cookies)
-        return _derive(yielded, asked, changed)
+            return _complete(yielded, original, _no_cookies)
+        return _derive(yielded, original, changed)
     if hasattr(yielded, "prepare"):
-        return _from_user_request(cast("UserRequest", yielded), asked)
+        return _from_user_request(cast("UserRequest", yielded), original)
     if all(hasattr(yielded, name) for name in ("method", "url", "headers", "read")):  # httpx's
         fields = yielded.headers.multi_items()  # type: ignore[attr-defined]
         own = Request(
@@ -74,7 +74,7 @@ def make_subrequest(yielded: object, asked: Request, changed: Request, who: str)
             [field for field in fields if field[0].lower() not in _SET_BY_LIBCURL],
             content=yielded.read() or None,  # type: ignore[attr-defined]
         )
-        return _complete(own, asked, _no_cookies)
+        return _complete(own, original, _no_cookies)
     raise TypeError(f"{who} must yield requests, not {type(yielded).__name__}")
 
 
@@ -82,7 +82,7 @@ def _no_cookies(url: URL) -> None:
     """Return None, because the request has no cookies of its own."""
 
 
-def _from_user_request(yielded: UserRequest, asked: Request) -> Request:
+def _from_user_request(yielded: UserRequest, original: Request) -> Request:
     """Complete a curlhttp.Request."""
     if any(dict(yielded.hooks or {}).values()):
         raise ValueError("hooks of one request are for Session; pass a client's to the client")
@@ -98,7 +98,7 @@ def _from_user_request(yielded: UserRequest, asked: Request) -> Request:
     )
     cookies = cast("CookiesInput | None", yielded.cookies)
     return _complete(
-        own, asked, lambda url: None if cookies is None else _bind_cookies(cookies, url)
+        own, original, lambda url: None if cookies is None else _bind_cookies(cookies, url)
     )
 
 
@@ -108,7 +108,7 @@ def _bind_cookies(cookies: CookiesInput, url: URL) -> Cookies:
     return Cookies(cookies).bind(url)
 
 
-def _complete(own: Request, asked: Request, cookies: Callable[[URL], Cookies | None]) -> Request:
+def _complete(own: Request, original: Request, cookies: Callable[[URL], Cookies | None]) -> Request:
     url = own.url
     auth: Auth | None = own.auth
     if auth is None and url.username is not None:
@@ -117,10 +117,12 @@ def _complete(own: Request, asked: Request, cookies: Callable[[URL], Cookies | N
     # Most are forms with credentials, which must not end up in the pickle of an error.
     if body is not None and body.data is not None:
         body = SecretBody(body.data, body.content_type)
-    request = asked.derive(
+    request = original.derive(
         method=own.method,
         url=url.without_userinfo(),
-        headers=_get_client_headers(asked, url).merged(drop_headers(own.headers, _SET_BY_LIBCURL)),
+        headers=_get_client_headers(original, url).merged(
+            drop_headers(own.headers, _SET_BY_LIBCURL)
+        ),
         body=body,
         auth=auth or NO_AUTH,
         cookies=own.cookies or cookies(url),
@@ -131,28 +133,28 @@ def _complete(own: Request, asked: Request, cookies: Callable[[URL], Cookies | N
     return request
 
 
-def _get_client_headers(asked: Request, url: URL) -> Headers:
+def _get_client_headers(original: Request, url: URL) -> Headers:
     """Return the client's headers that may be sent to a URL."""
-    if may_keep_credentials(asked.url, url):
+    if may_keep_credentials(original.url, url):
         # Without those that a redirect has dropped.
-        kept = set(asked.headers.multi_items())
-        fields = [field for field in asked._shared_headers.multi_items() if field in kept]
+        kept = set(original.headers.multi_items())
+        fields = [field for field in original._shared_headers.multi_items() if field in kept]
         found = [field for field in fields if field[0].lower() != "content-type"]
     else:
-        fields = asked._shared_headers.multi_items()
+        fields = original._shared_headers.multi_items()
         found = [field for field in fields if field[0].lower() in _HARMLESS]
-    return Headers(found, sensitive=asked.sensitive)
+    return Headers(found, sensitive=original.sensitive)
 
 
-def _derive(yielded: Request, asked: Request, changed: Request) -> Request:
+def _derive(yielded: Request, original: Request, changed: Request) -> Request:
     request = yielded.copy()
     request.stream = request.follow_redirects = False
-    if request.auth is asked.auth:
+    if request.auth is original.auth:
         request.auth = NO_AUTH
-    if not may_keep_credentials(asked.url, yielded.url):
+    if not may_keep_credentials(original.url, yielded.url):
         # Drop what was copied with the request, because it was meant for the request's origin.
-        carried = {*asked.headers.multi_items(), *changed.headers.multi_items()}
-        secret = asked.sensitive
+        carried = {*original.headers.multi_items(), *changed.headers.multi_items()}
+        secret = original.sensitive
         request.headers = Headers(
             [
                 field

@@ -21,8 +21,9 @@ from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.limits import Limit, Wake
 from curlhttp.exceptions import InvalidHeader, Timeout
 
-_FREE_REJECTIONS = 4  # in a row, before a token is kept all the same: for 1 second, 2, 4, ...
-_MAX_REST = 60.0
+# Rejections in a row after which a rejected token is kept: for 1 second, then 2, 4, ...
+_FREE_REJECTIONS = 4
+_MAX_KEEP_SECONDS = 60.0
 
 Value: TypeAlias = Any  # only the Auth knows its type
 
@@ -64,16 +65,16 @@ class TokenWaiter:
 
     Attributes:
         wake: wakes the request.
-        patience: its time limits.
+        timeout: its time limits.
         outcome: the token or the error of the fetch that it waited for, or None.
         is_first: the request has to fetch the token itself.
     """
 
-    __slots__ = ("is_first", "outcome", "patience", "wake")
+    __slots__ = ("is_first", "outcome", "timeout", "wake")
 
-    def __init__(self, wake: Wake, patience: object = None) -> None:
+    def __init__(self, wake: Wake, timeout: object = None) -> None:
         self.wake: Wake = wake
-        self.patience: object = patience
+        self.timeout: object = timeout
         self.outcome: CachedToken | Exception | None = None
         self.is_first: bool = False
 
@@ -84,7 +85,7 @@ class TokenCache(Limit[TokenWaiter]):
     def __init__(self) -> None:
         self.latest: CachedToken | None = None
         self._rejections_in_row = 0
-        self._rests_until = -inf
+        self._keep_until = -inf
         super().__init__(None)
 
     def _clear(self) -> None:
@@ -121,7 +122,7 @@ class TokenCache(Limit[TokenWaiter]):
             del self._queue[queued]
             woken = list(self._queue)
             if isinstance(outcome, Timeout):
-                woken = [each for each in woken if each.patience == queued.patience]
+                woken = [each for each in woken if each.timeout == queued.timeout]
             for each in woken:
                 each.outcome = outcome
                 del self._queue[each]
@@ -174,20 +175,20 @@ class TokenCache(Limit[TokenWaiter]):
         """
         with self._lock:
             if self.latest is not None and self.latest.value is value:
-                if now < self._rests_until:
+                if now < self._keep_until:
                     return False
                 self.latest = None
                 self._rejections_in_row += 1
                 more = self._rejections_in_row - _FREE_REJECTIONS
                 if more >= 0:
-                    self._rests_until = now + min(2.0**more, _MAX_REST)
+                    self._keep_until = now + min(2.0**more, _MAX_KEEP_SECONDS)
         self._remove_leaving()
         return True
 
     def note_accepted(self) -> None:
         """Note that a server accepted the token."""
         if self._rejections_in_row:
-            self._rejections_in_row, self._rests_until = 0, -inf
+            self._rejections_in_row, self._keep_until = 0, -inf
 
 
 class TokenAuth(Unpicklable, Auth):
@@ -235,7 +236,7 @@ class TokenAuth(Unpicklable, Auth):
         return False
 
     def auth_flow(self, request: Request) -> AuthFlow:
-        """Raise TypeError, because requests wait for each other, which a generator cannot do."""
+        """Raise TypeError, because requests wait for one fetch, which a generator cannot do."""
         raise TypeError(f"{type(self).__name__} is for clients; a flow cannot call it")
 
 
@@ -262,8 +263,9 @@ class BearerAuth(TokenAuth):
 
     Raises:
         InvalidHeader: the token is empty or contains other characters than visible ASCII.
-        TypeError: the token is neither. When sending with Client: the function is async.
-        ValueError: `expires` is not greater than 0, or `token` is no function.
+        TypeError: the token is neither a str nor a function. When sending with Client: the function
+            is async.
+        ValueError: `expires` is not greater than 0, or `token` is not a function.
     """
 
     __slots__ = ("_expires", "_function", "_value")

@@ -1,4 +1,4 @@
-"""The `curlhttp` command group: it runs the commands, reports errors, and completes in shells."""
+"""The `curlhttp` command group: it imports and runs the commands, and reports errors."""
 
 from __future__ import annotations
 
@@ -6,44 +6,50 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from curlhttp._curl import libcurl_version
 from curlhttp._version import __version__
-from curlhttp.cli.bench import bench
-from curlhttp.cli.doctor import doctor
-from curlhttp.cli.download import ARGUMENTS
 from curlhttp.cli.errors import INTERRUPTED, to_failure
-from curlhttp.cli.fetch import fetch
-from curlhttp.cli.options import looks_like_url
-from curlhttp.cli.request import REQUEST_COMMANDS
-from curlhttp.cli.streams import sse, ws
+from curlhttp.cli.options import ARGUMENTS, looks_like_url
 
-__all__ = ["app"]
-
+# In the order of --help: the module below curlhttp.cli that defines a command.
+_MODULES = {
+    **dict.fromkeys(
+        ("get", "head", "options", "post", "put", "patch", "delete", "request"), "request"
+    ),
+    "ws": "streams",
+    "sse": "streams",
+    "fetch": "fetch",
+    "bench": "bench",
+    "doctor": "doctor",
+    "completion": "completion",
+}
 _GROUP_OPTIONS = ("-h", "--help", "--version")
-_SHELLS = ("bash", "zsh", "fish")
 _MIN_SIMILARITY = 0.82  # of a suggested option: one wrong letter of six
-_COMPLETION_EPILOG = """\b
-Examples:
-  curlhttp completion bash --install
-  eval "$(curlhttp completion zsh)"
-"""
 
 
 class App(click.Group):
-    """A group that lists commands in the order they were added, and prints an error in one line."""
+    """A group that imports a command when it is used, and prints an error in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, in the order they were added."""
-        return list(self.commands)
+        """Return the names of the commands, in the order of --help."""
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, or return None if there is none of this name."""
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f"curlhttp.cli.{_MODULES[cmd_name]}")
+        found: click.Command = getattr(module, cmd_name)
+        return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Like curl and httpie, `curlhttp URL` sends a request to URL."""
-        if args and args[0].lower() in self.commands:  # also `curlhttp GET URL`
+        if args and args[0].lower() in _MODULES:  # also `curlhttp GET URL`
             args = [args[0].lower(), *args[1:]]
         elif (
             args
@@ -141,47 +147,3 @@ def app() -> None:
 
     Run `curlhttp COMMAND --help` to see the options of a command.
     """
-
-
-# --- shell completion ---
-
-
-@click.command(help="Print or install the script for shell completion.",
-               epilog=_COMPLETION_EPILOG)  # fmt: skip
-@click.argument("shell", type=click.Choice(_SHELLS))
-@click.option(
-    "--install", is_flag=True, help="Write the script to the file that the shell loads it from."
-)
-@click.pass_context
-def completion(context: click.Context, shell: str, install: bool) -> None:
-    """Print or install a completion script."""
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    script = kind(context.find_root().command, {}, "curlhttp", "_CURLHTTP_COMPLETE").source()
-    if not install:
-        click.echo(script)
-        return
-    path = _get_completion_path(shell)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(script, encoding="utf-8")
-    click.echo(f"wrote {path}: restart {shell} to use it")
-    if shell == "zsh":
-        click.echo("add this line to ~/.zshrc, before compinit:  fpath+=~/.zfunc")
-
-
-def _get_completion_path(shell: str) -> Path:
-    """Return the file from which a shell loads the completion script."""
-    home = Path.home()
-    if shell == "zsh":
-        return home / ".zfunc" / "_curlhttp"
-    if shell == "fish":
-        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-        return config / "fish" / "completions" / "curlhttp.fish"
-    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    return data / "bash-completion" / "completions" / "curlhttp"
-
-
-for _command in (*REQUEST_COMMANDS, ws, sse, fetch, bench, doctor, completion):
-    app.add_command(_command)

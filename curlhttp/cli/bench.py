@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["LatencyHistogram", "bench"]
-
 _REQUESTS = 1000  # by default, without -z
 _PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 _ROWS = 10  # of the histogram

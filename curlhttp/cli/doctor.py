@@ -18,8 +18,6 @@ from curlhttp.cli.terminal import color_option, console, printable
 if TYPE_CHECKING:
     from curlhttp._models.config import Proxy
 
-__all__ = ["doctor"]
-
 _EPILOG = """\b
 Exit status: 0 if there are no warnings, 1 if there are.
 

@@ -17,7 +17,7 @@ from curlhttp._client.partial_file import PartialFile
 from curlhttp._models.redaction import redact_field, redact_text, redact_url
 from curlhttp._policy.resume import ResumeRecord
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
-from curlhttp.cli.options import add_scheme
+from curlhttp.cli.options import ARGUMENTS, add_scheme
 from curlhttp.cli.output import MeasuredBody
 from curlhttp.cli.request_body import split_item
 from curlhttp.cli.terminal import console, printable
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.response import Response
 
-__all__ = ["ARGUMENTS", "get_name", "get_server_name", "resume", "save"]
-
-ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
 _SECRETS = ("user", "cookies", "proxy", "data", "show_secrets")  # parameters of the command

@@ -7,8 +7,6 @@ import click
 from curlhttp import exceptions as e
 from curlhttp.cli.terminal import printable
 
-__all__ = ["INTERRUPTED", "READ_ERROR", "WRITE_ERROR", "CommandFailed", "to_failure"]
-
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 _USAGE = 2
 READ_ERROR = 26

@@ -1,4 +1,4 @@
-"""What commands share: the connection options, and parsers of numbers and URLs.
+"""The connection options, which several commands share, and parsers of numbers and URLs.
 
 Values are validated while the command line is parsed. A command receives the connection options as
 one `ConnectionOptions`.
@@ -24,18 +24,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout
     from curlhttp._policy.guard import PublicOnly
 
-__all__ = [
-    "ConnectionOptions",
-    "add_options",
-    "add_scheme",
-    "connection_options",
-    "integer",
-    "looks_like_url",
-    "parse_rate",
-    "parse_seconds",
-    "parse_size",
-]
-
+ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _T = TypeVar("_T")
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)

@@ -1,7 +1,7 @@
-"""Print requests and responses: bodies, and what -v, -i, --print, --json, -w and --timing ask for.
+"""Print requests and responses: bodies, and the output of -v, -i, --print, --json, -w and --timing.
 
-A pipe gets bodies unchanged. A terminal gets readable text, without control characters that a
-server sent.
+Bodies are written unchanged to a pipe, and as readable text without a server's control characters
+to a terminal.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._models.timings import NO_TIME, Timings
-from curlhttp._policy.redirects import decode_location
-from curlhttp._policy.resume import content_length
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console, has_color, printable
 from curlhttp.exceptions import RequestException
@@ -38,24 +35,6 @@ if TYPE_CHECKING:
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-
-__all__ = [
-    "MeasuredBody",
-    "TimingChart",
-    "escape_json_controls",
-    "indent_json",
-    "print_body",
-    "print_error_json",
-    "print_head",
-    "print_info",
-    "print_json",
-    "print_request",
-    "print_response_json",
-    "print_retry",
-    "show_wire",
-    "validate_format",
-    "write_out",
-]
 
 
 _MAX_INDENTED = 1024 * 1024  # bytes of JSON that are buffered so that they can be indented
@@ -124,6 +103,7 @@ class MeasuredBody:
         if not shows_progress:
             yield from self.chunks()
             return
+        from curlhttp._policy.resume import content_length
         from curlhttp.progress import bar
 
         headers = self.response.headers
@@ -282,6 +262,8 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         if data is None:
             data = b"(a streamed body)"
         elif not shows_secrets:
+            from curlhttp._models.body_redaction import Redactor
+
             codings = request.read_headers().get_list("content-encoding")
             decoded = decode_readable(data, codings)
             masked = Redactor().body(decoded, request.get_header("content-type") or "")
@@ -476,6 +458,8 @@ def _get_redirect_url(response: Response) -> str:
     location = response.headers.get("location", "").strip()
     if not location:
         return ""
+    from curlhttp._policy.redirects import decode_location
+
     try:
         return redact_url(response.request.url.join(decode_location(location)))
     except RequestException:

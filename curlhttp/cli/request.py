@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from curlhttp._models.redaction import display_url
-from curlhttp.cli.download import get_name, get_server_name, resume, save
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.options import ConnectionOptions, add_options, add_scheme, connection_options
 from curlhttp.cli.output import (
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from curlhttp._client.stream import StreamedResponse
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp.cli.sessions import SavedSession
-
-__all__ = ["REQUEST_COMMANDS"]
 
 _PARTS = "HhBbm"
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -156,6 +153,8 @@ class OutputOptions:
     def get_path(self, url: str) -> Path | None:
         """Return the file to save the body to, or None for stdout."""
         if self.remote_name:
+            from curlhttp.cli.download import get_name
+
             return Path(get_name(url))
         return None if self.output in (None, "-") else Path(str(self.output))
 
@@ -238,6 +237,8 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         keywords = spec.keywords(output)
         try:
             if output.resumes and path is not None:
+                from curlhttp.cli.download import resume
+
                 resume(client, url, path, keywords, shows_progress=output.shows_progress)
                 return
             with client.stream(spec.method, url, **keywords) as response:
@@ -259,12 +260,16 @@ def _show(
 ) -> None:
     body = MeasuredBody(response)
     if output.remote_header_name and path is not None:
+        from curlhttp.cli.download import get_server_name
+
         path = get_server_name(response, path)
     if not output.as_json:
         print_request(response, parts, shows_secrets=output.show_secrets)
         if "h" in parts:
             print_head(response)
     if path is not None:
+        from curlhttp.cli.download import save
+
         save(body, path, shows_progress=output.shows_progress)
     elif output.as_json:
         body.read()
@@ -395,4 +400,9 @@ def _create_command(name: str) -> click.Command:
     return click.command(name, help=_HELP[name], epilog=epilog)(decorated)
 
 
-REQUEST_COMMANDS = [_create_command(name) for name in _EXAMPLES]
+def __getattr__(name: str) -> click.Command:
+    """Create the command for a method when it is used, because each has more than 80 options."""
+    if name not in _EXAMPLES:
+        raise AttributeError(name)
+    command = globals()[name] = _create_command(name)
+    return command

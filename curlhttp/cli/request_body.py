@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.inputs import FileInput
 
-__all__ = [
-    "ITEMS_HELP",
-    "RequestContent",
-    "body_options",
-    "parse_items",
-    "pop_content",
-    "split_item",
-]
-
 _T = TypeVar("_T")
 
 ITEMS_HELP = """\b

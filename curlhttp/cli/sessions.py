@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from curlhttp._models.url import URL
     from curlhttp.cli.options import ConnectionOptions
 
-__all__ = ["SavedSession", "load_cookies", "save_cookies"]
-
 _MAX_SIZE = 16 * 1024 * 1024  # bytes of a file that is read
 
 _COOKIES_HEAD = "# Netscape HTTP Cookie File\n# https://curl.se/docs/http-cookies.html\n\n"
@@ -52,7 +50,7 @@ _HTTP_ONLY = "HTTPOnly"  # as http.cookiejar spells it
 _HTTP_ONLY_PREFIX = "#HttpOnly_"
 
 # Headers that a session does not save, because they belong to one request: they describe its body,
-# ask for a part of the response, or are set by the session's cookies or the URL.
+# request a part of the response, or are set by the session's cookies or the URL.
 _NOT_SAVED = re.compile(r"content-|if-|(?:range|cookie|host|transfer-encoding)$", re.IGNORECASE)
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _MAX_SHOWN = 200  # characters of an origin in an error message
@@ -210,7 +208,7 @@ class _SessionCookies(Cookies):
 
     def extract_cookies(self, response: HTTPResponse, request: UrllibRequest) -> None:
         """Store the cookies that a response sets, here or in `others`, by its origin."""
-        url: URL = request.url  # type: ignore[attr-defined]  # the flow gives a CookieRequest
+        url: URL = request.url  # type: ignore[attr-defined]  # the flow passes a CookieRequest
         if may_keep_credentials(self.url, url):
             super().extract_cookies(response, request)
         else:
@@ -336,9 +334,9 @@ class SavedSession:
         except OSError as error:
             raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
         except UnicodeDecodeError:
-            raise self._not_a_session(path) from None
+            raise self._make_invalid_error(path) from None
 
-    def _not_a_session(self, path: Path) -> CommandFailed:
+    def _make_invalid_error(self, path: Path) -> CommandFailed:
         return CommandFailed(f"{path}: not a session", READ_ERROR)
 
     def _load(self, text: str) -> None:
@@ -353,7 +351,7 @@ class SavedSession:
             if user is not None:
                 str.encode(user)
         except (ValueError, TypeError, LookupError, RecursionError):
-            raise self._not_a_session(self._path) from None
+            raise self._make_invalid_error(self._path) from None
         if origin != self._origin:
             shown = redact_url(origin[:_MAX_SHOWN])
             what = f"this session belongs to {shown}, so it cannot be used for {self._origin}"

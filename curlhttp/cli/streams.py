@@ -21,8 +21,6 @@ from curlhttp.exceptions import ReadTimeout, WebSocketClosed
 if TYPE_CHECKING:
     from curlhttp._client.websocket.websocket import WebSocket
 
-__all__ = ["sse", "ws"]
-
 _POLL_INTERVAL = 0.05  # seconds to wait for a message before checking whether stdin has ended
 _IDLE_TIMEOUT = 2.0  # seconds without a message after the end of stdin before closing
 _BLOCK_SIZE = 64 * 1024  # bytes

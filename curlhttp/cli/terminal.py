@@ -15,17 +15,6 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "color_option",
-    "console",
-    "format_bytes",
-    "format_counts",
-    "format_duration",
-    "format_seconds",
-    "has_color",
-    "printable",
-]
-
 # C0 except tab and line feed, DEL, and C1. A server must not move the cursor or rename the window.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NO_COLOR = "curlhttp.no_color"  # in click's meta

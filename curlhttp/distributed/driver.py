@@ -17,8 +17,6 @@ from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import FetchSummary, PartResult
 from curlhttp.distributed.worker import WorkerConfig
 
-__all__ = ["FetchDriver", "HostQueues", "show_progress"]
-
 _READ_AHEAD = 4  # partitions per host queue
 _PERIOD = 10.0  # seconds between two lines of progress
 
@@ -114,7 +112,7 @@ class FetchDriver:
             self._add(result)
         partitions = self._splitter.split(self._done.__contains__)
         ahead = _READ_AHEAD * max(1, self._splitter.host_queues)
-        queues = HostQueues(chain(self._remaining(partitions), partitions), ahead)
+        queues = HostQueues(chain(self._read_remaining(partitions), partitions), ahead)
         workers = engine.start_workers(config)
         try:
             with closing(run_partitions(workers, queues)) as results:
@@ -136,7 +134,7 @@ class FetchDriver:
         self._summary.add(result)
         self._notify(self._summary)
 
-    def _remaining(self, partitions: Iterator[Partition]) -> list[Partition]:
+    def _read_remaining(self, partitions: Iterator[Partition]) -> list[Partition]:
         """Read up to the last partition that is done, and return those before it that are not."""
         remaining: list[Partition] = []
         expected = len(self._done)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import distributed
     import ray
 
-__all__ = ["PartitionEngine", "open_engine", "run_partitions"]
-
 _PER_SLOT = 2  # partitions per slot: one runs, and one waits, so that a cluster scales up
 _MIN_SUBMITTED = 4  # partitions, even if the cluster has no worker yet
 _MAX_RUNS = 4  # of a partition whose process is killed each time

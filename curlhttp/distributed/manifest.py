@@ -22,16 +22,6 @@ from curlhttp._flow.file_lock import lock_file
 from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import PartResult
 
-__all__ = [
-    "Format",
-    "JobConfig",
-    "Manifest",
-    "lock_folder",
-    "part_name",
-    "partition_file_name",
-    "result_name",
-]
-
 Format: TypeAlias = Literal["parquet", "jsonl"]
 
 _VERSION = 1
@@ -195,7 +185,7 @@ def lock_folder(folder: OutputFolder) -> Iterator[None]:
         try:
             lock_file(descriptor)
         except BlockingIOError:
-            raise _in_use(folder, "") from None
+            raise _make_in_use_error(folder, "") from None
         yield
     finally:
         os.close(descriptor)
@@ -206,7 +196,7 @@ def _heartbeat(folder: OutputFolder) -> Iterator[None]:
     age = _get_heartbeat_age(folder)
     if age < _HEARTBEAT_TIMEOUT:
         times = f"{age:.0f} s ago, and it counts as dead after {_HEARTBEAT_TIMEOUT:g} s"
-        raise _in_use(folder, f"; its last heartbeat was {times}")
+        raise _make_in_use_error(folder, f"; its last heartbeat was {times}")
     stopped = threading.Event()
 
     def refresh() -> None:
@@ -240,5 +230,5 @@ def _get_heartbeat_age(folder: OutputFolder) -> float:
         return _HEARTBEAT_TIMEOUT
 
 
-def _in_use(folder: OutputFolder, details: str) -> BlockingIOError:
+def _make_in_use_error(folder: OutputFolder, details: str) -> BlockingIOError:
     return BlockingIOError(f"another driver is fetching to {folder.path('')}{details}")

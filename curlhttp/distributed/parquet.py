@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, repeat
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from curlhttp.distributed.rows import TIMINGS, FetchRow
+from curlhttp.distributed.rows import TIMINGS, FetchRow, has_duplicates
 from curlhttp.distributed.storage import open_input_file
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["ParquetWriter", "find_column", "import_pyarrow", "read_column"]
-
 _MAX_ROWS = 1000  # in a row group
 _MAX_BYTES = 8 << 20  # in a row group, approximately
 _NO_TIMINGS = (0.0,) * len(TIMINGS)
+_get_name, _get_value = itemgetter(0), itemgetter(1)
 
 
 def import_pyarrow() -> tuple[ModuleType, ModuleType]:
@@ -97,7 +97,10 @@ def read_column(
 
 
 class ParquetWriter:
-    """Write rows to a Parquet file. Rows are buffered until they fill a row group.
+    """Write rows to a Parquet file. They are buffered until they fill a row group.
+
+    The buffers are lists of strings and numbers, one for each column, because the garbage collector
+    would traverse a thousand rows with their fields again and again.
 
     Args:
         stream: the file to write to.
@@ -110,60 +113,101 @@ class ParquetWriter:
         self._arrow, parquet = import_pyarrow()
         self._schema = _build_schema(self._arrow)
         self._writer: Any = parquet.ParquetWriter(stream, self._schema, compression="zstd")
-        self._rows: list[FetchRow] = []
+        self._start_group()
+
+    def _start_group(self) -> None:
         self._bytes = 0
+        self._columns: dict[str, list[object]] = {
+            name: [] for name in self._schema.names if name not in ("timings", "headers")
+        }
+        self._timings: list[list[float]] = [[] for _ in TIMINGS]
+        self._has_no_timings: list[bool] = []
+        self._headers = _HeaderColumns()
 
     def add(self, rows: list[FetchRow]) -> None:
         """Add rows."""
-        self._rows += rows
+        for name, column in self._columns.items():
+            column += map(attrgetter(name), rows)
+        self._has_no_timings += [row.timings is None for row in rows]
+        timings = zip(*[row.timings or _NO_TIMINGS for row in rows], strict=True)
+        for phase, seconds in zip(self._timings, timings, strict=False):  # rows may be empty
+            phase += seconds
+        for row in rows:
+            self._headers.add(row)
         self._bytes += sum([1000 + len(row.body or b"") for row in rows])
-        if len(self._rows) >= _MAX_ROWS or self._bytes >= _MAX_BYTES:
+        if len(self._has_no_timings) >= _MAX_ROWS or self._bytes >= _MAX_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        rows, self._rows, self._bytes = self._rows, [], 0
-        columns = [self._column(field, rows) for field in self._schema]
+        columns = [self._make_column(field) for field in self._schema]
+        self._start_group()
         self._writer.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
 
-    def _column(self, field: Any, rows: list[FetchRow]) -> Any:  # Any: pyarrow has no types
-        name = field.name
-        if name == "timings":
-            return self._timings([row.timings for row in rows], field.type)
-        if name == "headers":
-            return self._headers([row.grouped_fields() for row in rows])
-        values = [getattr(row, name) for row in rows]
+    def _make_column(self, field: Any) -> Any:  # Any: pyarrow has no types
+        if field.name == "timings":
+            return self._make_timings(field.type)
+        if field.name == "headers":
+            return self._make_headers()
+        values = self._columns[field.name]
         if field.type == self._arrow.string():
-            return self._strings(values)
+            return self._make_strings(values)
         return self._arrow.array(values, field.type)
 
-    def _strings(self, values: list[Any]) -> Any:
+    def _make_strings(self, values: Sequence[object]) -> Any:
         try:
             return self._arrow.array(values, self._arrow.string())
         except UnicodeEncodeError:  # lone surrogates
             return self._arrow.array(map(_replace_surrogates, values), self._arrow.string())
 
-    def _timings(self, rows: list[tuple[float, ...] | None], kind: Any) -> Any:
-        filled = [row or _NO_TIMINGS for row in rows]
-        columns = [self._arrow.array(values, kind[0].type) for values in zip(*filled, strict=True)]
-        missing = self._arrow.array([row is None for row in rows])
+    def _make_timings(self, kind: Any) -> Any:
+        columns = [self._arrow.array(values, kind[0].type) for values in self._timings]
+        missing = self._arrow.array(self._has_no_timings)
         return self._arrow.StructArray.from_arrays(columns, fields=list(kind), mask=missing)
 
-    def _headers(self, rows: list[list[tuple[str, list[str]]]]) -> Any:
-        arrow, whole = self._arrow, self._arrow.int32()
-        fields = [field for row in rows for field in row]
-        values = self._strings([value for _, values in fields for value in values])
-        ends = arrow.array(accumulate([len(values) for _, values in fields], initial=0), whole)
-        items = arrow.ListArray.from_arrays(ends, values)
-        keys = self._strings([name for name, _ in fields])
-        return arrow.MapArray.from_arrays(
-            arrow.array(accumulate(map(len, rows), initial=0), whole), keys, items
+    def _make_headers(self) -> Any:
+        headers = self._headers
+        return self._arrow.MapArray.from_arrays(
+            self._make_offsets(headers.names_per_row),
+            self._make_strings(headers.names),
+            self._arrow.ListArray.from_arrays(
+                self._make_offsets(headers.values_per_name), self._make_strings(headers.values)
+            ),
         )
+
+    def _make_offsets(self, lengths: list[int]) -> Any:
+        return self._arrow.array(accumulate(lengths, initial=0), self._arrow.int32())
 
     def close(self) -> None:
         """Write the remaining rows and the footer. The stream stays open."""
-        if self._rows:
+        if self._has_no_timings:
             self._flush()
         self._writer.close()
+
+
+class _HeaderColumns:
+    """The header fields of rows, as the flat lists of a map of lists."""
+
+    def __init__(self) -> None:
+        self.names_per_row: list[int] = []
+        self.names: list[str] = []
+        self.values_per_name: list[int] = []
+        self.values: list[str] = []
+
+    def add(self, row: FetchRow) -> None:
+        """Add the fields of a row."""
+        fields = row.fields
+        if not has_duplicates(fields):
+            self.names_per_row.append(len(fields))
+            self.names += map(_get_name, fields)
+            self.values += map(_get_value, fields)
+            self.values_per_name += repeat(1, len(fields))
+            return
+        grouped = row.grouped_fields()
+        self.names_per_row.append(len(grouped))
+        for name, values in grouped:
+            self.names.append(name)
+            self.values += values
+            self.values_per_name.append(len(values))
 
 
 def _replace_surrogates(value: object) -> object:

@@ -19,19 +19,6 @@ from curlhttp.distributed.manifest import partition_file_name
 from curlhttp.distributed.storage import OutputFolder, open_input_file
 from curlhttp.exceptions import RequestException
 
-__all__ = [
-    "MAX_LINE",
-    "ParquetRows",
-    "Partition",
-    "PartitionFile",
-    "Row",
-    "Splitter",
-    "TextLines",
-    "UrlInput",
-    "parse_input",
-    "reject_json_lines",
-]
-
 # --- sources of URLs, which hold at most a line or a batch of rows in memory ---
 
 Row: TypeAlias = "tuple[int, str | bytes]"
@@ -281,7 +268,7 @@ class Splitter:
             yield Partition(number, source, f"{crc32(lines):08x}", host_queue)
 
     def _group_by_queue(self) -> Iterator[tuple[int, bytearray]]:
-        """Yield a queue and the lines of one of its partitions, again and again."""
+        """Yield each partition as its queue and its lines."""
         buffers: dict[int, bytearray] = {}
         counts: dict[int, int] = {}
         buffered = rows = 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
 from json.encoder import encode_basestring as _quote
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from curlhttp._models.redaction import display_url, strip_userinfo
@@ -15,8 +16,6 @@ from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._models.response import Response
-
-__all__ = ["TIMINGS", "FetchRow", "make_field"]
 
 TIMINGS = ("queue", "dns", "connect", "tls", "first_byte", "total")
 
@@ -28,9 +27,28 @@ def _now() -> int:
 Field: TypeAlias = tuple[str, str, str]
 """A header field: its name in lower case, its value, and both as JSON."""
 
-_fields: dict[str, Field] = {}  # a cache by line, because servers repeat most of their lines
 _MAX_FIELDS = 1000
 _MAX_LINE = 100  # characters of a line in the cache
+_get_name, _get_json = itemgetter(0), itemgetter(2)
+
+
+class _FieldCache(dict[str, "Field | None"]):
+    """The fields of header lines, because servers repeat most of their lines.
+
+    A line without a colon is None.
+    """
+
+    def __missing__(self, line: str) -> Field | None:
+        name, colon, value = line.partition(":")
+        field = make_field(name.rstrip(" \t"), value.strip(" \t\r")) if colon else None
+        if len(line) <= _MAX_LINE:
+            if len(self) >= _MAX_FIELDS:
+                self.clear()
+            self[line] = field
+        return field
+
+
+_read_line = _FieldCache().__getitem__
 
 
 def _read_fields(response: Response) -> list[Field]:
@@ -38,20 +56,14 @@ def _read_fields(response: Response) -> list[Field]:
     block = response._head.block.decode("latin-1")
     if response._headers is not None or "\n " in block or "\n\t" in block:
         return [make_field(name, value) for name, value in response.headers.multi_items()]
-    found = []
-    for line in block.split("\n")[1:]:
-        field = _fields.get(line)
-        if field is None:
-            name, colon, value = line.partition(":")
-            if not colon:
-                continue
-            field = make_field(name.rstrip(" \t"), value.strip(" \t\r"))
-            if len(line) <= _MAX_LINE:
-                if len(_fields) >= _MAX_FIELDS:
-                    _fields.clear()
-                _fields[line] = field
-        found.append(field)
-    return found
+    lines = block.split("\n")
+    del lines[0]  # the status
+    return list(filter(None, map(_read_line, lines)))
+
+
+def has_duplicates(fields: list[Field]) -> bool:
+    """Return whether a name occurs more than once."""
+    return len({*map(_get_name, fields)}) < len(fields)
 
 
 def make_field(name: str, value: str) -> Field:
@@ -154,7 +166,7 @@ class FetchRow:
 
     def grouped_fields(self) -> list[tuple[str, list[str]]]:
         """Return each lower-case name with its values, in the order of first appearance."""
-        if len({name for name, _, _ in self.fields}) == len(self.fields):
+        if not has_duplicates(self.fields):
             return [(name, [value]) for name, value, _ in self.fields]
         grouped: dict[str, list[str]] = {}
         for name, value, _ in self.fields:
@@ -189,8 +201,8 @@ class FetchRow:
         return line.encode("utf-8", "replace")
 
     def _fields_as_json(self) -> str:
-        if len({name for name, _, _ in self.fields}) == len(self.fields):
-            return ", ".join([text for _, _, text in self.fields])
+        if not has_duplicates(self.fields):
+            return ", ".join(map(_get_json, self.fields))
         return ", ".join(
             [
                 f"{_quote(name)}: [{', '.join(map(_quote, values))}]"

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["OutputFolder", "open_folder", "open_input_file"]
-
 _TEMPORARY = ".tmp-"  # in the names of incomplete files
 _MIN_FREE = 1 << 20  # bytes that must be free on the disk
 _BLOCK_SIZE = 1 << 20  # bytes
@@ -32,11 +30,11 @@ def _is_remote(path: str) -> bool:
     return "://" in path and not path.startswith(("file://", "local://"))
 
 
-def _local_path(path: str) -> Path:
+def _to_local_path(path: str) -> Path:
     return Path(path.removeprefix("file://").removeprefix("local://"))
 
 
-def _filesystem(url: str) -> tuple[Any, str]:  # Any: fsspec has no types
+def _open_filesystem(url: str) -> tuple[Any, str]:  # Any: fsspec has no types
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -55,10 +53,10 @@ def open_input_file(path: str) -> Iterator[BinaryIO]:
         path: the path of the file, or its fsspec URL.
     """
     if not _is_remote(path):
-        with open(_local_path(path), "rb") as stream:
+        with open(_to_local_path(path), "rb") as stream:
             yield stream
         return
-    filesystem, name = _filesystem(path)
+    filesystem, name = _open_filesystem(path)
     with io.BufferedReader(filesystem.open(name, "rb"), _BLOCK_SIZE) as remote:
         yield remote
 
@@ -110,7 +108,7 @@ def open_folder(path: str) -> OutputFolder:
     Raises:
         ImportError: the scheme needs fsspec, or a package for fsspec that is not installed.
     """
-    return _RemoteFolder(path) if _is_remote(path) else _LocalFolder(_local_path(path))
+    return _RemoteFolder(path) if _is_remote(path) else _LocalFolder(_to_local_path(path))
 
 
 class _LocalFolder:
@@ -182,7 +180,7 @@ class _RemoteFolder:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        self._fs, self._root = _filesystem(self._url)
+        self._fs, self._root = _open_filesystem(self._url)
 
     def create(self) -> None:
         self._fs.makedirs(self._root, exist_ok=True)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FetchSummary", "PartCounters", "PartResult"]
-
 _HOSTS = 20  # hosts that a partition and the summary list
 _MAX_HOSTS = 10_000  # hosts that the driver keeps in memory
 _BARS = 12  # in each plot
@@ -38,7 +36,7 @@ class HostTimes:
     slowest: float = 0.0
 
 
-def _slowest(hosts: dict[str, HostTimes], most: int) -> dict[str, HostTimes]:
+def _get_slowest(hosts: dict[str, HostTimes], most: int) -> dict[str, HostTimes]:
     """Return the hosts with the longest mean time, the slowest first.
 
     Args:
@@ -102,25 +100,27 @@ class PartCounters:
     def __init__(self) -> None:
         self.rows: int = 0
         self._bytes = 0
-        self._statuses: Counter[str] = Counter()
+        self._statuses: Counter[int | None] = Counter()
         self._errors: Counter[str] = Counter()
         self._hosts: defaultdict[str, HostTimes] = defaultdict(HostTimes)
 
-    def add(self, row: FetchRow) -> None:
-        """Count a row."""
-        self.rows += 1
-        self._bytes += row.size
-        if row.error is not None:
-            self._errors[row.error] += 1
-        else:
-            self._statuses[str(row.status)] += 1
-        if row.timings is not None:
-            seconds = row.timings[-1]
-            times = self._hosts[row.host]
-            times.requests += 1
-            times.seconds += seconds
-            if seconds > times.slowest:
-                times.slowest = seconds
+    def add(self, rows: list[FetchRow]) -> None:
+        """Count rows."""
+        self.rows += len(rows)
+        hosts, statuses = self._hosts, self._statuses
+        for row in rows:
+            self._bytes += row.size
+            if row.error is not None:
+                self._errors[row.error] += 1
+            else:
+                statuses[row.status] += 1
+            if row.timings is not None:
+                seconds = row.timings[-1]
+                times = hosts[row.host]
+                times.requests += 1
+                times.seconds += seconds
+                if seconds > times.slowest:
+                    times.slowest = seconds
 
     def result(self, number: int, digest: str, seconds: float) -> PartResult:
         """Return the result of the partition.
@@ -136,9 +136,9 @@ class PartCounters:
             rows=self.rows,
             size=self._bytes,
             seconds=round(seconds, 3),
-            statuses=dict(self._statuses),
+            statuses={str(status): number for status, number in self._statuses.items()},
             errors=dict(self._errors),
-            hosts=_slowest(self._hosts, _HOSTS),
+            hosts=_get_slowest(self._hosts, _HOSTS),
         )
 
 
@@ -181,7 +181,7 @@ class FetchSummary:
             total.seconds += times.seconds
             total.slowest = max(total.slowest, times.slowest)
         if len(self.hosts) > _MAX_HOSTS:
-            self.hosts = _slowest(self.hosts, _MAX_HOSTS // 2)
+            self.hosts = _get_slowest(self.hosts, _MAX_HOSTS // 2)
 
     def as_json(self) -> dict[str, object]:
         """Return the attributes as JSON types."""
@@ -201,7 +201,7 @@ class FetchSummary:
             seconds: how long the call took.
         """
         self.seconds = seconds
-        self.hosts = _slowest(self.hosts, _HOSTS)
+        self.hosts = _get_slowest(self.hosts, _HOSTS)
 
     def rows_of_table(self) -> list[tuple[str, str]]:
         """Return the rows of the table, each with a label and a text."""

@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from curlhttp._client.client import Client
     from curlhttp._models.request import Request
 
-__all__ = [
-    "PartitionCancelled",
-    "WorkerConfig",
-    "describe_settings",
-    "open_client",
-    "pickle_settings",
-    "run_partition",
-]
-
 _KEY = "curlhttp.distributed"  # in a request's extensions
 _MAX_ROWS = 64  # in a batch
 _MAX_BYTES = 4 << 20  # of bodies in a batch, approximately
@@ -165,7 +156,7 @@ class _Part:
             # Close the writer before the stream even after an error, because it writes a footer.
             writer = _open_writer(config.format, stream)
             with open_client(config) as client, closing(writer):
-                for outcomes in self._batches(client):
+                for outcomes in self._fetch_batches(client):
                     self._check_wanted()  # also if all URLs are invalid
                     self._write(writer, outcomes)
         if config.pause and self._counters.rows:
@@ -177,11 +168,11 @@ class _Part:
         if not self._is_wanted():
             raise PartitionCancelled(f"partition {self._partition.number} was cancelled")
 
-    def _batches(self, client: Client) -> Iterator[list[_Outcome]]:
+    def _fetch_batches(self, client: Client) -> Iterator[list[_Outcome]]:
         """Yield outcomes in batches, because writing rows in a tight loop takes half the time."""
         batch: list[_Outcome] = []
         size = 0
-        requests = self._requests(client)
+        requests = self._build_requests(client)
         with client.map(requests, concurrency=self._config.concurrency) as outcomes:
             for outcome in outcomes:
                 self._check_wanted()
@@ -199,10 +190,10 @@ class _Part:
         self._invalid.clear()
         for row in rows:
             self._store_body(row)
-            self._counters.add(row)
+        self._counters.add(rows)
         writer.add(rows)
 
-    def _requests(self, client: Client) -> Iterator[Request]:
+    def _build_requests(self, client: Client) -> Iterator[Request]:
         for row, url in self._partition.source.read():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             try:

@@ -104,9 +104,9 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
             return
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         wrapper = ClientTracing(tracing)
-        end = finalize(
-            client, _stop, observe_connections(tracing.meter, meter_provider, wrapper.get_engines)
-        )
+        engines = wrapper.engines
+        stop = observe_connections(tracing.meter, meter_provider, lambda: list(engines))
+        end = finalize(client, _stop, stop)
         end.atexit = False
         self._clients[client] = wrapper, end
         client._add_wrapper(wrapper)

@@ -26,7 +26,7 @@ from curlhttp._engine.engine import (
     connector,
 )
 from curlhttp._engine.network import NetworkOverride, Waits
-from curlhttp._flow.attempt_middleware import around_each
+from curlhttp._flow.attempt_middleware import wrap_exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings, ensure_numbered
@@ -38,7 +38,7 @@ _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 
 
 class TracedStream:
-    """A stream that ends its attempt with the head of the response; its reader limits the head.
+    """A stream that ends its attempt with the head, whose size the caller limits.
 
     Args:
         stream: the connection.
@@ -91,8 +91,8 @@ class TracedStream:
 
 T = TypeVar("T")
 
-# The ids of requests that a TracedEngine has passed on: the engine, which asks for an override,
-# must not get a TracedEngine again.
+# Ids of requests that a TracedEngine has passed to its engine. When that engine looks for an
+# override, it must not get another TracedEngine.
 _untraced: set[int] = set()
 
 
@@ -124,7 +124,7 @@ class TracedEngine:
         if plan is None:
             # A copy, because the context belongs to this attempt alone.
             return await self._tracing.trace(request.copy(), self._perform)
-        return await around_each([self._tracing.trace], self._perform)(request, plan)
+        return await wrap_exchange([self._tracing.trace], self._perform)(request, plan)
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
         """Send a request and return once the head of the response is received."""
@@ -135,7 +135,7 @@ class TracedEngine:
             return await self._tracing.trace(request.copy(), self._open)
         # A hedge of streams returns no Response yet; the middleware accepts both.
         last = cast("Exchange", self._open)
-        hedged = around_each([self._tracing.trace], last)(request, plan)
+        hedged = wrap_exchange([self._tracing.trace], last)(request, plan)
         return cast("Incoming", await hedged)
 
     async def connect(self, request: Request) -> ByteStream:
@@ -206,16 +206,12 @@ class ClientTracing:
         tracing: traces attempts.
 
     Attributes:
-        engines: the engines of the client.
+        engines: the engines of the client, whose connections are counted.
     """
 
     def __init__(self, tracing: Tracing) -> None:
         self.engines: WeakSet[Engine] = WeakSet()
         self._tracing = tracing
-
-    def get_engines(self) -> list[Engine]:
-        """Return the engines whose connections are counted."""
-        return list(self.engines)
 
     def wrap(self, engine: Engine) -> Engine:
         """Return an engine whose attempts are traced."""

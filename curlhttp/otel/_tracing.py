@@ -1,7 +1,7 @@
 """A span and a duration for each attempt, by OpenTelemetry's stable conventions for HTTP.
 
-It knows no engine: it is a middleware for attempts, whose result is a response, or an incoming one
-whose head was received.
+It is a middleware for attempts and does not depend on an engine. The result of an attempt is a
+Response, or an Incoming whose head was received.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Tracing:
         """Record the duration of an attempt."""
         self._durations.record(seconds, attributes)
 
-    def respond(self, span: Span, request: Request, head: Head, times: Timings) -> None:
+    def call_response_hook(self, span: Span, request: Request, head: Head, times: Timings) -> None:
         """Call the response hook."""
         if self._response_hook is not None:
             _call(self._response_hook, span, request, Response(request, head, b"", times))
@@ -170,12 +170,12 @@ class TracedAttempt:
             return
         times = result.timings()
         assert result.head is not None
-        head = result.head
-        self.end_with_head(head, times if isinstance(times, Timings) else make_timings(times))
+        times = times if isinstance(times, Timings) else make_timings(times)
+        self.end_with_head(result.head, times)
 
     def end_with_head(self, head: Head, times: Timings) -> None:
         """End the attempt with the head of its response."""
-        attributes = self._head_attributes(head)
+        attributes = self._get_head_attributes(head)
         if head.status_code >= 400:
             attributes[error_attributes.ERROR_TYPE] = str(head.status_code)
         span = self._span
@@ -184,7 +184,7 @@ class TracedAttempt:
             if head.status_code >= 400:
                 span.set_status(Status(StatusCode.ERROR))
             self._add_timings(times)
-            self._tracing.respond(span, self._request, head, times)
+            self._tracing.call_response_hook(span, self._request, head, times)
         self._finish(attributes, times)
 
     def fail(self, error: BaseException) -> None:
@@ -195,7 +195,7 @@ class TracedAttempt:
         if isinstance(error, RequestException):
             text, times = str(error), error.timings
             if isinstance(error.response, Response):
-                attributes = self._head_attributes(error.response._head)
+                attributes = self._get_head_attributes(error.response._head)
         attributes[error_attributes.ERROR_TYPE] = type(error).__qualname__
         span = self._span
         if span.is_recording():
@@ -205,7 +205,7 @@ class TracedAttempt:
                 self._add_timings(times)
         self._finish(attributes, times)
 
-    def _head_attributes(self, head: Head) -> _Attributes:
+    def _get_head_attributes(self, head: Head) -> _Attributes:
         return {
             http_attributes.HTTP_RESPONSE_STATUS_CODE: head.status_code,
             network_attributes.NETWORK_PROTOCOL_VERSION: head.http_version[5:],
@@ -236,8 +236,8 @@ class TracedAttempt:
         self._span.end(self._started + int(seconds * _NANO))
 
 
-def _call(hook: Callable[..., object], *what: object) -> None:
+def _call(hook: Callable[..., object], *args: object) -> None:
     try:
-        hook(*what)
+        hook(*args)
     except Exception:  # tracing must not make a request fail
         log().exception("%r, called by the instrumentation, raised", hook)

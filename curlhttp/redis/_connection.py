@@ -62,7 +62,7 @@ class Address(NamedTuple):
 
         settings = {name: value for name, value in self.settings.items() if name not in _OVERRIDDEN}
         settings |= {"socket_timeout": timeout, "socket_connect_timeout": connect_timeout}
-        # A retried command may be carried out twice, and a request waits meanwhile.
+        # A retried command may be executed twice, and a request would wait for the retry.
         settings["retry"] = Retry(NoBackoff(), 0)
         pool = redis.ConnectionPool(connection_class=self.kind, **settings)
         client = redis.Redis(connection_pool=pool)
@@ -75,7 +75,7 @@ class Address(NamedTuple):
         return client
 
     def to_store_error(self, prefix: str, error: Exception) -> StoreError | None:
-        """Return a StoreError for a lasting error, None for one that may be gone the next time.
+        """Return a StoreError for a lasting error, None for one that may not occur again.
 
         Args:
             prefix: start of the names of all keys.
@@ -99,8 +99,8 @@ def parse_address(given: str | Redis) -> Address:
 
     Raises:
         ImportError: redis-py is not installed.
-        ValueError: it is no URL of Redis.
-        TypeError: it is no client of one server.
+        ValueError: it is not a URL of Redis.
+        TypeError: it is not a client of one server.
     """
     try:
         import redis
@@ -126,10 +126,10 @@ def parse_address(given: str | Redis) -> Address:
             f"{type(given).__name__}, also for AsyncClient"
         )
     settings = dict(pool.connection_kwargs)
-    return Address(pool.connection_class, settings, _where(settings))
+    return Address(pool.connection_class, settings, _format_address(settings))
 
 
-def _where(settings: _Settings) -> str:
+def _format_address(settings: _Settings) -> str:
     database = settings.get("db") or 0
     if "path" in settings:
         return f"unix://{settings['path']}?db={database}"
@@ -150,7 +150,7 @@ _numbers = count()
 
 
 class PendingCommand:
-    """A command under way. Its caller gets the answer; if the caller has left, it is undone.
+    """A command that was queued. Its caller gets the answer; if the caller has left, it is undone.
 
     Args:
         command: the command; None to see whether Redis responds at all.
@@ -173,7 +173,7 @@ class PendingCommand:
         self._claims = [True]
 
     def claim(self) -> bool:
-        """Return whether this is the first claim: of the thread, or of a caller that leaves."""
+        """Claim the command to answer it, or to leave; return whether this was the first claim."""
         try:
             self._claims.pop()
         except IndexError:
@@ -333,12 +333,12 @@ class RedisConnection:
             thread.join()
 
     def drop(self) -> None:
-        """Close it from a finalizer. Never waits."""
+        """Close the connection from a finalizer. Never waits."""
         self._is_closed = True
         self._inbox.put(None)
 
-    def end_with_program(self) -> None:
-        """Send the commands in the queue, such as released leases, within a limit of time."""
+    def close_at_exit(self) -> None:
+        """Send the commands in the queue, such as released leases, within a time limit."""
         self.drop()
         if self._thread is not None:
             self._thread.join(_EXIT_TIMEOUT)
@@ -348,14 +348,14 @@ class RedisConnection:
     def _run(self, inbox: SimpleQueue[PendingCommand | None]) -> None:
         while True:
             batch, is_last = _next_batch(inbox, _TICK if self._has_renewals else None)
-            self._serve(batch + self._due())
+            self._serve(batch + self._get_due_renewals())
             if is_last:
                 break
         client, self._client = self._client, None
         if client is not None:
             client.connection_pool.disconnect()
 
-    def _due(self) -> list[PendingCommand]:
+    def _get_due_renewals(self) -> list[PendingCommand]:
         """Return the renewals that are due."""
         # is_up() also sends a PING if Redis was gone: without requests, nothing else calls it.
         if not self._renewals or not self.is_up():
@@ -382,7 +382,7 @@ class RedisConnection:
             self.note_failure(error)
             _wake_all(wanted)
             return
-        # A PING alone proves nothing, because Redis may reply in time to nothing else.
+        # A PING proves nothing, because Redis may reply in time to PING alone.
         ran_script = any(pending.command is not None for pending in wanted)
         if seconds > self._timeout:
             self._late += 1
@@ -418,15 +418,15 @@ class RedisConnection:
             return
         unknown = [
             each
-            for each, reply in self._replies(sent, by_sha=True)
+            for each, reply in self._fetch_replies(sent, by_sha=True)
             if not self._deliver(each, reply)
         ]
         # Redis was restarted and has lost the scripts.
-        for each, reply in self._replies(unknown, by_sha=False):
+        for each, reply in self._fetch_replies(unknown, by_sha=False):
             self._deliver(each, reply)
         _wake_all(batch)
 
-    def _replies(
+    def _fetch_replies(
         self, sent: list[PendingCommand], *, by_sha: bool
     ) -> Iterator[tuple[PendingCommand, object]]:
         if not sent:
@@ -471,9 +471,9 @@ _with_thread: WeakSet[RedisConnection] = WeakSet()
 
 
 @atexit.register
-def _end_with_program() -> None:
+def _close_at_exit() -> None:
     for each in list(_with_thread):
-        each.end_with_program()
+        each.close_at_exit()
 
 
 def _next_batch(
@@ -512,8 +512,8 @@ def _wake_all(batch: list[PendingCommand]) -> None:
 
 
 def make_unawaited(command: StoreCommand | None) -> PendingCommand:
-    return PendingCommand(command, _nothing)
+    return PendingCommand(command, _do_nothing)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Wake nobody."""

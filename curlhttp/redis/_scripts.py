@@ -22,8 +22,8 @@ _KEYS = {
 }
 # The clock is the server's: those of its clients differ.
 _CLOCK = "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\n"
-# The script returns its last argument at the end of the answer. So a server that always replies the
-# same, or confuses its clients, is detected.
+# The script returns its last argument at the end of the answer, to detect a server that always
+# replies the same, or confuses its clients.
 _HEADER, _FOOTER = (
     "local function step()\n",
     """

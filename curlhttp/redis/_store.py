@@ -47,7 +47,7 @@ class RedisStore:
     Raises:
         ImportError: the extra is not installed.
         ValueError: the URL is not one of Redis, or an argument is out of range.
-        TypeError: the client is not one of a single server.
+        TypeError: the client is not for a single server.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RedisStore:
             raise ValueError(f"on_error must be 'local' or 'refuse', not {on_error!r}")
         if not (isinstance(prefix, str) and prefix):
             raise ValueError(f"prefix must be text that is not empty, not {prefix!r}")
-        prefix.encode()  # a UnicodeEncodeError, which is a ValueError, for half a character
+        prefix.encode()  # raises a UnicodeEncodeError, which is a ValueError, for a lone surrogate
         self._given = redis
         self.prefix = prefix
         self.timeout = timeout
@@ -87,7 +87,7 @@ class RedisStore:
 
         Args:
             question: the command.
-            make_waiter: makes what the caller waits with.
+            make_waiter: makes the waiter with which the caller waits.
 
         Raises:
             StoreError: Redis does not respond and on_error is "refuse", or the error is lasting.
@@ -106,7 +106,7 @@ class RedisStore:
             self._abandon(pending)
             raise
         # A request whose timeout is shorter proves nothing about Redis.
-        return self._answer(pending, has_waited=time.monotonic() - started > patience - _EARLY)
+        return self._get_answer(pending, has_waited=time.monotonic() - started > patience - _EARLY)
 
     def ask_here(self, question: StoreCommand) -> Answer | None:
         """Return the answer as ask() does; block this thread, for the timeout at most."""
@@ -133,9 +133,9 @@ class RedisStore:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the settings: the copy opens another connection."""
         settings = (self.prefix, self.timeout, self.connect_timeout, self.on_error)
-        return _remade, (self._given, *settings)
+        return _rebuild, (self._given, *settings)
 
-    def _answer(self, pending: PendingCommand, *, has_waited: bool) -> Answer | None:
+    def _get_answer(self, pending: PendingCommand, *, has_waited: bool) -> Answer | None:
         if pending.claim():  # it is not done
             if has_waited:
                 self._connection.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
@@ -169,7 +169,7 @@ class RedisStore:
         return f"<curlhttp.redis.RedisStore {self._where} prefix={self.prefix!r}>"
 
 
-def _remade(
+def _rebuild(
     redis: str | Redis,
     prefix: str,
     timeout: float,

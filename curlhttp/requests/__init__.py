@@ -1,4 +1,4 @@
-"""requests' names, on curlhttp: `from curlhttp import requests`, and go on as before.
+"""The API of requests on curlhttp: `from curlhttp import requests` replaces `import requests`.
 
 `curlhttp.alias_requests()` makes `import requests` mean this package for the whole process.
 """
@@ -88,4 +88,4 @@ def __getattr__(name: str) -> Any:
 
 
 def check_compatibility(*versions: object) -> None:
-    """Do nothing: there are no versions of urllib3 and chardet that must fit."""
+    """Do nothing: no particular versions of urllib3 and chardet are required."""

@@ -44,23 +44,23 @@ class _AliasFinder:
         """Return a spec for an aliased module; None for other names and missing modules."""
         if fullname.partition(".")[0] not in _ROOTS:
             return None
-        behind = self._resolve(fullname)
-        if behind is None:
+        real_name = self._resolve(fullname)
+        if real_name is None:
             return None
         import importlib.util
 
         try:
-            found = importlib.util.find_spec(behind)
-        except (ModuleNotFoundError, ValueError):  # not there, or there without a spec
+            found = importlib.util.find_spec(real_name)
+        except (ModuleNotFoundError, ValueError):  # missing, or loaded without a spec
             return None
         if found is None:
             return None
         is_package = found.submodule_search_locations is not None
         loader: Any = self  # duck-typed, because its base class is slow to import
-        return ModuleSpec(fullname, loader, origin=behind, is_package=is_package)
+        return ModuleSpec(fullname, loader, origin=real_name, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to the import to make a module, an empty one."""
+        """Let the import system create an empty module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Replace the new, empty module by the real one."""
@@ -75,13 +75,13 @@ class _AliasFinder:
 def _alias_loaded(package: str, name: str) -> None:
     """Register the loaded modules of a package under their aliases too.
 
-    An import would set the module as an attribute of its package, where some packages have
-    replaced it since: by the string `__version__`.
+    Importing a module by its alias would also set it as an attribute of its package. There it would
+    replace another value of that name, such as the string `__version__`.
     """
     for loaded, module in list(sys.modules.items()):
         if module is None or not loaded.startswith(package + "."):
             continue
-        # Skip the empty module that is there while another thread imports its target.
+        # Skip the empty module of an import that another thread has not finished.
         if getattr(getattr(module, "__spec__", None), "loader", None) is not _finder:
             sys.modules.setdefault(name + loaded[len(package) :], module)
 
@@ -91,11 +91,11 @@ _finder = _AliasFinder()
 
 
 def add_alias(name: str, target: Callable[[], str | None]) -> None:
-    """Make a name, and the names below it, an alias of the module that target() names.
+    """Make a module name, and all names below it, aliases of another module.
 
     Args:
-        name: of a module, whole.
-        target: returns the name of the module to load, or None when there is none.
+        name: the full name of the alias.
+        target: returns the full name of the real module, or None if there is none.
     """
     _finder.targets[name] = target
     if _finder not in sys.meta_path:
@@ -103,7 +103,7 @@ def add_alias(name: str, target: Callable[[], str | None]) -> None:
 
 
 def alias_requests() -> None:
-    """Make `import requests`, and the import of any module of it, mean curlhttp's for the process.
+    """Make `import requests`, and imports of its modules, load curlhttp.requests in this process.
 
     Call it before anything imports requests, such as at the top of the main module. It works
     whether or not requests is installed. A second call does nothing.
@@ -112,7 +112,7 @@ def alias_requests() -> None:
         RuntimeError: requests itself was imported already.
     """
     facade = importlib.import_module(_FACADE)
-    # All of them now, because two threads that import by different names could deadlock.
+    # Load all now, because two threads that import a module by different names could deadlock.
     for name in _MODULES.split():
         importlib.import_module(f"{_FACADE}.{name}")
     with _aliasing:

@@ -1,4 +1,4 @@
-"""From requests' terms to the core's: a prepared request's URL, headers, body and time limits."""
+"""Convert the URL, headers, body and time limits of a prepared request to the core's types."""
 
 from __future__ import annotations
 
@@ -74,24 +74,22 @@ def get_url(request: PreparedRequest) -> URL:
     url = parse_url(text)
     if url.username is not None:
         url = url.without_userinfo()
-    # Dot segments stay: the server is asked for exactly the path that the request's URL shows.
-    return _with_dots(url, request) if "/." in text else url
-
-
-def _with_dots(url: URL, request: PreparedRequest) -> URL:
+    if "/." not in text:
+        return url
+    # Keep dot segments, so that the path that is sent is the one in the request's URL.
     path = quoted(request.path_url.partition("?")[0], PATH_SAFE)
     return url._with(f"{path}?{url.query}" if url.query else path, url.fragment)
 
 
 def replace_target(url: URL, target: str) -> URL:
-    """Return the URL with the request target that a subclass made up."""
+    """Return the URL with the request target that a subclass chose."""
     if target.startswith("/"):
         return url._with(target, url.fragment)
     return parse_url(target).without_userinfo() if "://" in target else url
 
 
 def set_certificate_name(name: str, sent: CoreRequest) -> None:
-    """Let the certificate be checked for another name: ask for that host, where the URL's is."""
+    """Check the certificate for this name: put it in the URL, and connect to the URL's old host."""
     url = sent.url
     if sent.get_header("host") is None:
         sent._shared_headers = sent._shared_headers.copy()
@@ -115,10 +113,10 @@ def set_proxy_authorization(credentials: object, sent: CoreRequest) -> None:
 
 @lru_cache(maxsize=64)
 def _make_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
-    """Return headers as they go to the engine, which compares their lines by identity.
+    """Return the core's headers, cached because the engine compares header lines by identity.
 
-    They were checked by requests' rules when the request was prepared. The core's are stricter,
-    and headers may have been added since, so both are checked here.
+    They were checked by requests' rules when the request was prepared. The core's rules are
+    stricter, and a program may have added headers later, so all are checked here.
     """
     headers = Headers()
     headers._replace(
@@ -174,7 +172,7 @@ def _to_body(request: PreparedRequest) -> Body | None:
     """Return the body in the core's terms.
 
     Raises:
-        InvalidHeader: its length is no number.
+        InvalidHeader: its Content-Length is not a number.
         InvalidMethod: the method cannot have a body.
     """
     body = request.body
@@ -187,13 +185,13 @@ def _to_body(request: PreparedRequest) -> Body | None:
     length = to_header_text(request.headers.get("Content-Length", ""))
     if length and not (length.isascii() and length.isdigit()):
         raise InvalidHeader(f"Content-Length must be a number, not {length!r:.50}")
-    opened = open_body(_in_bytes(body), int(length or 0))
+    opened = open_body(_to_bytes_body(body), int(length or 0))
     if not length:
         opened.length = None  # chunked
     return opened
 
 
-def _in_bytes(body: Any) -> Any:
+def _to_bytes_body(body: Any) -> Any:
     """Return a body whose pieces are bytes; text is sent as UTF-8."""
     if isinstance(body, (io.TextIOBase,)):
         return _UTF8Reader(body)
@@ -232,7 +230,7 @@ def to_timeout(timeout: TimeoutInput) -> Timeout:
     """Return the core's time limits.
 
     Raises:
-        ValueError: it is no timeout, or a limit is not positive.
+        ValueError: it is not a timeout, or a limit is not positive.
     """
     try:
         return _make_timeout(timeout)
@@ -247,7 +245,7 @@ def parse_timeout(timeout: TimeoutInput) -> tuple[float | None, float | None, fl
     It is translated into these two limits.
 
     Raises:
-        ValueError: it is none of these, or a limit is not positive.
+        ValueError: it is not a timeout, or a limit is not positive.
     """
     if timeout is None:
         return None, None, None
@@ -328,7 +326,7 @@ def _get_smaller(first: float | None, second: float | None) -> float | None:
 # --- transports and numbers ---
 
 
-def ip_version() -> Literal[4, 6] | None:
+def get_ip_version() -> Literal[4, 6] | None:
     """Return 4 when the program has switched IPv6 off in urllib3, as many do, else None."""
     module = sys.modules.get(_URLLIB3)
     if module is None:
@@ -336,7 +334,7 @@ def ip_version() -> Literal[4, 6] | None:
     if not getattr(module, "HAS_IPV6", True):
         return 4
     family = getattr(module, "allowed_gai_family", None)
-    # It counts only where the program replaced it.
+    # Call it only if the program has replaced it.
     if family is not None and getattr(family, "__module__", _URLLIB3) != _URLLIB3:
         return _VERSIONS.get(int(family()))
     return None

@@ -1,6 +1,6 @@
-"""Whether the environment affects a request. Each request asks, so the check must be fast.
+"""Check quickly whether environment variables may affect a request: every request does this.
 
-`utils` reads the settings, which is slow, only where there are some.
+`utils` reads the variables, which is slow, only if there are some.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ _ABSENCE_TTL = 1.0  # seconds to remember that there is no netrc file
 
 # The dict inside os.environ, because os.environ encodes each name, at 0.7 µs each.
 _environ = os.environ
-_below: Any = getattr(_environ, "_data", None)
+_variables: Any = getattr(_environ, "_data", None)
 _encode: Any = getattr(_environ, "encodekey", None)
-if _below is None or _encode is None:  # not CPython's
-    _below, _encode = _environ, str
+if _variables is None or _encode is None:  # not CPython's
+    _variables, _encode = _environ, str
 _proxies = frozenset(map(_encode, (*_SCHEMES, *map(str.upper, _SCHEMES))))
 _bundles = frozenset(map(_encode, _BUNDLES))
-_either = _proxies | _bundles
+_proxies_and_bundles = _proxies | _bundles
 _netrc, _home = _encode("NETRC"), _encode("HOME")
 _has_system_proxies = sys.platform in ("darwin", "win32")
 _absent: tuple[Any, float] = (None, 0.0)
 
 
 def _read_replacement() -> Any:
-    """Return the variables by encoded name, where a test has replaced os.environ by a dict."""
+    """Return the variables by encoded name, for a test that has replaced os.environ with a dict."""
     return {_encode(name): value for name, value in os.environ.items()}
 
 
 def has_settings() -> bool:
     """Return whether a proxy or authorities may be set."""
-    variables = _below if os.environ is _environ else _read_replacement()
-    return _has_system_proxies or not variables.keys().isdisjoint(_either)
+    variables = _variables if os.environ is _environ else _read_replacement()
+    return _has_system_proxies or not variables.keys().isdisjoint(_proxies_and_bundles)
 
 
 def may_have_proxies() -> bool:
     """Return whether a proxy may be set."""
-    variables = _below if os.environ is _environ else _read_replacement()
+    variables = _variables if os.environ is _environ else _read_replacement()
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 
 
 def get_ca_bundle() -> str | None:
     """Return the path of the authorities that the environment names, or None."""
-    variables = _below if os.environ is _environ else _read_replacement()
+    variables = _variables if os.environ is _environ else _read_replacement()
     if variables.keys().isdisjoint(_bundles):
         return None
     return next(filter(None, map(os.environ.get, _BUNDLES)), None)
@@ -74,7 +74,7 @@ def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[st
 def _may_have_netrc() -> bool:
     """Return whether there may be a netrc file."""
     global _absent
-    variables = _below if os.environ is _environ else _read_replacement()
+    variables = _variables if os.environ is _environ else _read_replacement()
     if _netrc in variables:
         return True
     home, until = _absent

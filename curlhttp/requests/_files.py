@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def super_len(o: Any) -> int:
     """Return how many bytes of a body are left to read, or 0 if that is unknown.
 
-    A string counts as UTF-8. Other objects are asked for __len__(), len, their file size or the
-    position of their end, minus the current position.
+    A string counts as UTF-8. For other objects, it is the first of len(), `.len`, the file size and
+    the position of the end that they have, minus the current position.
     """
     total: int | None = None
     position = 0
@@ -28,7 +28,7 @@ def super_len(o: Any) -> int:
     elif hasattr(o, "len"):
         total = o.len
     elif hasattr(o, "fileno"):
-        total = _file_size(o)
+        total = _get_file_size(o)
     if hasattr(o, "tell"):
         try:
             position = o.tell()
@@ -36,11 +36,11 @@ def super_len(o: Any) -> int:
             position = total or 0
         else:
             if total is None and hasattr(o, "seek"):
-                total = _end(o, position)
+                total = _get_end(o, position)
     return 0 if total is None else max(0, total - position)
 
 
-def _file_size(file: Any) -> int | None:
+def _get_file_size(file: Any) -> int | None:
     try:
         descriptor = file.fileno()
     except (io.UnsupportedOperation, AttributeError):
@@ -56,7 +56,7 @@ def _file_size(file: Any) -> int | None:
     return size
 
 
-def _end(file: Any, position: int) -> int:
+def _get_end(file: Any, position: int) -> int:
     try:
         file.seek(0, os.SEEK_END)
         end = cast(int, file.tell())
@@ -67,7 +67,7 @@ def _end(file: Any, position: int) -> int:
 
 
 def guess_filename(obj: object) -> str | None:
-    """Return the last part of an object's `name`, unless that is one such as <stdin>."""
+    """Return the last part of an object's `name`, unless it is a placeholder such as <stdin>."""
     name = getattr(obj, "name", None)
     if not name or not isinstance(name, (str, bytes)):
         return None
@@ -78,10 +78,10 @@ def guess_filename(obj: object) -> str | None:
 
 
 def rewind_body(prepared_request: PreparedRequest) -> None:
-    """Seek a body back to where it was before it was sent.
+    """Seek a body back to its position before it was sent.
 
     Raises:
-        UnrewindableBodyError: it cannot seek, or its first position is unknown.
+        UnrewindableBodyError: it cannot seek, or that position is unknown.
     """
     seek = getattr(prepared_request.body, "seek", None)
     position = prepared_request._body_position

@@ -15,8 +15,8 @@ def make_getattr(module: str, homes: Mapping[str, str]) -> GetAttr:
 
     Args:
         module: its name.
-        homes: names, separated by blanks, by the module that they are in ("packages:urllib3.util"
-            for what is below an attribute); "a=b" for a name a that is called b there.
+        homes: names, separated by blanks, by the module that defines them. "a=b" exports its name b
+            as a. "packages:urllib3.util" stands for the attribute urllib3.util of packages.
     """
     found = {}
     for home, names in homes.items():

@@ -1,4 +1,4 @@
-"""Header fields: which may be sent, what they say, and a response's as http.client has them.
+"""Header fields: check those of requests, parse values, and show responses like http.client.
 
 `utils` exposes the functions that requests has there.
 """
@@ -86,13 +86,13 @@ def _validate_header_part(
 
 
 def _repr_of(header: tuple[str | bytes, str | bytes], part: object) -> str:
-    """Return a part of a header fit for a message, if not all of it."""
+    """Return the repr of part of a header for a message; secret values are hidden."""
     name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
     name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name
     return f"<hidden, of {name}>" if is_secret_header(name) else repr(part)
 
 
-# --- what fields say ---
+# --- values of fields ---
 
 
 def make_default_headers(user_agent: str) -> CaseInsensitiveDict[str]:
@@ -126,7 +126,7 @@ def parse_list_header(value: str) -> list[str]:
     """Split a list at its commas, except those within quotes; items come unquoted."""
     from urllib.request import parse_http_list
 
-    return [_unquoted(item) for item in parse_http_list(value)]
+    return [_unquote(item) for item in parse_http_list(value)]
 
 
 def parse_dict_header(value: str) -> dict[str, str | None]:
@@ -136,11 +136,11 @@ def parse_dict_header(value: str) -> dict[str, str | None]:
 
     for item in parse_http_list(value):
         name, equals, text = item.partition("=")
-        found[name] = _unquoted(text) if equals else None
+        found[name] = _unquote(text) if equals else None
     return found
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     # Splitting has removed the backslashes; the text inside the quotes may be quoted again.
     return unquote_header_value(text[1:-1]) if text[:1] == text[-1:] == '"' else text
 
@@ -148,8 +148,8 @@ def _unquoted(text: str) -> str:
 def parse_header_links(value: str) -> list[dict[str, str]]:
     """Read a Link header: a dictionary of "url" and the parameters for each link.
 
-    A link ends where a comma and another "<" come, and its parameters at one that is not
-    name=value. A list that begins otherwise is read all the same.
+    A comma and the next "<" end a link. A parameter that is not name=value ends its parameters.
+    The first link may lack the "<".
     """
     import re
 
@@ -179,7 +179,7 @@ def _parse_content_type_header(header: str) -> tuple[str, dict[str, str]]:
 
 
 def get_encoding_from_headers(headers: Mapping[str, str]) -> str | None:
-    """Return the encoding that Content-Type names or, for text and JSON, means; else None."""
+    """Return the charset of Content-Type, or the default one for text and JSON; else None."""
     content_type = headers.get("content-type")
     return _get_encoding(content_type) if content_type else None
 
@@ -198,7 +198,7 @@ def _get_encoding(content_type: str) -> str | None:
 
 
 class Message:
-    """Header fields, in the part of email.message.Message that is in use."""
+    """Header fields, with those methods of email.message.Message that programs use."""
 
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self._fields = fields
@@ -241,7 +241,7 @@ class Message:
 
 
 class Head:
-    """What http.client's response and urllib3's have in common.
+    """The attributes that the responses of http.client and urllib3 have in common.
 
     Args:
         received: the core's response.
@@ -267,7 +267,7 @@ class Head:
 
     @cached_property
     def msg(self) -> Message:
-        """Return the header fields as http.client gives them."""
+        """Return the header fields, in the type of http.client."""
         return Message(self.received.headers.multi_items())
 
     @cached_property

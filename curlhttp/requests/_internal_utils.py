@@ -39,7 +39,7 @@ def unicode_is_ascii(u_string: str) -> bool:
     """Return whether a text is ASCII.
 
     Args:
-        u_string: the text; bytes will not do.
+        u_string: the text; bytes raise AssertionError.
     """
     if not isinstance(u_string, str):
         raise AssertionError(f"{u_string!r} is not a str")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def read_some(body: Any, limit: int) -> bytes:
     """Return the bytes that are available, at most limit, from a body or any file.
 
-    A cache's wrapper must see each read as read(), because it passes read1() on unseen.
+    It calls read() on a cache's wrapper, which would not record the data that read1() returns.
     """
     if isinstance(body, Body):
         return body.read1(limit)
@@ -38,7 +38,7 @@ def is_closed(body: Any) -> bool:
 
 
 class IncompleteResponse(Response):
-    """A response whose body broke off. Reading it raises the error, as while streaming."""
+    """A response whose body ended early: reading returns the received part, then raises."""
 
     is_closed = False
 
@@ -86,7 +86,7 @@ class OriginalResponse(Head, Body):
     def __init__(self, received: Response, is_consumed: bool = False) -> None:
         super().__init__(received)
         self._rest = memoryview(b"" if is_consumed else received._content or b"")
-        self._came = 0  # bytes that were read from a stream
+        self._bytes_read = 0  # bytes that were read from a stream
         self._failed: RequestException | None = None
         self._translated: Exception | None = None
 
@@ -96,7 +96,7 @@ class OriginalResponse(Head, Body):
             streamed = cast("StreamedResponse", self.received)
             try:
                 self._rest = memoryview(run_sync(streamed._read_piece))
-                self._came += len(self._rest)
+                self._bytes_read += len(self._rest)
             except RequestException as error:
                 self._failed = error
                 return False
@@ -105,7 +105,7 @@ class OriginalResponse(Head, Body):
         return bool(self._rest)
 
     def _fail(self) -> NoReturn:
-        """Raise the error that ended the body, as urllib3's: code that reads here expects that."""
+        """Raise the error that ended the body as urllib3's, which code that reads here expects."""
         failed = self._failed
         assert failed is not None
         if self._translated is None:
@@ -113,7 +113,7 @@ class OriginalResponse(Head, Body):
             from curlhttp.requests._retries import to_urllib3_error
 
             length = content_length(self.received.headers)
-            self._translated = to_urllib3_error(failed, self._came, length)
+            self._translated = to_urllib3_error(failed, self._bytes_read, length)
         raise self._translated from failed
 
     @property
@@ -142,19 +142,19 @@ class OriginalResponse(Head, Body):
             if left is not None:
                 left -= len(piece)
         if self._failed is not None and (left is None or not data.tell()):
-            self._fail()  # else return what came before; the next read fails
-        if not self._rest and left == 0 and self._is_streamed and self._has_come_whole():
+            self._fail()  # else return the data before the error; the next read raises it
+        if not self._rest and left == 0 and self._is_streamed and self._is_complete():
             self._fill()  # the last byte closes the body, as in http.client
         return data.getvalue()
 
-    def _has_come_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         """Return whether the body is known to be complete, without waiting for its end."""
         incoming = getattr(self.received, "_incoming", None)
         if incoming is None or incoming.done:
             return True
         from curlhttp._policy.resume import content_length
 
-        return content_length(self.received.headers) == self._came
+        return content_length(self.received.headers) == self._bytes_read
 
     @property
     def chunk_left(self) -> int | None:
@@ -173,10 +173,10 @@ class OriginalResponse(Head, Body):
 
     @property
     def _sock(self) -> socket.socket | Socket:
-        return socket_of(self.received)
+        return get_socket(self.received)
 
     def isclosed(self) -> bool:
-        """Return whether all was read. An error that ended the body early is still to be raised."""
+        """Return whether all was read, or the error that ended the body early was raised."""
         if self._failed is not None and self._translated is None and not self.closed:
             return False
         return not (self._rest or self._is_streamed)
@@ -209,22 +209,22 @@ class Connection:
     """The connection of a response, as far as it is known."""
 
     def __init__(self, received: Response) -> None:
-        self.sock: socket.socket | Socket = socket_of(received)
+        self.sock: socket.socket | Socket = get_socket(received)
         self.host: str = received.request.url.host
         self.port: int = received.request.url.port
         self.is_verified: bool = received.request.transport.tls.verify is not False
 
     def close(self) -> None:
-        """Do nothing: libcurl has the connection."""
+        """Do nothing: libcurl owns the connection."""
 
 
-def socket_of(received: Response) -> socket.socket | Socket:
+def get_socket(received: Response) -> socket.socket | Socket:
     """Return the socket of a response, or a stand-in."""
     return getattr(received, "sock", None) or Socket(received)
 
 
 class Socket:
-    """A stand-in for the socket, which libcurl has: addresses, the certificate, the time limit."""
+    """A stand-in for libcurl's socket: addresses, the certificate, the time limit."""
 
     def __init__(self, received: Response) -> None:
         self._received = received

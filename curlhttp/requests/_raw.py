@@ -144,7 +144,7 @@ class RawResponse(Head):
 
     @property
     def _fp(self) -> Any:
-        """Return the file that the bytes come from; caches put one of their own around it."""
+        """Return the file that the bytes are read from; caches replace it with a wrapper."""
         return self._wire if self._file is None else self._file
 
     @_fp.setter
@@ -155,7 +155,7 @@ class RawResponse(Head):
     def read_buffered(self) -> bytes | None:
         """Return the rest of a body that is in memory and not encoded; else None.
 
-        The body counts as read then. It is None, too, if a program replaced a reading method.
+        Afterwards the body counts as read. None, too, if a program replaced a reading method.
         """
         received, own = self.received, self.__dict__
         content: bytes | None = received._content
@@ -354,7 +354,7 @@ class RawResponse(Head):
     def tell(self) -> int:
         """Return how many undecoded bytes of the body were read."""
         if self._is_consumed and self._file is None and not self._fp_bytes_read:
-            return len(self.received._content or b"")  # not counted: few ask
+            return len(self.received._content or b"")  # not counted on the fast path
         return self._fp_bytes_read
 
     def readable(self) -> bool:
@@ -409,7 +409,7 @@ class RawResponse(Head):
         """Discard the rest of the body."""
         self._decoder, self._is_finished = None, True
         self._fp.close()
-        self.received.close()  # a wrapper may not pass close() on
+        self.received.close()  # a wrapper may not forward close()
 
     def release_conn(self) -> None:
         """Do nothing: a connection returns to the pool automatically when its body was read."""
@@ -433,9 +433,9 @@ class RawResponse(Head):
     @property
     def sock(self) -> socket.socket | Socket:
         """Return the socket or its stand-in: getpeername(), getsockname()."""
-        from curlhttp.requests._original_response import socket_of
+        from curlhttp.requests._original_response import get_socket
 
-        return socket_of(self.received)
+        return get_socket(self.received)
 
 
 io.IOBase.register(RawResponse)  # registered, because inheriting its __del__ is slow
@@ -476,7 +476,7 @@ class DecoderAdapter:
         return self._call("decompress", data, **({} if has_more is None else {"max_length": limit}))
 
     def finish(self) -> None:
-        """Decode what the decoder held back."""
+        """Decode the rest of the decoder's output."""
         # Brotli's accepts all input while it still has output.
         self._ready = io.BytesIO(self._call("decompress", b"") + self._call("flush"))
 

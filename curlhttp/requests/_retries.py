@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from urllib3 import exceptions as names
+from urllib3 import exceptions as urllib3_errors
 from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
@@ -32,11 +32,11 @@ class IncompleteHead(e.ChunkedEncodingError, e.RemoteProtocolError):
     """A head that ended early; requests accepts the head and reports an incomplete body."""
 
 
-class IncompleteBody(names.IncompleteRead):
-    """How many bytes of a body arrived, in the text by which programs recognise it."""
+class IncompleteBody(urllib3_errors.IncompleteRead):
+    """urllib3's IncompleteRead, with the text by which programs recognise it."""
 
-    def __init__(self, came: int, left: int | None) -> None:
-        super().__init__(came, left or 0)
+    def __init__(self, bytes_read: int, left: int | None) -> None:
+        super().__init__(bytes_read, left or 0)
         self._left = "" if left is None else f", {left} more expected"
 
     def __repr__(self) -> str:
@@ -54,12 +54,14 @@ def to_retry(value: AnyRetry) -> AnyRetry:
     return Retry.from_int(value) if value != 0 else Retry(0, read=False)
 
 
-def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestException) -> AnyRetry:
+def increment_after_error(
+    retries: AnyRetry, method: str, url: str, error: e.RequestException
+) -> AnyRetry:
     """Return the Retry for the next attempt.
 
     Raises:
-        RequestException: there is no other attempt. It is the error itself, or one of requests'
-            that holds a MaxRetryError.
+        RequestException: no attempt is left. It is the error itself, or requests' error that holds
+            a MaxRetryError.
     """
     retries = to_retry(retries)
     pool = _PoolName(url)
@@ -69,10 +71,10 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
         raise error
     error.__context__ = cause  # programs follow the chain, such as to a socket.gaierror
     if error.request_sent and isinstance(error, e.SSLError) and not _may_repeat(retries, method):
-        retries = retries.new(total=0)  # a Retry treats every TLS failure as one to connect
+        retries = retries.new(total=0)  # a Retry treats every TLS failure as a failure to connect
     try:
         return retries.increment(method, pool.target, error=cause, _pool=pool)
-    except names.MaxRetryError as given_up:
+    except urllib3_errors.MaxRetryError as given_up:
         failure = _make_final_error(error, given_up)
     except Exception as raised:
         if raised is not cause:
@@ -88,7 +90,7 @@ def _to_requests_error(error: e.RequestException) -> e.RequestException:
         if error.broken_part == "head":
             return _copy_as(error, IncompleteHead, *error.args)
         if error.broken_part == "content-length":
-            return _copy_as(error, BadContentLength, names.InvalidHeader(str(error)))
+            return _copy_as(error, BadContentLength, urllib3_errors.InvalidHeader(str(error)))
     return error
 
 
@@ -97,7 +99,7 @@ def _may_repeat(retries: AnyRetry, method: str) -> bool:
     return not allowed or method.upper() in allowed
 
 
-def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> AnyRetry:
+def increment_after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> AnyRetry:
     """Return the Retry for the next attempt, or None to keep the response.
 
     Raises:
@@ -109,7 +111,7 @@ def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> Any
     pool = _PoolName(url)
     try:
         return retries.increment(method, pool.target, response=raw, _pool=pool)
-    except names.MaxRetryError as given_up:
+    except urllib3_errors.MaxRetryError as given_up:
         if not retries.raise_on_status:
             return None
         raw.drain_conn()
@@ -130,11 +132,8 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None
                 request_sent=True,
             )
         retries.sleep(raw)
-    except (
-        names.InvalidHeader,
-        ValueError,
-        OverflowError,
-    ) as error:  # ValueError, OverflowError: too large for Python
+    except (urllib3_errors.InvalidHeader, ValueError, OverflowError) as error:
+        # ValueError and OverflowError: the number is too large for Python.
         raise e.InvalidHeader(error, request_sent=True) from error
 
 
@@ -174,24 +173,26 @@ class _PoolName:
 
 
 def to_urllib3_error(
-    error: e.RequestException, came: int = 0, length: int | None = None
+    error: e.RequestException, bytes_read: int = 0, length: int | None = None
 ) -> Exception:
     """Return urllib3's error for one of ours that ended a body.
 
     Args:
         error: the error.
-        came: bytes of the body that arrived before it.
+        bytes_read: bytes of the body that were received before it.
         length: bytes of the whole body; None if unknown.
     """
     if error.curl_code == _PARTIAL_FILE:
-        return _make_incomplete_body(error, came, length)
+        return _make_incomplete_body(error, bytes_read, length)
     url = getattr(error.request, "url", "")
-    return _to_urllib3(error, _PoolName(str(url))) or names.ProtocolError(str(error))
+    return _to_urllib3(error, _PoolName(str(url))) or urllib3_errors.ProtocolError(str(error))
 
 
-def _make_incomplete_body(error: e.RequestException, came: int, length: int | None) -> Exception:
-    reason = IncompleteBody(came, None if length is None else length - came)
-    return names.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
+def _make_incomplete_body(
+    error: e.RequestException, bytes_read: int, length: int | None
+) -> Exception:
+    reason = IncompleteBody(bytes_read, None if length is None else length - bytes_read)
+    return urllib3_errors.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
 
 
 def _to_urllib3(error: e.RequestException, pool: Any) -> Exception | None:
@@ -200,24 +201,24 @@ def _to_urllib3(error: e.RequestException, pool: Any) -> Exception | None:
         return None
     message = str(error)
     if isinstance(error, e.ConnectTimeout):
-        return names.ConnectTimeoutError(pool.connection, message)
+        return urllib3_errors.ConnectTimeoutError(pool.connection, message)
     if isinstance(error, e.SSLError):
-        below = _to_ssl_error(error)
-        return _set_cause(below, names.SSLError(below))
+        cause = _to_ssl_error(error)
+        return _set_cause(cause, urllib3_errors.SSLError(cause))
     if isinstance(error, e.ProxyError):
-        below = OSError(message) if error.request_sent else _make_connect_error(error, pool)
-        return _set_cause(below, names.ProxyError("Unable to connect to proxy", below))
+        cause = OSError(message) if error.request_sent else _make_connect_error(error, pool)
+        return _set_cause(cause, urllib3_errors.ProxyError("Unable to connect to proxy", cause))
     if isinstance(error, e.ReadTimeout):
-        return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
+        return urllib3_errors.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
         return _make_connect_error(error, pool)
     if isinstance(error, e.WriteTimeout):  # requests and urllib3 have none
-        return names.ProtocolError("Connection aborted.", TimeoutError(message))
+        return urllib3_errors.ProtocolError("Connection aborted.", TimeoutError(message))
     received = error.response
     if error.curl_code == _PARTIAL_FILE and received is not None:
         return _make_incomplete_body(error, len(received.content), content_length(received.headers))
     if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
-        return names.ProtocolError("Connection aborted.", ConnectionResetError(message))
+        return urllib3_errors.ProtocolError("Connection aborted.", ConnectionResetError(message))
     return None
 
 
@@ -237,8 +238,8 @@ def _to_ssl_error(error: e.SSLError) -> Exception:
     kind, words = ssl.SSLError, ""
     if error.tls_failure == "untrusted":
         kind, words = ssl.SSLCertVerificationError, "certificate verify failed"
-    elif said := _find_openssl_reason(str(error)):
-        words = said[1]
+    elif found := _find_openssl_reason(str(error)):
+        words = found[1]
     # The name of OpenSSL's constant, which is older than its text for alerts.
     reason = "_".join(words.replace("ssl/tls", "sslv3").upper().split())
     text = f"[SSL: {reason}] {words}: {error}" if words else str(error)
@@ -256,13 +257,14 @@ def _make_connect_error(error: e.RequestException, pool: Any) -> Exception:
         from socket import EAI_NONAME, gaierror
 
         reason = gaierror(EAI_NONAME, str(error))
-        return _set_cause(reason, names.NameResolutionError(pool.host, pool.connection, reason))
+        unresolved = urllib3_errors.NameResolutionError(pool.host, pool.connection, reason)
+        return _set_cause(reason, unresolved)
     text = "Failed to establish a new connection"
     if not error.errno:
-        return names.NewConnectionError(pool.connection, f"{text}: {error}")
-    below = OSError(error.errno, os.strerror(error.errno))  # a ConnectionRefusedError, for one
-    made = names.NewConnectionError(pool.connection, f"{text}: {below}: {error}")
-    return _set_cause(below, made)
+        return urllib3_errors.NewConnectionError(pool.connection, f"{text}: {error}")
+    cause = OSError(error.errno, os.strerror(error.errno))  # for example, a ConnectionRefusedError
+    made = urllib3_errors.NewConnectionError(pool.connection, f"{text}: {cause}: {error}")
+    return _set_cause(cause, made)
 
 
 def _set_cause(cause: Exception, error: Exception) -> Exception:
@@ -276,7 +278,7 @@ def _make_final_error(error: e.RequestException, given_up: Exception) -> e.Reque
     if isinstance(error, e.ConnectionError):
         kind = type(error)
     elif isinstance(error, e.ChunkedEncodingError):
-        return error  # as without a Retry, because requests asks none here
+        return error  # as without a Retry, because requests consults none here
     else:
         kind = e.ConnectionError
     failure = _copy_as(error, kind, given_up)

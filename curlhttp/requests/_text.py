@@ -37,9 +37,8 @@ def get_charset(encoding: str | None, headers: Mapping[str, str] | None) -> str 
     """Return Python's name for the charset of a body.
 
     Args:
-        encoding: that of the response, or a guess at it.
-        headers: of the response. A charset that they name and HTTP does not use means UTF-8;
-            the program may set any codec for text.
+        encoding: the response's, or a guess. A program may set any text codec.
+        headers: the response's. If they name an unknown charset, it means UTF-8.
 
     Returns:
         None if the program has set an unknown charset.
@@ -80,7 +79,7 @@ def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
 
     Args:
         pieces: str or bytes.
-        delimiter: what ends a line, instead of what splitlines() takes for one.
+        delimiter: what ends a line, instead of the line ends of splitlines().
     """
     start = _LineStart(delimiter)
     for piece in pieces:

@@ -42,7 +42,7 @@ class SupportsItems(Protocol[_KT_co, _VT_co]):
     """Anything with items(), as mappings have."""
 
     def items(self) -> Iterable[tuple[_KT_co, _VT_co]]:
-        """Give keys with values."""
+        """Return pairs of keys and values."""
         ...
 
 
@@ -65,7 +65,7 @@ CertInput: TypeAlias = "Cert | list[str]"
 ProxiesInput: TypeAlias = "Mapping[str, str | None] | None"
 
 
-# Any, because programs pass objects of their own:
+# Any, because programs pass their own objects:
 AnyRetry: TypeAlias = Any  # urllib3's Retry, a subclass, or an object like it
 AnyRaw: TypeAlias = Any  # a RawResponse, urllib3's HTTPResponse, or that of a cache or a mock
 PoolKeywords: TypeAlias = dict[str, Any]  # keywords of urllib3's PoolManager, of all kinds

@@ -48,7 +48,7 @@ def follows_redirects() -> bool:
 def keep_start(response: Response) -> None:
     """Keep the start of a body undecoded, and release the connection.
 
-    A broken body is no error here, because the response's head is enough to go on.
+    A broken body is not an error here, because only the head is needed.
 
     Raises:
         RequestException: a time limit ran out.
@@ -117,10 +117,10 @@ def _keep(response: Response, pieces: list[bytes]) -> None:
 
 
 def _decode(data: bytes, coding: str, decoded: bytearray) -> None:
-    """Decode until there is enough.
+    """Append the decoded data to `decoded`, up to the limit.
 
     Raises:
-        ContentDecodingError: it is cut or corrupt; `decoded` has what came before.
+        ContentDecodingError: the data is truncated or corrupt; `decoded` has the part before that.
     """
     names = parse_codings([coding])
     if not names:

@@ -48,7 +48,7 @@ def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
 
     Args:
         engine: opens connections.
-        request: complete; a body is one in memory.
+        request: complete; its body, if any, is in memory.
 
     Raises:
         RequestException: no response was received.

@@ -1,4 +1,4 @@
-"""Adapters' pool managers and pools: real ones of urllib3, whose connections are libcurl's.
+"""urllib3's pool managers and pools for adapters, with libcurl's connections.
 
 Where a pool's settings are unsupported by libcurl (a fingerprint, a class of connections), urllib3
 sends on its own sockets. Import this module late, because it loads urllib3.
@@ -23,7 +23,7 @@ from urllib3 import (
     ProxyManager,
     poolmanager,
 )
-from urllib3 import exceptions as names
+from urllib3 import exceptions as urllib3_errors
 from urllib3.connection import port_by_scheme
 from urllib3.util import SKIP_HEADER
 
@@ -32,7 +32,7 @@ from curlhttp._client.ssl_context import get_tls_arguments, to_tls_version
 from curlhttp._models.config import TLS, Proxy, Transport
 from curlhttp._models.redaction import redact_text
 from curlhttp._models.url import URL, bracketed, parse_url
-from curlhttp.requests._core_request import ip_version, to_timeout
+from curlhttp.requests._core_request import get_ip_version, to_timeout
 from curlhttp.requests._environment import get_plain_http_verify
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._retries import to_urllib3_error
@@ -55,7 +55,7 @@ class PoolOwner:
     """A pool's weak reference to its adapter; it outlives the adapter.
 
     Args:
-        adapter: has the pools; None for pools without an adapter.
+        adapter: the owner of the pools; None for pools without one.
 
     Attributes:
         is_guarded: the adapter has a guard.
@@ -80,7 +80,7 @@ class PoolOwner:
         if adapter is not None:
             adapter._check_unguarded()
         elif self.is_guarded:
-            raise names.ClosedPoolError(
+            raise urllib3_errors.ClosedPoolError(
                 pool, "the adapter of this pool, which had a guard, is gone"
             )
 
@@ -134,7 +134,7 @@ class CurlProxyManager(_AdapterManager, ProxyManager):
 
 
 class CurlSOCKSProxyManager(_AdapterManager, PoolManager):
-    """Manage the pools for requests through a SOCKS proxy, to which libcurl speaks.
+    """Manage the pools for requests through a SOCKS proxy; libcurl implements SOCKS.
 
     Args:
         proxy_url: of the proxy.
@@ -160,14 +160,14 @@ class CurlSOCKSProxyManager(_AdapterManager, PoolManager):
         self.pool_classes_by_scheme = dict(_CURL_POOLS)
 
 
-def pool_manager_for(adapter: HTTPAdapter, **kw: Any) -> PoolManager:
+def make_pool_manager(adapter: HTTPAdapter, **kw: Any) -> PoolManager:
     """Return a manager of an adapter's pools."""
     manager = CurlPoolManager(**kw)
     manager.attach_to(adapter)
     return manager
 
 
-def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManager:
+def make_proxy_manager(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManager:
     """Return a manager of an adapter's pools for a proxy."""
     is_socks = proxy.lower().startswith("socks")
     if not is_socks and poolmanager.ProxyManager is not ProxyManager:  # a test's mock
@@ -178,7 +178,7 @@ def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManage
 
 
 def adopt(manager: object, adapter: HTTPAdapter) -> None:
-    """Make a plain manager of urllib3's, as many programs set one, use an adapter's connections."""
+    """Make a plain PoolManager, which many programs set, use an adapter's connections."""
     if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3_POOLS:
         manager.__class__ = _SharedPoolManager
         cast("_SharedPoolManager", manager).attach_to(adapter)
@@ -202,7 +202,7 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
         adapter = self.owner.adapter()
         if adapter is not None and not self.uses_urllib3:
             try:
-                return adapter._make_connection(self)
+                return CurlConnection(self, adapter)
             except UnsupportedByLibcurl as error:
                 if "_socks_options" in self.conn_kw:
                     raise ValueError(str(error)) from None
@@ -228,12 +228,12 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
 
     def _validate_conn(self, conn: Any) -> None:
         if not hasattr(conn, "is_libcurl"):
-            self.owner.check_unguarded(self)  # it may be older than the guard
+            self.owner.check_unguarded(self)  # the connection may be older than the guard
             super()._validate_conn(conn)
 
 
 class CurlHTTPSConnectionPool(CurlHTTPConnectionPool, HTTPSConnectionPool):
-    """The same with TLS."""
+    """A CurlHTTPConnectionPool with TLS."""
 
 
 _URLLIB3_POOLS = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
@@ -333,24 +333,20 @@ class CurlConnection:
         return response
 
     def close(self) -> None:
-        """Do nothing: libcurl has the connection."""
+        """Do nothing: libcurl owns the connection."""
 
 
 def _prepare(method: str, body: Any, headers: Any) -> PreparedRequest:
     request = PreparedRequest()
     request.method, request.body = method, body
     fields = CaseInsensitiveDict(headers.items())
-    # As http.client and urllib3 do it.
+    # The defaults of http.client and urllib3.
     fields.setdefault("Accept-Encoding", "identity")
-    fields.setdefault("User-Agent", _user_agent())
+    fields.setdefault("User-Agent", f"python-urllib3/{urllib3.__version__}")  # type: ignore[attr-defined]
     request.headers = CaseInsensitiveDict(
         (name, value) for name, value in fields.items() if value != SKIP_HEADER
     )
     return request
-
-
-def _user_agent() -> str:
-    return f"python-urllib3/{urllib3.__version__}"  # type: ignore[attr-defined]
 
 
 def _to_urllib3_response(
@@ -391,10 +387,10 @@ class PoolRoute:
 
 
 def check_class(pool: Any) -> None:
-    """Check that a pool makes ordinary connections, and none for URLs that only it knows.
+    """Check that neither a subclass nor a program changes how a pool connects.
 
     Raises:
-        UnsupportedByLibcurl: it makes others.
+        UnsupportedByLibcurl: one of them does.
     """
     if type(pool) not in _CURL_POOLS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
         raise UnsupportedByLibcurl(f"{type(pool).__name__} makes connections of another kind")
@@ -420,16 +416,16 @@ def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
         http2,
         (str(address[0]), int(address[1])) if address else None,
         tuple(map(tuple, options)),
-        ip_version(),
+        get_ip_version(),
     )
     return PoolRoute(_get_url_at(pool, url), transport, name)
 
 
 def may_need_context(pool: Any, body: object, error: e.SSLError) -> bool:
-    """Return whether urllib3 is to retry, because the pool's context may have a client certificate.
+    """Return whether to retry with urllib3, because the context may have a client certificate.
 
-    A context does not show it. A server that wants one has refused the handshake, and has not
-    read the request; after any other TLS failure it may have.
+    A context does not reveal its client certificate. A server that requires one has refused the
+    handshake and has not read the request. After any other TLS failure, it may have read it.
     """
     first = error.__cause__ if isinstance(error.__cause__, e.SSLError) else error
     return not (
@@ -444,7 +440,7 @@ def may_need_context(pool: Any, body: object, error: e.SSLError) -> bool:
 
 @contextmanager
 def using_urllib3(pool: CurlHTTPConnectionPool) -> Iterator[None]:
-    """Let urllib3 send a pool's requests; if this one succeeds, all that follow."""
+    """Send a request of a pool with urllib3, and if it succeeds, all later ones, too."""
     pool.uses_urllib3 = True
     try:
         yield
@@ -527,19 +523,19 @@ def _get_tls(pool: Any, kw: PoolKeywords) -> TLS:
     return TLS(**found)
 
 
-def _get_verify(pool: Any, of_context: Verify, data: str | bytes | None) -> Verify:
+def _get_verify(pool: Any, context_verify: Verify, data: str | bytes | None) -> Verify:
     if pool.cert_reqs in ("CERT_NONE", "NONE", 0):
         return False
-    if of_context is False:
+    if context_verify is False:
         if pool.cert_reqs is None:
             return False
-        of_context = True  # the request decides
+        context_verify = True  # the request decides
     given = pool.ca_certs or pool.ca_cert_dir
-    if given and given != _default_authorities():
+    if given and given != _get_default_authorities():
         return str(given)
     if data:
         return data.encode() if isinstance(data, str) else data
-    return of_context
+    return context_verify
 
 
 def _read_trust(context: Any) -> Any:
@@ -550,16 +546,15 @@ def _read_trust(context: Any) -> Any:
     """
     if type(context).__module__ != "ssl":
         raise UnsupportedByLibcurl(f"libcurl does not support {type(context).__name__}")
-    default = _default_context()
+    default = _get_default_context()
     if context.options & ~default.options & _LEGACY:
         raise UnsupportedByLibcurl("libcurl does not renegotiate with old servers")
     if context.security_level != default.security_level:
         raise UnsupportedByLibcurl("libcurl does not support a context's security level")
     state = _get_state(context)
     known = _trust_cache.get(context)
-    if (
-        known is None or known[0] != state
-    ):  # cached, because reading all authorities takes milliseconds
+    # Cached, because reading all authorities takes milliseconds.
+    if known is None or known[0] != state:
         try:
             trust = get_tls_arguments(context)
         except ValueError as error:
@@ -594,12 +589,12 @@ def _get_ciphers(context: ssl.SSLContext) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _default_context() -> ssl.SSLContext:
+def _get_default_context() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @lru_cache(maxsize=1)
-def _default_authorities() -> str:
+def _get_default_authorities() -> str:
     import certifi
 
     return certifi.where()
@@ -628,7 +623,7 @@ def _make_transport(
 # --- from a pool to urllib3 ---
 
 
-def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
+def send_with_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
     """Send a request through a urllib3 pool, such as one for Unix sockets; return its response.
 
     Raises:
@@ -650,8 +645,8 @@ def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies
             timeout=urllib3.Timeout(limits.total, limits.connect, limits.read),
             chunked=not (request.body is None or "Content-Length" in request.headers),
         )
-    except (names.HTTPError, OSError) as error:
-        if isinstance(error, names.MaxRetryError) and error.url:
+    except (urllib3_errors.HTTPError, OSError) as error:
+        if isinstance(error, urllib3_errors.MaxRetryError) and error.url:
             shown = redact_text(error.url)
             error.args = (str(error).replace(error.url, shown),)
             error.url = shown
@@ -660,17 +655,16 @@ def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies
 
 def _get_error_class(error: Exception) -> type[e.RequestException]:
     """Return our exception class for one of urllib3's errors."""
-    reason = error.reason if isinstance(error, names.MaxRetryError) else error
-    if isinstance(
-        reason, names.NewConnectionError
-    ):  # in urllib3 1, a subclass of ConnectTimeoutError
+    reason = error.reason if isinstance(error, urllib3_errors.MaxRetryError) else error
+    # Before ConnectTimeoutError, which is its base class in urllib3 1.
+    if isinstance(reason, urllib3_errors.NewConnectionError):
         return e.ConnectionError
-    if isinstance(reason, names.ConnectTimeoutError):
+    if isinstance(reason, urllib3_errors.ConnectTimeoutError):
         return e.ConnectTimeout
-    if isinstance(error, names.ReadTimeoutError):  # not as the reason of a MaxRetryError
+    if isinstance(error, urllib3_errors.ReadTimeoutError):  # not as the reason of a MaxRetryError
         return e.ReadTimeout
-    if isinstance(reason, names.ResponseError):
+    if isinstance(reason, urllib3_errors.ResponseError):
         return e.RetryError
-    if isinstance(reason, names.ProxyError):
+    if isinstance(reason, urllib3_errors.ProxyError):
         return e.ProxyError
-    return e.SSLError if isinstance(reason, names.SSLError) else e.ConnectionError
+    return e.SSLError if isinstance(reason, urllib3_errors.SSLError) else e.ConnectionError

@@ -23,8 +23,8 @@ from curlhttp._models.url import URL
 from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
 from curlhttp.requests._core_request import (
     continue_numbering,
+    get_ip_version,
     get_url,
-    ip_version,
     make_core_request,
     replace_target,
     set_certificate_name,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._policy.guard import GuardInput
-    from curlhttp.requests._urllib3 import CurlConnection, PoolOwner
+    from curlhttp.requests._urllib3 import PoolOwner
     from curlhttp.requests.models import PreparedRequest
 
     # The verify= and cert= of past requests, by origin and Transport.
@@ -91,9 +91,9 @@ __getattr__: GetAttr = make_getattr(
     },
 )
 
-_MAX_CONNECTIONS = 10_000  # at once; requests has no limit, the process's comes first
+_MAX_CONNECTIONS = 10_000  # at once; requests has no limit, and that of the process is lower
 
-_TTL = 60.0  # seconds that an address is good for, as Limits has it
+_TTL = 60.0  # seconds that a checked address is cached, as the default of Limits
 
 # Names that decide about pools, if a subclass or an instance replaces them.
 _POOL_NAMES = frozenset(
@@ -107,9 +107,6 @@ _POOL_NAMES = frozenset(
         "proxy_manager_for",
     }
 )
-
-
-_Attempt: TypeAlias = "Callable[[CoreRequest], ReceivedResponse]"
 
 
 class BaseAdapter:
@@ -141,9 +138,9 @@ class _LazyPoolManager:
     def __get__(self, adapter: HTTPAdapter | None, kind: type[HTTPAdapter] | None = None) -> Any:
         if adapter is None:
             raise AttributeError("poolmanager")
-        from curlhttp.requests._urllib3 import pool_manager_for
+        from curlhttp.requests._urllib3 import make_pool_manager
 
-        manager = pool_manager_for(
+        manager = make_pool_manager(
             adapter,
             num_pools=adapter._pool_connections,
             maxsize=adapter._pool_maxsize,
@@ -183,7 +180,7 @@ class HTTPAdapter(BaseAdapter):
 
     _engine: BlockingEngine | None = None
     _http2: bool = False
-    _checkpoint: AddressChecker | None = None
+    _address_checker: AddressChecker | None = None
     _guard: GuardInput = None
     poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
@@ -245,13 +242,13 @@ class HTTPAdapter(BaseAdapter):
 
     @guard.setter
     def guard(self, guard: GuardInput) -> None:
-        checkpoint = None
+        checker = None
         if guard is not None:
             from curlhttp._curl.address_guard import AddressChecker
             from curlhttp._policy.guard import to_address_guard
 
-            checkpoint = AddressChecker(to_address_guard(guard), _TTL)
-        self._checkpoint, self._guard = checkpoint, guard
+            checker = AddressChecker(to_address_guard(guard), _TTL)
+        self._address_checker, self._guard = checker, guard
         self._update_pool_guard()
 
     # --- what subclasses may change ---
@@ -280,7 +277,7 @@ class HTTPAdapter(BaseAdapter):
         return response
 
     def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if _is_finalizing():  # the modules are gone, and the connections go with the process
+        if _is_finalizing():  # modules are gone, and the system closes the connections
             return
         if self._engine is not None:  # no response is open, because a response keeps its adapter
             self._engine.close_from_finalizer()
@@ -344,7 +341,7 @@ class HTTPAdapter(BaseAdapter):
 
     def _new_proxy_manager(self, proxy: str, **kw: Any) -> Any:
         from curlhttp.requests._url import get_auth_from_url
-        from curlhttp.requests._urllib3 import proxy_manager_for
+        from curlhttp.requests._urllib3 import make_proxy_manager
 
         if proxy.lower().startswith("socks"):
             name = "SOCKSProxyManager"
@@ -355,7 +352,7 @@ class HTTPAdapter(BaseAdapter):
         make = _get_replacement(name)
         if make is not None:
             return make(proxy, **kw)
-        return proxy_manager_for(self, proxy, **kw)
+        return make_proxy_manager(self, proxy, **kw)
 
     @cached_property
     def _pool_owner(self) -> PoolOwner:
@@ -364,7 +361,7 @@ class HTTPAdapter(BaseAdapter):
         return PoolOwner(self)
 
     def _update_pool_guard(self) -> None:
-        """Tell pools whether there is a guard, because pools may outlive the adapter."""
+        """Update the pools, which may outlive the adapter, when the guard changes."""
         own = self.__dict__
         if "poolmanager" in own:
             from curlhttp.requests._urllib3 import adopt
@@ -437,8 +434,8 @@ class HTTPAdapter(BaseAdapter):
         """Return the request target: a path, or a URL for a proxy."""
         url = str(request.url)
         proxy = self._proxy(url, proxies)
-        never_retries = url.lower().startswith("http:")
-        if proxy and never_retries and not proxy.lower().startswith("socks"):
+        is_plain = url.lower().startswith("http:")
+        if proxy and is_plain and not proxy.lower().startswith("socks"):
             from curlhttp._models.url import parse_url
 
             return str(parse_url(url)).partition("#")[0]
@@ -495,13 +492,13 @@ class HTTPAdapter(BaseAdapter):
             or not _POOL_NAMES.isdisjoint(self.__dict__)
             or kind.get_connection_with_tls_context is not _GET_CONNECTION
         ):
-            pool = self._pool_for(request, verify, cert, proxies)
+            pool = self._get_pool(request, verify, cert, proxies)
         if kind._adds_headers:
             self.add_headers(
                 request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
             )
         if pool is not None:
-            return self._send_by_pool(pool, request, stream, timeout, proxies)
+            return self._send_through_pool(pool, request, stream, timeout, proxies)
         url = self._make_url(request, proxies) if kind._writes_targets else get_url(request)
         transport = self._transport(request, url, verify, cert, proxies)
         if transport.proxy is None and (key := (url.origin, id(transport))) not in self._tls_seen:
@@ -535,18 +532,69 @@ class HTTPAdapter(BaseAdapter):
                 _warn_of_no_verification(url)
         elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
             set_proxy_authorization(request.headers["Proxy-Authorization"], sent)
-        if self._checkpoint is not None:
-            sent.transport = self._checkpoint.guard_transport(sent.transport)
+        if self._address_checker is not None:
+            sent.transport = self._address_checker.guard_transport(sent.transport)
         return sent
 
     def _fetch(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
         if never_retries(self._retries):
-            return _send_once(self._attempt, sent, request)
-        return _send_with_retries(self._attempt, sent, request, self.max_retries)
+            return self._send_once(request, sent)
+        return self._send_with_retries(request, sent)
 
-    # --- by pools ---
+    def _send_once(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
+        """Send, and return the response.
 
-    def _pool_for(
+        Raises:
+            RequestException: no response was received.
+        """
+        try:
+            return RawResponse(self._attempt(sent))
+        except RequestException as error:
+            error.request = request  # type: ignore[assignment]
+            if error.response is not None:
+                return _keep_incomplete(error)
+            from curlhttp.requests._retries import increment_after_error
+
+            increment_after_error(0, sent.method, str(request.url), error)
+            raise  # unreachable, because increment_after_error raises when no attempt is left
+
+    def _send_with_retries(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
+        """Send, retry as the Retry decides, and return the last response.
+
+        Raises:
+            RequestException: no response was received.
+        """
+        from curlhttp.requests._retries import increment_after_error, increment_after_response
+
+        method, url, retries = sent.method, str(request.url), self.max_retries
+        while True:
+            try:
+                received = self._attempt(sent)
+            except RequestException as error:
+                error.request = request  # type: ignore[assignment]
+                if error.response is not None and error.response._head.redirects:
+                    return _keep_incomplete(error)
+                retries = increment_after_error(retries, method, url, error)
+                _pause(retries, None, sent, request)
+            else:
+                raw = RawResponse(received)
+                try:
+                    again = increment_after_response(retries, method, url, raw)
+                except RequestException as error:
+                    error.request = request  # type: ignore[assignment]
+                    raise
+                if again is None:
+                    raw.retries = retries
+                    return raw
+                retries = again
+                raw.drain_conn()
+                _pause(retries, raw, sent, request)
+            if sent.body is not None:
+                sent.body.rewind()
+
+    # --- through pools ---
+
+    def _get_pool(
         self,
         request: PreparedRequest,
         verify: t.VerifyInput,
@@ -565,7 +613,7 @@ class HTTPAdapter(BaseAdapter):
         self.cert_verify(pool, str(request.url), verify, cert)
         return pool
 
-    def _send_by_pool(
+    def _send_through_pool(
         self,
         pool: Any,
         request: PreparedRequest,
@@ -578,7 +626,7 @@ class HTTPAdapter(BaseAdapter):
             check_class,
             get_route,
             may_need_context,
-            send_by_urllib3,
+            send_with_urllib3,
             using_urllib3,
         )
 
@@ -593,26 +641,18 @@ class HTTPAdapter(BaseAdapter):
         except UnsupportedByLibcurl:
             self._check_unguarded()
         except SSLError as error:
-            if self._checkpoint is not None or not may_need_context(pool, request.body, error):
+            if self._address_checker is not None or not may_need_context(pool, request.body, error):
                 raise
             pool.num_requests -= 1  # urllib3 counts it again
             with using_urllib3(pool):
-                raw = send_by_urllib3(self, pool, request, timeout, proxies)
+                raw = send_with_urllib3(self, pool, request, timeout, proxies)
             return self.build_response(request, raw)
         else:
             pool.num_connections += not raw.received.timings.reused
             return self.build_response(request, raw)
-        return self.build_response(request, send_by_urllib3(self, pool, request, timeout, proxies))
-
-    def _make_connection(self, pool: Any) -> CurlConnection:
-        """Return a connection for a pool that a program uses directly.
-
-        Raises:
-            UnsupportedByLibcurl: libcurl does not support the pool.
-        """
-        from curlhttp.requests._urllib3 import CurlConnection
-
-        return CurlConnection(pool, self)
+        return self.build_response(
+            request, send_with_urllib3(self, pool, request, timeout, proxies)
+        )
 
     def _check_unguarded(self) -> None:
         """Check that another library may connect, because a guard cannot check its addresses.
@@ -620,7 +660,7 @@ class HTTPAdapter(BaseAdapter):
         Raises:
             ValueError: there is a guard.
         """
-        if self._checkpoint is not None:
+        if self._address_checker is not None:
             raise ValueError(
                 "a guard cannot check the addresses that another library's pool connects to"
             )
@@ -631,7 +671,7 @@ class HTTPAdapter(BaseAdapter):
             self._tls_seen.pop(oldest, None)
         self._tls_seen[key] = (verify, cert)
 
-    # Whether a subclass overrides such methods.
+    # Whether a subclass overrides the methods for this.
     _adds_headers = False
     _makes_pools = False
     _writes_targets = False
@@ -659,18 +699,18 @@ class HTTPAdapter(BaseAdapter):
             verify, cert = verify is True or get_plain_http_verify(), None
         # All paths are hashable, and lists were converted to tuples.
         found = get_transport(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
-        version = ip_version()
+        version = get_ip_version()
         return derive_transport(found, ip_version=version) if version else found
 
     def _attempt(self, sent: CoreRequest) -> ReceivedResponse:
         engine: Engine | None = self._engine
         if engine is None:
             engine = self._make_engine()
-        if self._checkpoint is not None:
-            engine = self._checkpoint.wrap(engine)
+        if self._address_checker is not None:
+            engine = self._address_checker.wrap(engine)
         if log.takes(INFO):
-            return _logged(engine, sent)
-        return _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)
+            return _send_logged(engine, sent)
+        return _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
 
     def _make_engine(self) -> BlockingEngine:
         from curlhttp._curl.engines.blocking import BlockingEngine
@@ -694,14 +734,14 @@ class HTTPAdapter(BaseAdapter):
 _GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # which tests replace by a mock
 
 
-def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
+def _send_logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
     with RequestLog(sent) as watch:
-        response = _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)
+        response = _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
         watch.answered(response._head, response.timings, response.request)
     return response
 
 
-def _open(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
+def _open_stream(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
     body = sent.body
     if (
         sent.get_header("upgrade") is not None
@@ -742,7 +782,7 @@ def _warn_of_no_verification(url: URL) -> None:
 
 
 def never_retries(retries: t.AnyRetry) -> bool:
-    """Return whether a Retry never retries, so that it need not be asked."""
+    """Return whether a Retry never retries, so that it need not be consulted."""
     if retries is None or isinstance(retries, int):
         return retries == 0
     return bool(
@@ -751,61 +791,6 @@ def never_retries(retries: t.AnyRetry) -> bool:
         and not retries.status_forcelist
         and type(retries).__module__ == "urllib3.util.retry"
     )
-
-
-def _send_once(attempt: _Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
-    """Send, and return the response.
-
-    Raises:
-        RequestException: no response was received.
-    """
-    try:
-        return RawResponse(attempt(sent))
-    except RequestException as error:
-        error.request = request  # type: ignore[assignment]
-        if error.response is not None:
-            return _keep_incomplete(error)
-        from curlhttp.requests._retries import after_error
-
-        after_error(0, sent.method, str(request.url), error)
-        raise  # unreachable, because after_error raises when no attempt is left
-
-
-def _send_with_retries(
-    attempt: _Attempt, sent: CoreRequest, request: PreparedRequest, retries: t.AnyRetry
-) -> RawResponse:
-    """Send, retry as the Retry decides, and return the last response.
-
-    Raises:
-        RequestException: no response was received.
-    """
-    from curlhttp.requests._retries import after_error, after_response
-
-    method, url = sent.method, str(request.url)
-    while True:
-        try:
-            received = attempt(sent)
-        except RequestException as error:
-            error.request = request  # type: ignore[assignment]
-            if error.response is not None and error.response._head.redirects:
-                return _keep_incomplete(error)
-            retries = after_error(retries, method, url, error)
-            _pause(retries, None, sent, request)
-        else:
-            raw = RawResponse(received)
-            try:
-                again = after_response(retries, method, url, raw)
-            except RequestException as error:
-                error.request = request  # type: ignore[assignment]
-                raise
-            if again is None:
-                raw.retries = retries
-                return raw
-            retries = again
-            raw.drain_conn()
-            _pause(retries, raw, sent, request)
-        if sent.body is not None:
-            sent.body.rewind()
 
 
 def _pause(

@@ -172,7 +172,7 @@ class HTTPDigestAuth(AuthBase):
         return header
 
     def handle_redirect(self, r: Response, **kwargs: object) -> None:
-        """Let the next hop be challenged again."""
+        """Allow the next hop to answer a challenge."""
         if r.is_redirect:
             self._thread_local.num_401_calls = 1
 
@@ -180,7 +180,7 @@ class HTTPDigestAuth(AuthBase):
         """Answer a challenge, once.
 
         Args:
-            r: the response, any at all.
+            r: any response.
             kwargs: the adapter's arguments.
 
         Returns:

@@ -47,7 +47,7 @@ __all__ = [
     "urlunparse",
 ]  # fmt: skip
 
-# typeshed hides it on Windows and macOS, where it is as well.
+# typeshed hides it on Windows and macOS, where it exists, too.
 proxy_bypass_environment: Any = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined, unused-ignore]
 
 is_py2 = False

@@ -47,9 +47,9 @@ _Jar = TypeVar("_Jar", bound=CookieJar)
 
 
 class RequestsCookieJar(NamedCookies["str | None"]):
-    """Keep cookies; a CookieJar that is a dictionary of names and values as well.
+    """A CookieJar that is also a dictionary of names and values.
 
-    Iterating over the jar gives Cookie objects; keys(), values() and items() speak of names.
+    Iterating yields Cookie objects; keys(), values() and items() return names and values.
     """
 
     def _get_value(self, cookie: Cookie) -> str | None:
@@ -198,11 +198,11 @@ def create_cookie(name: str, value: Any, **kwargs: Any) -> Cookie:
 
 
 def morsel_to_cookie(morsel: Morsel[Any]) -> Cookie:
-    """Make a cookie of a Morsel.
+    """Convert a Morsel to a cookie.
 
     Raises:
         TypeError: its max-age is not a number.
-        ValueError: its expires is not such as "Thu, 01-Jan-1970 00:00:10 GMT".
+        ValueError: its expires does not look like "Thu, 01-Jan-1970 00:00:10 GMT".
     """
     return create_cookie(
         morsel.key,

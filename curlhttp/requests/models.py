@@ -79,7 +79,7 @@ DEFAULT_REDIRECT_LIMIT = 30
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
-_MAKES_NO_HEADER = ("content-type", "content-location")
+_IGNORED_PART_HEADERS = ("content-type", "content-location")
 _to_json = JSONEncoder(allow_nan=False).encode  # json.dumps(allow_nan=False) makes one per call
 _UNSET: Any = object()
 
@@ -137,14 +137,14 @@ class RequestEncodingMixin:
 
         fields = form_fields(to_key_val_list(data or {}) or ())
         parts = _make_parts(to_key_val_list(files) or ())
-        body = MultipartBody(fields, parts, boundary=_chosen_boundary())
+        body = MultipartBody(fields, parts, boundary=_get_urllib3_boundary())
         content = body.data
         if content is None:
             content = b"".join(iter(lambda: body.read(1 << 62), b""))
         return content, str(body.content_type)
 
 
-def _chosen_boundary() -> str | None:
+def _get_urllib3_boundary() -> str | None:
     """Return urllib3's boundary if it is loaded, because caches patch it to a fixed one."""
     choose: Any = getattr(sys.modules.get("urllib3.filepost"), "choose_boundary", None)
     return None if choose is None else str(choose())
@@ -159,10 +159,13 @@ def _make_parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         if not 2 <= len(spec) <= 4:
             raise ValueError(f"a file is given by 2 to 4 values, not {len(spec)}")
         filename, source, content_type, headers = (*spec, None, None)[:4]
-        yield field, (filename, _content(source), content_type or None, _part_headers(headers))
+        yield (
+            field,
+            (filename, _read_content(source), content_type or None, _filter_part_headers(headers)),
+        )
 
 
-def _content(source: Any) -> Any:
+def _read_content(source: Any) -> Any:
     """Read a file now, because a prepared body is bytes."""
     if hasattr(source, "read"):
         source = source.read()
@@ -173,12 +176,12 @@ def _content(source: Any) -> Any:
     return str(source) if isinstance(source, int) else bytes(memoryview(source))
 
 
-def _part_headers(headers: Any) -> dict[Any, Any]:
+def _filter_part_headers(headers: Any) -> dict[Any, Any]:
     """Return the headers of a part without those that come from its content type."""
     return {
         name: value
         for name, value in dict(headers or {}).items()
-        if not isinstance(name, str) or name.lower() not in _MAKES_NO_HEADER
+        if not isinstance(name, str) or name.lower() not in _IGNORED_PART_HEADERS
     }
 
 
@@ -192,7 +195,7 @@ class RequestHooksMixin:
 
         Args:
             event: "response".
-            hook: a function, or an iterable of which only the functions are taken.
+            hook: a function, or an iterable, whose items that are not callable are ignored.
 
         Raises:
             ValueError: there is no such event.
@@ -319,7 +322,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         hooks: t.HooksInput = None,
         json: JSON = None,
     ) -> None:
-        """Set everything, see Request for the arguments."""
+        """Set everything; see Request for the arguments."""
         if (
             type(self) is PreparedRequest
             and method in ("GET", "HEAD")
@@ -328,7 +331,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             and json is None
             and not (data or files or params or auth or cookies)
         ):
-            # The same as below for most requests, in half the time.
+            # For most requests, this does the same as the code below in half the time.
             self.method = method
             self.url = prepare_url(url)
             self.prepare_headers(headers)
@@ -341,7 +344,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.prepare_headers(headers)
         self.prepare_cookies(cookies)
         self.prepare_body(data, files, json)
-        # After the rest, because it may sign the whole request.
+        # After the body, because it may sign the whole request.
         self.prepare_auth(auth, url)
         # After auth, so that its hooks are called before the caller's.
         self.prepare_hooks(hooks)
@@ -485,7 +488,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
 
     def _prepare_stream(self, data: Any, files: FilesInput | None) -> None:
         try:
-            length = _length(data)
+            length = _get_length(data)
         except (TypeError, AttributeError, UnsupportedOperation):
             length = None
         self.body = data
@@ -504,7 +507,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     def prepare_content_length(self, body: object) -> None:
         """Set Content-Length, if the body or the method determines it."""
         if body is not None:
-            if length := _length(body):
+            if length := _get_length(body):
                 self.headers["Content-Length"] = str(length)
         elif self.method not in ("GET", "HEAD") and self.headers.get("Content-Length") is None:
             self.headers["Content-Length"] = "0"
@@ -546,17 +549,17 @@ def _is_stream(data: object) -> bool:
     return hasattr(data, "__iter__") and not isinstance(data, Mapping)
 
 
-def _length(body: object) -> int:
+def _get_length(body: object) -> int:
     if type(body) is bytes or (type(body) is str and body.isascii()):
         return len(body)
     from curlhttp.requests._files import super_len
 
     length = int(super_len(body))
-    return _text_length(body) if length and isinstance(body, TextIOBase) else length
+    return _get_text_length(body) if length and isinstance(body, TextIOBase) else length
 
 
-def _text_length(file: TextIOBase) -> int:
-    """Return the length of the rest of a text file in UTF-8, as which it is sent."""
+def _get_text_length(file: TextIOBase) -> int:
+    """Return the size in bytes of the rest of a text file, which is sent as UTF-8."""
     start = file.tell()
     length = sum(len(piece.encode()) for piece in iter(lambda: file.read(1 << 16), ""))
     file.seek(start)
@@ -724,10 +727,8 @@ class Response(_core.Response, metaclass=_AnyResponse):
     @property
     def links(self) -> dict[str, dict[str, str]]:
         """Return the Link header's links by relation, or else by URL."""
-        from curlhttp._models.response import parse_links
-
         value = self.headers.get("link")
-        return parse_links(value) if value else {}
+        return _core.parse_links(value) if value else {}
 
     # --- the status ---
 
@@ -1021,9 +1022,8 @@ def _without_credentials(request: Any) -> Any:
 
 
 def _has_credentials_method(request: Any) -> bool:
-    return hasattr(
-        type(request), "without_credentials"
-    )  # on the type, because a wrapper may forward attributes
+    # Look on the type, because a wrapper may forward attributes.
+    return hasattr(type(request), "without_credentials")
 
 
 def _attributes(thing: Any) -> dict[str, Any]:

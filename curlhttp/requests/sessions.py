@@ -69,7 +69,7 @@ _UNSET: Any = object()
 _BODY_KEEPING_STATUSES = (307, 308)
 _BODY_HEADERS = ("Content-Length", "Content-Type", "Transfer-Encoding")
 _VERBS = {"request", "get", "options", "head", "post", "put", "patch", "delete", "stream"}
-_NAMED = {"self", "method", "url"}  # a verb names these itself, or has none
+_NAMED = {"self", "method", "url"}  # parameters that a verb names itself, or does not have
 
 __getattr__: GetAttr = make_getattr(
     __name__,
@@ -249,7 +249,7 @@ class SessionRedirectMixin:
             for name in _BODY_HEADERS:
                 headers.pop(name, None)
             prepared.body = None
-        headers.pop("Cookie", None)  # the jar decides what the next host gets
+        headers.pop("Cookie", None)  # the jar decides which cookies the next host gets
         jar = prepared._cookies
         if urlparse(str(req.url)).hostname != urlparse(url).hostname:
             # The jar would use the old host's name, and disclose its cookies.
@@ -381,7 +381,8 @@ class Session(SessionRedirectMixin):
         self.adapters: OrderedDict[str, BaseAdapter] = OrderedDict()
         if timeout is not _UNSET:
             self.timeout = (None, None) if timeout is None else timeout
-        self._mount_adapters()
+        self.mount("https://", HTTPAdapter())
+        self.mount("http://", HTTPAdapter())
         if guard is not None:
             self.guard = guard
 
@@ -398,14 +399,10 @@ class Session(SessionRedirectMixin):
                 adapter.guard = guard
         self._guard = guard
 
-    def _set_guard_of(self, adapter: object) -> None:
+    def _guard_adapter(self, adapter: object) -> None:
         guard = self._guard
         if guard is not None and isinstance(adapter, HTTPAdapter) and adapter.guard is not guard:
             adapter.guard = guard
-
-    def _mount_adapters(self) -> None:
-        self.mount("https://", HTTPAdapter())
-        self.mount("http://", HTTPAdapter())
 
     def __enter__(self: Self) -> Self:
         return self
@@ -476,7 +473,7 @@ class Session(SessionRedirectMixin):
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
                 for the session's.
             allow_redirects: follow redirects.
-            proxies: proxy URLs by scheme; they beat the session's, which beat the environment's.
+            proxies: proxy URLs by scheme; they override the session's, and these the environment's.
             hooks: functions by event: {"response": ...}.
             stream: do not read the body yet.
             verify: True, False, or a path of authorities.
@@ -573,9 +570,8 @@ class Session(SessionRedirectMixin):
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         if self._guard is not None:
-            self._set_guard_of(
-                adapter
-            )  # an overridden get_adapter may return one that was never mounted
+            # An overridden get_adapter may return one that was never mounted.
+            self._guard_adapter(adapter)
         started = preferred_clock()
         expected = expect_redirects(follows)
         try:
@@ -621,7 +617,7 @@ class Session(SessionRedirectMixin):
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
         if getattr(last, "_is_followed", False):
-            last._is_followed = False  # a subclass stopped here
+            last._is_followed = False  # a subclass stopped at this redirect
         if history:
             last.history = history
         return last
@@ -631,8 +627,8 @@ class Session(SessionRedirectMixin):
     ) -> Response:
         following = self.resolve_redirects(response, request, yield_requests=True, **kwargs)
         response._next = next(following, None)
-        uses_urllib3 = kwargs["stream"] or getattr(response, "_is_followed", False)
-        if response._next is not None and not uses_urllib3:
+        is_read_later = kwargs["stream"] or getattr(response, "_is_followed", False)
+        if response._next is not None and not is_read_later:
             read_to_end(response)  # its body may be broken; the head is enough
             response.close()
         return response
@@ -746,7 +742,7 @@ class Session(SessionRedirectMixin):
             prefix: such as "https://example.org/".
             adapter: an HTTPAdapter or one of your own.
         """
-        self._set_guard_of(adapter)
+        self._guard_adapter(adapter)
         self.adapters[prefix] = adapter
         for key in [key for key in self.adapters if len(key) < len(prefix)]:
             self.adapters[key] = self.adapters.pop(key)
@@ -760,7 +756,7 @@ class Session(SessionRedirectMixin):
 
 
 def set_verb_signatures(functions: Mapping[str, object], request: Callable[..., object]) -> None:
-    """Give functions that are named like verbs the keywords of a request as their signature.
+    """Set the signatures of functions that are named like verbs, with the keywords of a request.
 
     Args:
         functions: by name; only verbs are changed.

@@ -14,7 +14,7 @@ _VT = TypeVar("_VT")
 class CaseInsensitiveDict(MutableMapping[str, _VT], Generic[_VT]):
     """Map header names to values, case-insensitively.
 
-    Listing shows a name as it was last set, in the order of first setting.
+    Iteration yields each name as it was last set, in the order in which they were first set.
 
     Args:
         data: a mapping, or pairs of names and values.

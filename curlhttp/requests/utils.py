@@ -158,9 +158,8 @@ def to_key_val_list(value: object) -> list[Any] | None:
     """
     if value is None:
         return None
-    return list(
-        _check_not_scalar(value).items() if isinstance(value, Mapping) else _check_not_scalar(value)
-    )
+    pairs = _check_not_scalar(value)
+    return list(pairs.items() if isinstance(pairs, Mapping) else pairs)
 
 
 def _check_not_scalar(value: object) -> Any:
@@ -183,7 +182,7 @@ def add_dict_to_cookiejar(cj: CookieJar, cookie_dict: Mapping[str, str]) -> Cook
 
 
 def is_ipv4_address(string_ip: str) -> bool:
-    """Return whether it is an IPv4 address, in any form that the C library accepts."""
+    """Return whether a text is an IPv4 address, in any form that the C library accepts."""
     try:
         socket.inet_aton(string_ip)
     except OSError:
@@ -192,7 +191,7 @@ def is_ipv4_address(string_ip: str) -> bool:
 
 
 def is_valid_cidr(string_network: str) -> bool:
-    """Return whether it is a network such as 192.168.1.0/24, with 1 to 32 bits."""
+    """Return whether a text is a network such as 192.168.1.0/24, with 1 to 32 bits."""
     address, *masks = string_network.split("/")
     if len(masks) != 1:
         return False
@@ -257,7 +256,7 @@ def should_bypass_proxies(url: str, no_proxy: str | None) -> bool:
     if exceptions and _is_excepted(host, parts, exceptions):
         return True
     if no_proxy is not None:
-        # Not by setting the variable, as requests does, because other threads would see it.
+        # requests sets the variable instead, which other threads would see.
         return bool(proxy_bypass_environment(host, {"no": no_proxy}))
     try:
         return bool(proxy_bypass(host))
@@ -273,10 +272,10 @@ def _is_excepted(host: str, parts: ParseResult, no_proxy: str) -> bool:
             for entry in entries
         )
     names = (host, f"{host}:{parts.port}") if parts.port else (host,)
-    return any(_is_below(name, entry.lstrip(".")) for entry in entries for name in names)
+    return any(_is_within(name, entry.lstrip(".")) for entry in entries for name in names)
 
 
-def _is_below(name: str, domain: str) -> bool:
+def _is_within(name: str, domain: str) -> bool:
     return name == domain or (domain != "" and name.endswith(f".{domain}"))
 
 
@@ -388,7 +387,7 @@ def extract_zipped_paths(path: str) -> str:
 
 @contextlib.contextmanager
 def atomic_open(filename: str) -> Iterator[BinaryIO]:
-    """Write a file atomically: it gets its name when all is written, and is removed on errors."""
+    """Write a file atomically: a temporary file is renamed at the end, or removed on errors."""
     import tempfile
 
     descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(filename))

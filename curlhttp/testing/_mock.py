@@ -81,19 +81,19 @@ class Pattern:
         method: str | None,
         url: URLPattern,
         *,
-        params: Mapping[str, object] | None,
-        headers: Mapping[str, object] | None,
-        json: object,
-        content: bytes | str | None,
-        data: Mapping[str, object] | None,
+        params: Mapping[str, object] | None = None,
+        headers: Mapping[str, object] | None = None,
+        json: object = ...,
+        content: bytes | str | None = None,
+        data: Mapping[str, object] | None = None,
     ) -> None:
         self._method = method
         self._url = url
         self._headers = dict(headers or {})
         self._json = json
         self._content = content.encode() if isinstance(content, str) else content
-        self._data = None if data is None else _fields(data)
-        self._params = None if params is None else _fields(params)
+        self._data = None if data is None else _to_fields(data)
+        self._params = None if params is None else _to_fields(params)
         self._base: re.Pattern[str] | None = None
         if url is not None and not isinstance(url, re.Pattern) and not callable(url):
             base, query = _split_pattern(str(url))
@@ -109,35 +109,35 @@ class Pattern:
         found = []
         if self._method not in (None, sent.method):
             found.append((2, f"method: {sent.method}, not {self._method}"))
-        if (url := self._url_difference(sent)) is not None:
+        if (url := self._find_url_difference(sent)) is not None:
             found.append((4, url))
         if self._params is not None:
-            found += _field_differences("params", self._params, sent.params)
-        found += self._header_differences(sent)
+            found += _find_field_differences("params", self._params, sent.params)
+        found += self._find_header_differences(sent)
         return found
 
     def body_differences(self, sent: Sent) -> list[tuple[int, str]]:
         """Return how the body of a request differs, likewise."""
         found = []
         if callable(self._url) and not self._url(sent):
-            found.append((4, f"url: {_name(self._url)}() returned false"))
+            found.append((4, f"url: {_get_name(self._url)}() returned false"))
         if self._content is not None and self._content != sent.body:
-            found.append((1, f"content: {_shown(sent.body)}, not {_shown(self._content)}"))
+            found.append((1, f"content: {_format(sent.body)}, not {_format(self._content)}"))
         if self._data is not None:
             form = parse_fields(sent.body.decode("utf-8", "replace"))
-            found += _field_differences("data", self._data, form)
+            found += _find_field_differences("data", self._data, form)
         if self._json is not ...:
-            found += [(1, text) for text in self._json_differences(sent)]
+            found += [(1, text) for text in self._find_json_differences(sent)]
         return found
 
-    def _url_difference(self, sent: Sent) -> str | None:
+    def _find_url_difference(self, sent: Sent) -> str | None:
         if isinstance(self._url, re.Pattern) and not self._url.search(sent.url):
             return f"url: {self._url.pattern} was not found in it"
         if self._base is None or self._base.fullmatch(base := _strip_query(sent.url)):
             return None
-        return f"url: {display_url(base)}, not {self._shown_url()}"
+        return f"url: {display_url(base)}, not {self._format_url()}"
 
-    def _header_differences(self, sent: Sent) -> list[tuple[int, str]]:
+    def _find_header_differences(self, sent: Sent) -> list[tuple[int, str]]:
         found = []
         for name, wanted in self._headers.items():
             value: object = sent.headers.get(name, _MISSING)
@@ -148,27 +148,27 @@ class Pattern:
                 found.append((1, f"headers: there is {name}"))
             elif not _is_like(wanted, value):
                 secret = is_secret_header(name) or name.lower() in sent.headers.sensitive
-                said = "differs" if secret else f"is {_shown(value)}, not {_shown(wanted)}"
-                found.append((1, f"headers: {name} {said}"))
+                text = "differs" if secret else f"is {_format(value)}, not {_format(wanted)}"
+                found.append((1, f"headers: {name} {text}"))
         return found
 
-    def _json_differences(self, sent: Sent) -> list[str]:
+    def _find_json_differences(self, sent: Sent) -> list[str]:
         try:
             value = json.loads(sent.body)
         except ValueError:
-            return [f"json: the body is not JSON: {_shown(sent.body)}"]
-        return [f"json: {text}" for text in _json_differences("$", value, self._json)]
+            return [f"json: the body is not JSON: {_format(sent.body)}"]
+        return [f"json: {text}" for text in _find_json_differences("$", value, self._json)]
 
-    def _shown_url(self) -> str:
+    def _format_url(self) -> str:
         if self._url is None:
             return "any URL"
         if isinstance(self._url, re.Pattern):
             return f"URLs with {self._url.pattern}"
-        return f"{_name(self._url)}()" if callable(self._url) else display_url(str(self._url))
+        return f"{_get_name(self._url)}()" if callable(self._url) else display_url(str(self._url))
 
     def __str__(self) -> str:
         """Return method and URL for a message."""
-        return f"{self._method or 'any method'} {self._shown_url()}"
+        return f"{self._method or 'any method'} {self._format_url()}"
 
 
 # --- URLs ---
@@ -193,14 +193,14 @@ def _compile_wildcards(base: str) -> re.Pattern[str]:
 # --- values ---
 
 
-def _fields(wanted: Mapping[str, object]) -> dict[str, object]:
-    return {str(name): _text(value) for name, value in wanted.items() if value is not None}
+def _to_fields(wanted: Mapping[str, object]) -> dict[str, object]:
+    return {str(name): _to_text(value) for name, value in wanted.items() if value is not None}
 
 
-def _text(value: object) -> object:
+def _to_text(value: object) -> object:
     """Return a value as the client encodes it in a query or form."""
     if isinstance(value, (list, tuple)):
-        texts = [_text(each) for each in value]
+        texts = [_to_text(each) for each in value]
         return texts[0] if len(texts) == 1 else texts
     if isinstance(value, bytes):
         return value.decode()
@@ -213,51 +213,53 @@ def _is_like(wanted: object, value: object) -> bool:
     return bool(wanted == value)
 
 
-def _field_differences(
+def _find_field_differences(
     what: str, wanted: Mapping[str, object], found: Mapping[str, object]
 ) -> list[tuple[int, str]]:
-    said = []
+    texts = []
     for name, value in wanted.items():
         if name not in found:
-            said.append(f"there is no {name}")
+            texts.append(f"there is no {name}")
         elif not _is_like(value, found[name]):
-            said.append(f"{_shown_field(name, found[name])}, not {_shown_field(name, value)}")
-    said += [f"there is {_shown_field(name, found[name])}" for name in found if name not in wanted]
-    return [(1, f"{what}: {text}") for text in said]
+            texts.append(f"{_format_field(name, found[name])}, not {_format_field(name, value)}")
+    texts += [
+        f"there is {_format_field(name, found[name])}" for name in found if name not in wanted
+    ]
+    return [(1, f"{what}: {text}") for text in texts]
 
 
-def _json_differences(at: str, value: object, wanted: object) -> list[str]:
+def _find_json_differences(at: str, value: object, wanted: object) -> list[str]:
     """Return the differences of two values, with paths such as $.items[0].id."""
     if wanted == value:
         return []
     if isinstance(value, dict) and isinstance(wanted, dict):
-        said = [f"there is no {at}.{name}" for name in wanted if name not in value]
-        said += [f"there is {at}.{name}" for name in value if name not in wanted]
+        texts = [f"there is no {at}.{name}" for name in wanted if name not in value]
+        texts += [f"there is {at}.{name}" for name in value if name not in wanted]
         for name in wanted:
             if name in value:
-                said += _json_differences(f"{at}.{name}", value[name], wanted[name])
-        return said
+                texts += _find_json_differences(f"{at}.{name}", value[name], wanted[name])
+        return texts
     if isinstance(value, list) and isinstance(wanted, list) and len(value) == len(wanted):
-        said = []
+        texts = []
         for at_index, (one, other) in enumerate(zip(value, wanted, strict=True)):
-            said += _json_differences(f"{at}[{at_index}]", one, other)
-        return said
+            texts += _find_json_differences(f"{at}[{at_index}]", one, other)
+        return texts
     if is_secret_header(at.rpartition(".")[2]):
         return [f"{at} differs"]
-    return [f"{at} is {_shown(value)}, not {_shown(wanted)}"]
+    return [f"{at} is {_format(value)}, not {_format(wanted)}"]
 
 
-def _shown_field(name: str, value: object) -> str:
+def _format_field(name: str, value: object) -> str:
     shown = redact_text(f"{name}={value}" if isinstance(value, str) else f"{name}={value!r}")
     return shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "..."
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     text = repr(value.pattern if isinstance(value, re.Pattern) else value)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
-def _name(function: object) -> str:
+def _get_name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -323,14 +325,13 @@ class Route:
             TypeError: `answer` is none of these, or it is no status code and there are other
                 arguments.
         """
-        rest = (headers, content, json, delay, pace, error)
         self.choose, self._steps = None, None
         if isinstance(answer, int):
             self._step = Answer(
                 answer, headers, content, delay=delay, pace=pace, error=error, json=json
             )
             return self
-        if any(rest):
+        if any((headers, content, json, delay, pace, error)):
             raise TypeError(
                 "pass headers and the like to Answer(...), or pass a status code to respond()"
             )
@@ -440,17 +441,14 @@ class Mock:
 
         Raises:
             InvalidMethod, InvalidURL, MissingSchema: no request can have this method or URL.
+            TypeError: there is no such condition.
         """
         if isinstance(url, str) and url.startswith("/"):
             url = self.base_url.rstrip("/") + url
         pattern = Pattern(
             None if method is None else check_method(method),
             url,
-            params=conditions.get("params"),
-            headers=conditions.get("headers"),
-            json=conditions.get("json", ...),
-            content=conditions.get("content"),
-            data=conditions.get("data"),
+            **conditions,
         )
         made = Route(pattern)
         self.routes.append(made)

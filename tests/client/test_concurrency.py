@@ -383,7 +383,7 @@ def ended_read(stream: curlhttp.StreamedResponse) -> BaseException | None:
 def is_free(client: curlhttp.Client) -> bool:
     """Return whether no slot is taken."""
     engine: Any = client._engine
-    engine._pool._unready()
+    engine._pool._release_ready()
     return not engine._pool.slots.used and not engine._opened
 
 

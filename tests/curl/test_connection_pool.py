@@ -182,7 +182,6 @@ class Thing:
 
     def __init__(self, key: Any) -> None:
         self.key = key
-        self.released = 0
         self.is_closed = False
 
     def close(self) -> None:

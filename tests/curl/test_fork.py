@@ -131,7 +131,7 @@ pid = os.fork()
 if pid == 0:
     for number in range(10):
         ask(client, "child", number)
-    client._engine._pool._unready()
+    client._engine._pool._release_ready()
     assert client._engine._pool.slots.used == 0
     client.close()
     sys.exit()

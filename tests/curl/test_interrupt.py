@@ -56,7 +56,7 @@ except KeyboardInterrupt:
 if held is not None:
     held.close()
 engine = client._engine
-engine._pool._unready()
+engine._pool._release_ready()
 assert engine._pool.slots.used == 0
 assert not engine._pool.slots.waiters
 assert client.get(url + "/bytes/3").status_code == 200

@@ -204,7 +204,7 @@ def _ready(url: str) -> curlhttp.Client:
 
 def _idle(url: str) -> curlhttp.Client:
     client = _ready(url)
-    client._engine._pool._unready()  # type: ignore[attr-defined]
+    client._engine._pool._release_ready()  # type: ignore[attr-defined]
     return client
 
 

@@ -7,7 +7,12 @@ import re
 import pycurl
 import pytest
 
-from curlhttp._curl.libcurl_log import DebugLog, get_stream_reset, is_excluded_by_goaway, parse_news
+from curlhttp._curl.libcurl_log import (
+    DebugLog,
+    get_stream_reset,
+    is_excluded_by_goaway,
+    parse_log_event,
+)
 
 TEXT, IN, OUT = pycurl.INFOTYPE_TEXT, pycurl.INFOTYPE_HEADER_IN, pycurl.INFOTYPE_HEADER_OUT
 
@@ -24,7 +29,7 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_an_important_line_is_parsed(line: bytes) -> None:
-    assert parse_news(TEXT, line) == LINES[line]
+    assert parse_log_event(TEXT, line) == LINES[line]
 
 
 @pytest.mark.parametrize(
@@ -39,13 +44,13 @@ def test_an_important_line_is_parsed(line: bytes) -> None:
     ],
 )
 def test_any_other_line_is_ignored(line: bytes) -> None:
-    assert parse_news(TEXT, line) is None
+    assert parse_log_event(TEXT, line) is None
 
 
 @pytest.mark.parametrize("kind", ["INFOTYPE_HEADER_IN", "INFOTYPE_DATA_IN"])
 def test_bytes_of_a_server_are_not_parsed(kind: str) -> None:
     line = b"HTTP/2 stream 3 refused by server\n"
-    assert parse_news(int(getattr(pycurl, kind)), line) is None
+    assert parse_log_event(int(getattr(pycurl, kind)), line) is None
 
 
 @pytest.mark.parametrize(

@@ -433,7 +433,7 @@ async def test_sending_in_another_task_around_hedges_is_refused(
         return await asyncio.ensure_future(sending())
 
     client = make_client(hedge=Hedge(9), attempt_middleware=[elsewhere])
-    with pytest.raises(RuntimeError, match=r"awaits send\(request\) itself"):
+    with pytest.raises(RuntimeError, match=r"await send\(request\) directly"):
         await client.get(app.url)
     assert not app.requests
 

@@ -389,7 +389,7 @@ async def test_a_wait_that_does_not_fit_fails_at_once(make_client: MakeClient) -
     engine = ScriptedEngine([200, 200])
     client = make_client(rate_limit=RateLimit(0.5), transport=engine)
     assert (await client.get(URL)).ok
-    with pytest.raises(DeadlineExceeded, match=r"room in 2 s, .* ends in 1\.9 s") as caught:
+    with pytest.raises(DeadlineExceeded, match=r"in 2 s, .* deadline is in 1\.9 s") as caught:
         await client.get(URL, timeout=Timeout(total=1.9))
     assert caught.value.request is not None
     assert engine.sleeps == []

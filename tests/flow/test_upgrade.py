@@ -154,7 +154,7 @@ def test_a_refusal_with_an_invalid_length_is_an_error_on_read(length: bytes) -> 
     engine = Connecting(b"HTTP/1.1 403 x\r\nContent-Length: " + length + b"\r\n\r\nnope")
     request = Client(transport=engine).build_request("GET", "http://a.test/")
     reply = run_sync(partial(ask_engine, engine, request, engine.now))
-    with pytest.raises(RemoteProtocolError, match="Content-Length is no number") as caught:
+    with pytest.raises(RemoteProtocolError, match="Content-Length is not a number") as caught:
         run_sync(reply.read)
     assert caught.value.broken_part == "content-length"
     assert caught.value.request is request

@@ -167,7 +167,7 @@ def test_the_rule_of_thumb_names_nothing_that_the_list_does_not() -> None:
         *parsing._PLATFORMS,
         *(
             f"{name}.{top}"
-            for top, names in parsing._OF_COUNTRIES.items()
+            for top, names in parsing._COUNTRY_SUFFIXES.items()
             for name in names.split()
         ),
     ]

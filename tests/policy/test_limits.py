@@ -335,7 +335,7 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
     limit = RateLimit(2)
     assert limit.try_acquire(A, 0.0)
     turns = [join(limit, patience=0.5), join(limit, patience=1.0)]
-    message = r"the rate limit of 2 requests per second has room in 1\.5 s, .* ends in 1\.49 s"
+    message = r"the rate limit of 2 requests per second admits it in 1\.5 s, .* is in 1\.49 s"
     with pytest.raises(DeadlineExceeded, match=message):
         join(limit, patience=1.49)
     turns.append(join(limit, patience=1.5))  # who was refused is not in the line

@@ -14,7 +14,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks import async_, cpu, goals, import_time, pairs, readme, results, server, sync, tables
+from benchmarks import (
+    async_,
+    cpu,
+    features,
+    goals,
+    import_time,
+    pairs,
+    readme,
+    results,
+    server,
+    sync,
+    tables,
+)
 from benchmarks.__main__ import main
 from benchmarks.clients import ASYNC
 from benchmarks.clients.base import Settings
@@ -39,7 +51,7 @@ def _run(folder: Path, command: str, *arguments: str) -> dict[str, Any]:
     (path,) = folder.glob("*.json")
     found: dict[str, Any] = json.loads(path.read_text())
     assert path.with_suffix(".md").read_text().startswith(f"# {found['benchmark']}\n")
-    plotted = found["benchmark"] not in ("import", "pairs", "cold")
+    plotted = found["benchmark"] not in ("import", "pairs", "cold", "features")
     plotted = plotted and importlib.util.find_spec("matplotlib") is not None
     assert path.with_suffix(".svg").exists() == plotted
     assert found["machine"].keys() >= {"load", "load_at_end", "commit", "date"}
@@ -117,7 +129,7 @@ def test_the_server_has_ports_outside_the_ephemeral_range() -> None:
 
 
 def test_pairs_measures_each_chosen_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = {"streamed", "threads", "kept", "first requests to TLS origins"}
+    chosen = {"streamed", "httpx", "threads", "kept", "first requests to TLS origins"}
     few = [group for group in pairs._GROUPS if group.name in chosen]
     few[-1] = replace(few[-1], origins=3)
     monkeypatch.setattr(pairs, "_GROUPS", few)
@@ -153,12 +165,43 @@ def test_benchmarks_that_the_server_cannot_run_are_skipped_with_the_reason(
 
 def test_first_requests_are_measured_in_fresh_interpreters(tmp_path: Path) -> None:
     found = _run(tmp_path, "cold")
-    (case,) = found["cases"]
-    names = ["interpreter", "curlhttp.get", "curlhttp.Client().get", "requests.get"]
-    assert [row["client"] for row in case["rows"]] == [
-        name for name in names if name not in case["missing"]
+    names = [
+        ["interpreter", "curlhttp.get", "curlhttp.Client().get", "requests.get"],
+        ["curlhttp get", "http (httpie)", "curl"],
     ]
-    assert all(row["samples"][0]["wall"] > 0 for row in case["rows"])
+    for case, expected in zip(found["cases"], names, strict=True):
+        assert [row["client"] for row in case["rows"]] == [
+            name for name in expected if name not in case["missing"]
+        ]
+        assert all(row["samples"][0]["wall"] > 0 for row in case["rows"])
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("picows"), reason="extra 'bench'")
+def test_features_are_measured_next_to_their_peers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "_FILE", 70_000)
+    monkeypatch.setattr(features, "_URLS", 20)
+    monkeypatch.setattr(features, "_MESSAGES", {"64 B": (64, 20, 10)})
+    found = _run(tmp_path, "features")
+    clients = {
+        (case["group"], case["name"]): [row["client"] for row in case["rows"]]
+        for case in found["cases"]
+        if not case["missing"].keys() - {"curl"}
+    }
+    assert clients.keys() == {
+        *(("download", "MiB of 100"), ("upload", "MiB of 100"), ("WebSocket echo", "64 B")),
+        *(("rows", "JSON Lines"), ("rows", "Parquet")),
+    }
+    assert clients["WebSocket echo", "64 B"] == ["curlhttp", "aiohttp"]
+    assert clients["rows", "Parquet"] == ["run_partition", "Client.map"]
+    assert not [
+        row
+        for case in found["cases"]
+        for row in case["rows"]
+        for sample in row["samples"]
+        if sample["errors"]
+    ]
 
 
 def test_import_times_are_those_of_fresh_interpreters(

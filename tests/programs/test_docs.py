@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 import curlhttp
@@ -138,7 +139,9 @@ def test_the_reference_of_the_command_line_lists_all_options() -> None:
 
 
 def options_of_the_command_line() -> set[str]:
-    parameters = [parameter for command in app.commands.values() for parameter in command.params]
+    context = click.Context(app)
+    commands = [app.get_command(context, name) for name in app.list_commands(context)]
+    parameters = [parameter for command in commands if command for parameter in command.params]
     found = {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
     return {name for name in found if name.startswith("--")}
 

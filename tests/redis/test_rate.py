@@ -145,7 +145,7 @@ async def test_a_request_with_too_little_time_fails_at_once(
 ) -> None:
     client = make_client(rate_limit=RateLimit(0.01, store=make_store(redis)))
     await client.get(app.url)
-    with pytest.raises(DeadlineExceeded, match=r"has room in \d") as caught:
+    with pytest.raises(DeadlineExceeded, match=r"admits it in \d") as caught:
         await client.get(app.url, timeout=Timeout(total=30))
     assert caught.value.request is not None
 

@@ -422,7 +422,7 @@ def test_a_tls_failure_after_the_request_was_sent_does_not_repeat_a_post(
         while True:
             made += 1
             error = curlhttp.SSLError("refused", curl_code=56, request_sent=True)
-            retries = _retries.after_error(retries, method, "https://host/", error)
+            retries = _retries.increment_after_error(retries, method, "https://host/", error)
     assert made == attempts
     assert "Max retries exceeded" in str(caught.value)
 

@@ -322,7 +322,7 @@ READERS: list[Callable[[Any], Any]] = [
 def test_a_length_that_is_no_number_is_an_error(session: Session, length: bytes) -> None:
     with (
         RawServer(refuse(b"Content-Length: " + length, b"abcde")) as server,
-        pytest.raises(InvalidHeader, match="Content-Length is no number") as caught,
+        pytest.raises(InvalidHeader, match="Content-Length is not a number") as caught,
     ):
         upgrade(session, server)
     assert isinstance(caught.value, curlhttp.RemoteProtocolError)

@@ -16,8 +16,8 @@ from curlhttp import exceptions as e
 from curlhttp._models.request import Request
 from curlhttp.requests._core_request import parse_timeout
 from curlhttp.requests._retries import (
-    after_error,
-    after_response,
+    increment_after_error,
+    increment_after_response,
     pause,
     to_retry,
     to_urllib3_error,
@@ -129,7 +129,7 @@ def test_an_error_is_counted_and_raised_as_urllib3s(
     error: e.RequestException, count: str, reason: str, kind: Any
 ) -> None:
     retries = urllib3.Retry(2, connect=2, read=2, other=2, status=2)
-    fewer = after_error(retries, "GET", URL, error)
+    fewer = increment_after_error(retries, "GET", URL, error)
     assert {name: getattr(fewer, name) for name in ("total", "connect", "read", "other")} == {
         **dict.fromkeys(("connect", "read", "other"), 2),
         "total": 1,
@@ -137,7 +137,7 @@ def test_an_error_is_counted_and_raised_as_urllib3s(
     }
     assert fewer.history[0].url == "/path?q=1"
     with pytest.raises(kind) as caught:
-        after_error(urllib3.Retry(0), "GET", URL, error)
+        increment_after_error(urllib3.Retry(0), "GET", URL, error)
     raised: Any = caught.value
     assert type(raised) is kind
     given_up = raised.args[0]
@@ -166,7 +166,7 @@ def test_a_permanent_error_is_raised_unchanged(
     error: e.RequestException, method: str, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(type(error)) as caught:
-        after_error(urllib3.Retry(**{"total": 5, **settings}), method, URL, error)
+        increment_after_error(urllib3.Retry(**{"total": 5, **settings}), method, URL, error)
     assert caught.value is error
     assert error.args == ("what happened",)
 
@@ -191,17 +191,17 @@ def test_an_error_without_retries_is_raised_itself_with_urllib3s_in_it(
 ) -> None:
     error = fail(kind, sent)
     with pytest.raises(kind, match="what happened") as caught:
-        after_error(urllib3.Retry(**{"total": 5, **settings}), method, URL, error)
+        increment_after_error(urllib3.Retry(**{"total": 5, **settings}), method, URL, error)
     assert caught.value is error
     assert type(error.args[0]) is getattr(urllib3.exceptions, inner)
 
 
 def test_a_body_that_breaks_off_is_the_same_error_with_retries_and_without() -> None:
     error = fail(e.ChunkedEncodingError, True)
-    assert after_error(urllib3.Retry(1), "GET", URL, error).total == 0
+    assert increment_after_error(urllib3.Retry(1), "GET", URL, error).total == 0
     for method, retries in (("GET", urllib3.Retry(0)), ("POST", urllib3.Retry(5))):
         with pytest.raises(e.ChunkedEncodingError, match="what happened") as caught:
-            after_error(retries, method, URL, error)
+            increment_after_error(retries, method, URL, error)
         assert caught.value is error
 
 
@@ -211,7 +211,7 @@ def test_an_exception_of_a_custom_retry_is_raised() -> None:
             raise KeyError("own")
 
     with pytest.raises(KeyError):
-        after_error(Own(1), "GET", URL, fail(e.ConnectionError))
+        increment_after_error(Own(1), "GET", URL, fail(e.ConnectionError))
 
 
 def test_something_that_only_works_like_a_retry_will_do() -> None:
@@ -233,14 +233,14 @@ def test_something_that_only_works_like_a_retry_will_do() -> None:
             self.slept = True
 
     error = fail(e.ConnectionError)
-    following = after_error(Alike(1), "GET", URL, error)
+    following = increment_after_error(Alike(1), "GET", URL, error)
     assert following.left == 0
     pause(following, None, SENT)
     assert following.slept
     with pytest.raises(e.ConnectionError) as caught:
-        after_error(following, "GET", URL, error)
+        increment_after_error(following, "GET", URL, error)
     assert caught.value is error
-    assert after_response(Alike(0), "GET", URL, Raw(500)) is None
+    assert increment_after_response(Alike(0), "GET", URL, Raw(500)) is None
 
 
 class Raw:
@@ -258,15 +258,15 @@ class Raw:
 
 def test_a_request_is_retried_until_the_attempts_are_used_up() -> None:
     retries = urllib3.Retry(1, status_forcelist=[500])
-    assert after_response(retries, "GET", URL, Raw(200)) is None
-    fewer = after_response(retries, "GET", URL, Raw(500))
+    assert increment_after_response(retries, "GET", URL, Raw(200)) is None
+    fewer = increment_after_response(retries, "GET", URL, Raw(500))
     assert fewer.history[0][:4] == ("GET", "/path?q=1", None, 500)
     raw = Raw(500)
     with pytest.raises(e.RetryError, match="too many 500 error responses") as caught:
-        after_response(fewer, "GET", URL, raw)
+        increment_after_response(fewer, "GET", URL, raw)
     assert raw.is_drained
     assert isinstance(caught.value.args[0], urllib3.exceptions.MaxRetryError)
-    assert after_response(fewer.new(raise_on_status=False), "GET", URL, Raw(500)) is None
+    assert increment_after_response(fewer.new(raise_on_status=False), "GET", URL, Raw(500)) is None
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def get_slots(client: AnyClient) -> Slots:
     """Return the slots, without those of parked transfers among the taken."""
     engine = get_engine(client)
     if client.is_blocking:
-        engine._pool._unready()
+        engine._pool._release_ready()
     slots: Slots = engine._pool.slots
     return slots
 

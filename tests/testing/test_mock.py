@@ -370,6 +370,11 @@ def test_an_unmatched_request_fails_the_end_even_if_the_code_caught_the_error() 
                 client.get(API)
 
 
+def test_a_route_with_an_unknown_condition_is_refused() -> None:
+    with pytest.raises(TypeError, match="header"):
+        Mock().get("https://api.test/", header={"X": "1"})  # type: ignore[call-arg]
+
+
 def test_a_route_that_was_not_called_fails_the_end() -> None:
     with pytest.raises(AssertionError, match=r"not called: GET https://api.test/a"):
         with mock(API) as network:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
+from struct import Struct
 
 import pytest
 
@@ -140,3 +142,22 @@ def test_a_server_reads_the_packed_frames(first: int, opcode: Opcode, size: int)
 
 def test_masks_differ() -> None:
     assert len({pack_message(TEXT, b"")[2:6] for _ in range(100)}) == 100
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
+def test_a_forked_process_does_not_repeat_the_masks_of_its_parent() -> None:
+    def masks() -> bytes:
+        return b"".join(pack_message(BINARY, b"")[2:6] for _ in range(50))
+
+    masks()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, masks())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not {*Struct("4s").iter_unpack(os.read(reader, 200))} & {
+        *Struct("4s").iter_unpack(masks())
+    }
+    os.close(reader)
+    os.close(writer)

@@ -18,6 +18,7 @@ TEXT, BINARY = 0x81, 0x82  # the first byte of a frame that is a message (RFC 64
 _MESSAGES = (TEXT, BINARY)
 _MASKED = 0x80
 _TWO_BYTES, _EIGHT_BYTES = 126, 127  # in place of a size: the size follows in so many bytes
+_MASKS = 256  # to make at a time
 _TWO, _EIGHT = Struct("!H"), Struct("!Q")
 _TWO_HEAD, _EIGHT_HEAD = Struct("!BBH"), Struct("!BBQ")
 
@@ -36,8 +37,24 @@ def pack_message(first: int, data: bytes) -> bytes:
         head = _TWO_HEAD.pack(first, _MASKED | _TWO_BYTES, size)
     else:
         head = _EIGHT_HEAD.pack(first, _MASKED | _EIGHT_BYTES, size)
-    mask = os.urandom(4)
+    mask = _make_mask()
     return b"".join((head, mask, apply_mask(data, mask)))
+
+
+# A system call for each mask takes as long as the rest of a small frame.
+_masks: list[bytes] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_masks.clear)
+
+
+def _make_mask() -> bytes:
+    """Return four bytes that nobody can predict (RFC 6455, section 5.3)."""
+    while True:
+        try:
+            return _masks.pop()
+        except IndexError:  # at first, or another thread was faster
+            random = os.urandom(4 * _MASKS)
+            _masks.extend([random[at : at + 4] for at in range(0, len(random), 4)])
 
 
 class FrameBuffer:

@@ -1,7 +1,7 @@
 """The engine of `Client`: each exchange runs in the calling thread, on a driver from a pool.
 
-A transfer keeps its own connection, because sharing connections between threads crashes libcurl. It
-takes the connection along to any driver. The engine's coroutines never suspend.
+A transfer keeps its own connection on any driver, because sharing connections between threads
+crashes libcurl. The engine's coroutines never suspend.
 """
 
 from __future__ import annotations
@@ -151,10 +151,10 @@ class BlockingEngine:
         return transfer
 
     async def read(self, incoming: Transfer) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
+        """Return the next piece of the body as received, b"" at the end.
 
         Raises:
-            RequestException: the body broke off, or the server is silent for too long.
+            RequestException: the body is incomplete, or the server was silent for too long.
             StreamConsumedError: another thread has closed the response.
         """
         driver: PooledDriver = incoming.driver
@@ -232,7 +232,7 @@ class BlockingEngine:
         self._pool.drop_from_finalizer(incoming)
 
     def _remove_opened(self, transfer: Transfer) -> bool:
-        """Remove a streamed response; return whether it was there, to one caller only."""
+        """Remove a streamed response; return True to the one caller that removed it."""
         try:
             self._opened.remove(transfer)
         except KeyError:
@@ -415,7 +415,7 @@ class DriverPool:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.all: WeakSet[PooledDriver] = WeakSet()  # weak, because Ctrl-C may lose one on its way
+        self.all: WeakSet[PooledDriver] = WeakSet()  # weak, because Ctrl-C may lose a driver
         self._limits = limits
         self._idle: list[PooledDriver] = []
         self._is_closed = False
@@ -468,7 +468,7 @@ class PooledDriver(Driver):
 
     Args:
         limits: the client's limits.
-        pool: it belongs to.
+        pool: it returns to this pool.
 
     Attributes:
         is_resolving: libcurl may still be looking up a name for a removed transfer.
@@ -523,7 +523,7 @@ class PooledDriver(Driver):
             self._start_read_timeout(transfer, request)
 
     def step(self) -> None:
-        """Wait until a socket is ready or something is due, and handle that."""
+        """Wait until a socket is ready or a timer is due, and handle that."""
         self.run_once(self.wait_seconds())
 
     def remove_unfinished(self, transfer: Transfer) -> None:

@@ -39,7 +39,7 @@ from curlhttp.exceptions import ClientClosed
 
 
 class MultiEngine(ABC):
-    """Move bytes for many coroutines at once; they start in the order in which they ask.
+    """Move bytes for many coroutines at once; requests start in the order in which they arrive.
 
     Args:
         limits: the client's limits.
@@ -164,10 +164,10 @@ class MultiEngine(ABC):
         return transfer
 
     async def read(self, incoming: Transfer) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
+        """Return the next piece of the body as received, b"" at the end.
 
         Raises:
-            RequestException: the body broke off, or the server is silent for too long.
+            RequestException: the body is incomplete, or the server was silent for too long.
         """
         try:
             if not incoming.pieces:

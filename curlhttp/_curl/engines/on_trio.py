@@ -58,7 +58,7 @@ class _Sleeper:
 class _TrioDriver(Driver):
     """A driver that two tasks run.
 
-    A task also starts what was added: all that other tasks add before its turn, at once.
+    The timer task also starts added transfers: together all that were added before its turn.
     """
 
     def __init__(self, limits: Limits, connections: int) -> None:
@@ -118,8 +118,8 @@ class _TrioDriver(Driver):
     def detach(self) -> None:
         """End the tasks."""
         super().detach()
-        for life in self._scopes_of_tasks:
-            life.cancel()
+        for scope in self._scopes_of_tasks:
+            scope.cancel()
 
     def discard(self) -> None:
         """Close everything, for an engine that was dropped unclosed."""
@@ -189,4 +189,4 @@ class TrioEngine(EventLoopEngine):
 
 
 def _nothing() -> None:
-    """Do nothing, because only matters whether trio accepts the call."""
+    """Do nothing: what matters is whether trio accepts the call."""

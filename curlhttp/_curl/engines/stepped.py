@@ -34,7 +34,7 @@ _AWAY = 0.1  # seconds without run_once, after which connection attempts are res
 
 
 class _Pause:
-    """A coroutine awaits this to pause until its job is woken."""
+    """Awaited by a coroutine to pause until its job is woken."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ class SteppedEngine(MultiEngine):
             self.run_once(waits=False)
 
     def cancel(self) -> None:
-        """End all coroutines where they are; they release what they hold."""
+        """Close all coroutines, which release what they hold."""
         jobs, self._jobs = self._jobs, set()
         failed: BaseException | None = None
         for job in jobs:

@@ -325,6 +325,6 @@ class _Pump:
 
 
 def _end_writing(descriptor: int) -> None:
-    """End this direction, as SSLSocket.shutdown does: by TCP alone."""
+    """End this direction like SSLSocket.shutdown: only in TCP, without a TLS alert."""
     with socket.socket(fileno=socket.dup(descriptor)) as twin:
         twin.shutdown(socket.SHUT_WR)

@@ -1,7 +1,7 @@
 """The byte streams of `AsyncClient`: on asyncio (uvloop included), and on trio through anyio.
 
-On asyncio the loop calls a reader and a writer, without a task. On trio, and on whatever else anyio
-runs on, the tasks wait for the socket themselves.
+On asyncio the loop calls a reader and a writer, without a task. On trio, and on any other loop that
+anyio supports, the tasks wait for the socket themselves.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class AsyncioStream(LoopStream):
         self._loop = loop
         self._reader: asyncio.Future[None] | None = None  # of the task that waits to receive
         self._writers: set[asyncio.Future[None]] = set()
-        self._watches = False  # the loop tells when there is something to receive
+        self._watches = False  # the loop calls _on_readable
         super().__init__(transfer, release, loop.call_soon_threadsafe)
 
     # receiving
@@ -236,7 +236,7 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-# The loop keeps what it calls alive, which must not be a stream that was dropped.
+# The loop keeps its callbacks alive. They hold no stream, so that a dropped stream is collected.
 
 
 def _on_readable(stream: ref[AsyncioStream]) -> None:

@@ -70,7 +70,7 @@ class Stream:
     """
 
     def __init__(self, transfer: Transfer, release: Callable[[Transfer], object]) -> None:
-        # What the finalizer needs comes first, because Ctrl-C may come at any line.
+        # First the attributes that the finalizer uses, because Ctrl-C may come at any line.
         self._transfer: Transfer | None = transfer
         self._release_transfer = release
         self._error: BaseException | None = None

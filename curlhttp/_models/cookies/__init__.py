@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import CookiesInput
     from curlhttp._models.url import URL
 
-__all__ = ["LazyCookieJar"]
-
 
 class LazyCookieJar:
     """Hold the cookies of a client or of one call, in a jar that is made for the first cookie.
@@ -32,7 +30,7 @@ class LazyCookieJar:
             self.replace(cookies)
 
     def replace(self, cookies: CookiesInput | None) -> None:
-        """Replace the cookies: a CookieJar is used itself, anything else is copied."""
+        """Replace the cookies: a CookieJar is used as it is, anything else is copied."""
         from http.cookiejar import CookieJar
 
         from curlhttp._models.cookies.jar import Cookies

@@ -120,7 +120,7 @@ class CookieStore(CookieJar):
     _sites: _SiteCounts | None = None  # created when a response sets the first cookie
 
     def __iter__(self) -> Iterator[Cookie]:
-        # The stdlib's (3.10) sorts by name, and fails if the jar changes meanwhile.
+        # In Python 3.10, the stdlib's sorts by name, and fails if another thread changes the jar.
         with self._cookies_lock:
             return iter(
                 [
@@ -146,7 +146,7 @@ class CookieStore(CookieJar):
         self.__dict__.update(state)
         self._cookies_lock = threading.RLock()
 
-    # what is stored
+    # storage
 
     def set_cookie(self, cookie: Cookie) -> None:
         """Store a cookie, in place of one with the same name, domain and path."""
@@ -191,7 +191,7 @@ class CookieStore(CookieJar):
             if self._find(cookie.domain, cookie.path, cookie.name) is not None:
                 self.clear(cookie.domain, cookie.path, cookie.name)
 
-    # what servers set
+    # Set-Cookie
 
     def extract_cookies(self, response: HTTPResponse, request: UrllibRequest) -> None:
         """Store the response's cookies that the policy allows."""
@@ -271,7 +271,7 @@ class CookieStore(CookieJar):
                         if (found := named.get(cookie.name)) is not None:
                             yield found
 
-    # what requests carry
+    # Cookie
 
     def add_cookie_header(self, request: UrllibRequest) -> None:
         """Add the Cookie header, unless the request has one, and remove expired cookies."""
@@ -286,12 +286,12 @@ class CookieStore(CookieJar):
 
     def _cookies_for_request(self, request: UrllibRequest) -> list[Cookie]:
         cookies: list[Cookie] = []
-        for domain in self._domains_for(request):
+        for domain in self._find_domains(request):
             cookies += self._cookies_for_domain(domain, request)  # type: ignore[attr-defined]
             self._drop_expired(domain)
         return cookies
 
-    def _domains_for(self, request: UrllibRequest) -> list[str]:
+    def _find_domains(self, request: UrllibRequest) -> list[str]:
         """Return the jar's domains whose cookies a request may have, in the jar's order."""
         if type(self._policy).domain_return_ok not in _BY_DOMAIN:
             return list(self._cookies)  # the policy may decide otherwise about domains
@@ -365,7 +365,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
         return any(cookie.name == name for cookie in self)
 
     def __getitem__(self, name: str) -> _Value:
-        return self._only(name)
+        return self._get_only(name)
 
     def __delitem__(self, name: str) -> None:
         remove_cookie_by_name(self, name)
@@ -395,13 +395,13 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             CookieConflictError: several cookies match.
         """
         try:
-            return self._only(name, domain, path)
+            return self._get_only(name, domain, path)
         except KeyError:
             return default
 
     def get_dict(self, domain: str | None = None, path: str | None = None) -> dict[str, _Value]:
         """Return names and values, optionally of one domain and path only."""
-        found = _matching(self, None, domain, path)
+        found = _find_cookies(self, None, domain, path)
         return {cookie.name: self._get_value(cookie) for cookie in found}
 
     def update(  # type: ignore[override]
@@ -421,8 +421,8 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             )
         super().update(other, **names)
 
-    def _only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:
-        found = _matching(self, name, domain, path)
+    def _get_only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:
+        found = _find_cookies(self, name, domain, path)
         if not found:
             raise KeyError(f"name={name!r}, domain={domain!r}, path={path!r}")
         if len(found) > 1:
@@ -445,11 +445,11 @@ def remove_cookie_by_name(
     cookiejar: CookieJar, name: str, domain: str | None = None, path: str | None = None
 ) -> None:
     """Remove every cookie of a name, optionally of one domain and path only."""
-    for cookie in _matching(cookiejar, name, domain, path):
+    for cookie in _find_cookies(cookiejar, name, domain, path):
         cookiejar.clear(cookie.domain, cookie.path, cookie.name)
 
 
-def _matching(
+def _find_cookies(
     jar: CookieJar, name: str | None, domain: str | None, path: str | None
 ) -> list[Cookie]:
     return [
@@ -562,7 +562,7 @@ class Cookies(NamedCookies[str]):
         else:
             self._remove(cookie)
 
-    # what requests carry
+    # Cookie
 
     def header_for(self, url: URL) -> str | None:
         """Return the Cookie header for the URL, or None; longer paths come first (RFC 6265)."""
@@ -570,11 +570,11 @@ class Cookies(NamedCookies[str]):
         found: list[Cookie] = []
         with self._cookies_lock:
             for domain in self._get_domains(host):
-                # cookie_header asks only jars that have CookieRules.
+                # cookie_header calls this only if the policy is a CookieRules.
                 if not self._policy.domain_allowed(domain):  # type: ignore[attr-defined]
                     continue
                 expired = False
-                for cookie in _below(self._cookies[domain], path):
+                for cookie in _find_cookies_below(self._cookies[domain], path):
                     if cookie.expires is not None and cookie.is_expired():
                         expired = True
                     elif (secure or not cookie.secure) and host_allowed(cookie, host):
@@ -584,7 +584,7 @@ class Cookies(NamedCookies[str]):
         return _join(found)
 
 
-def _below(paths: Mapping[str, Mapping[str, Cookie]], path: str) -> Iterator[Cookie]:
+def _find_cookies_below(paths: Mapping[str, Mapping[str, Cookie]], path: str) -> Iterator[Cookie]:
     for cookie_path, named in paths.items():
         if cookie_path == "/" or path_matches(path, cookie_path):
             yield from named.values()

@@ -78,10 +78,10 @@ def _seconds(year: int, month: int, day: int, time: tuple[str, ...]) -> int | No
 
 # --- public suffixes ---
 
-# Below the domain of any country. In some countries anybody may register them, and such a site
-# loses its cookies.
+# Usual suffixes below a country's domain. In some countries, anybody may register such a name, and
+# then the site that has it loses its cookies.
 _SECOND_LEVELS = frozenset({"ac", "co", "com", "edu", "gov", "mil", "net", "org"})
-_OF_COUNTRIES = {
+_COUNTRY_SUFFIXES = {
     "ar": "gob int tur",
     "at": "gv or",
     "au": "asn id",
@@ -150,7 +150,7 @@ def is_public_suffix(domain: str) -> bool:
     if not name or domain in _PLATFORMS:
         return True
     is_usual = len(top) == 2 and name in _SECOND_LEVELS
-    return is_usual or name in _OF_COUNTRIES.get(top, "").split()
+    return is_usual or name in _COUNTRY_SUFFIXES.get(top, "").split()
 
 
 def _to_unicode(domain: str) -> str:
@@ -237,7 +237,7 @@ def path_matches(path: str, cookie_path: str) -> bool:
 
 
 class HasURL(Protocol):
-    """The part of a request that is read here, ours or one like urllib's."""
+    """A request whose URL is read here: a CookieRequest, or one like urllib's."""
 
     def get_full_url(self) -> str:
         """Return the URL."""
@@ -296,7 +296,7 @@ class SetCookies:
 
 
 def get_host_and_path(request: HasURL) -> tuple[str, str]:
-    """Return host and path of our request, or of one like urllib's."""
+    """Return host and path of a CookieRequest, or of a request like urllib's."""
     if isinstance(request, CookieRequest):
         return request.host, request.url.path or "/"
     try:

@@ -99,7 +99,7 @@ class MemoryStore:
             if circuit is not None:
                 self._circuits.move_to_end(origin)
                 return step(circuit, now, what)
-            # New numbers, because a late outcome for a dropped circuit must not count for this one.
+            # New numbers, because a late outcome of a dropped circuit must not count for this one.
             circuit = Circuit(next(self._serials) << 32)
             result = step(circuit, now, what)
             if self._has_room(now) or not circuit.is_evictable(now):
@@ -108,7 +108,7 @@ class MemoryStore:
 
     def _set(self, circuits: OrderedDict[str, Circuit]) -> None:
         self._circuits = circuits
-        # Does not count as use, because losing a circuit that nothing changes does no harm.
+        # This does not count as use: a circuit that nothing changes can be dropped without harm.
         self.peek = circuits.get
 
     def origins(self) -> list[str]:
@@ -186,9 +186,9 @@ class Permit:
             now: monotonic seconds.
             elapsed: seconds from the start to the response head.
         """
-        is_no_news = self.ignores_success()
+        is_ignored = self.ignores_success()
         number, self._number = self._number, 0
-        if is_no_news:
+        if is_ignored:
             return None
         return self._breaker._record(self._origin, now, number, False, elapsed)
 
@@ -352,7 +352,7 @@ class CircuitBreaker:
         """Return a permit for a call.
 
         Args:
-            origin: URL.origin, or proxy_key() of a proxy.
+            origin: URL.origin, or get_proxy_key() of a proxy.
             now: monotonic seconds.
 
         Raises:
@@ -429,14 +429,14 @@ class CircuitBreaker:
             self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy
         )
 
-    # from outside
+    # called by the user
 
     def force_open(self, origin: str | None = None) -> None:
         """Refuse all calls to an origin, or to all origins, until reset().
 
         Args:
             origin: any of its URLs, or "proxy scheme://host:port"; None for all origins, which
-                overrides what is forced for single ones.
+                overrides the forced states of single origins.
         """
         self._force(origin, "forced_open")
 
@@ -467,9 +467,9 @@ class CircuitBreaker:
             self._enter(get_circuit_key(origin), state)
 
     def _enter(self, key: str, state: State) -> None:
-        # At -inf, so that no open circuit is dropped to make room.
+        # At -inf, when no open circuit can be dropped to make room.
         change = self._store.change(key, -math.inf, self._config.force, state)
-        if self.shared is not None:  # in addition to the circuit here, for when the store is gone
+        if self.shared is not None:  # as well, because the store may fail later
             change = self.shared.force(key, state)
         self.notify(key, change)
 

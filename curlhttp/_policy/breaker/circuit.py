@@ -62,7 +62,7 @@ class Window:
 
 
 class CountWindow(Window):
-    """Hold the last calls.
+    """Count the last calls.
 
     Args:
         size: how many.
@@ -92,7 +92,7 @@ class CountWindow(Window):
 
 
 class TimeWindow(Window):
-    """Hold the calls of the last seconds, in buckets.
+    """Count the calls of the last seconds, in buckets.
 
     Args:
         seconds: how long a call counts, to a tenth of that.
@@ -145,7 +145,7 @@ class CircuitPermit(NamedTuple):
 
     Attributes:
         number: identifies the call when its outcome is recorded; a circuit that has changed its
-            state since does not know it.
+            state since then ignores it.
         refused_for: seconds for which the call is refused, None if it is admitted.
         is_probe: the call uses one of the permits of a half-open circuit.
         change: the change of state that this led to, or None.
@@ -182,14 +182,13 @@ class Circuit:
     def __init__(self, first: int = 0) -> None:
         self.state: State = "closed"
         self.last: int = first + 1  # number in use
-        self.closed_permit: CircuitPermit = CircuitPermit(
-            self.last
-        )  # for every call while it is closed
+        # For every call while it is closed.
+        self.closed_permit: CircuitPermit = CircuitPermit(self.last)
         self.failures: int = 0  # in a row, or of the probes
         self.good: int = 0  # probes that succeeded
         self.slow: int = 0  # probes that were slow
         self.window: Window | None = None
-        self.probes: dict[int, float] = {}  # number: when it was let through
+        self.probes: dict[int, float] = {}  # by number: when it was admitted
         self.opens: int = 0  # since it was closed last
         self.open_for: float = 0.0  # seconds
         self.reopens_at: float = 0.0

@@ -39,7 +39,7 @@ class StoredCircuit(NamedTuple):
         number: of the permit that all calls share while the circuit is closed.
         reopens_at: when an open circuit admits calls again, in monotonic seconds.
         metrics: what was counted.
-        permit_number: of the permit for the call that asked.
+        permit_number: of the permit for the call that sent the command.
         refused_for: seconds for which that call is refused, or None.
         is_probe: the call uses one of the permits of a half-open circuit.
         change: the change of state that the step led to, or None.
@@ -99,10 +99,12 @@ class SharedPermit:
         origin: key of the circuit.
         number: of the permit.
         now: monotonic seconds.
+        is_probe: the call uses one of the permits of a half-open circuit.
 
     Attributes:
         transition: that admitting the call led to, or None.
-        is_probe: the call uses one of the permits of a half-open circuit.
+        is_probe: as given.
+        origin: as given.
     """
 
     __slots__ = ("_begun", "_circuits", "_number", "_process", "is_probe", "origin", "transition")
@@ -132,12 +134,11 @@ class SharedPermit:
         known = circuits.copies.get(self.origin)
         if known is None or known.metrics.failures_in_a_row or known.number != self._number:
             return False
-        circuits.successes_at[self.origin] = (
-            self._begun
-        )  # at least; goes along with the next failure
+        # The success came later than this. The next command that records an outcome reports it.
+        circuits.successes_at[self.origin] = self._begun
         return True
 
-    def result(self, failed: bool, now: float, elapsed: float) -> StoreCommand | None:
+    def make_record_command(self, failed: bool, now: float, elapsed: float) -> StoreCommand | None:
         """Return the command that records the outcome; None the second time.
 
         Args:
@@ -172,9 +173,9 @@ class SharedPermit:
             elapsed: seconds that the call took.
             notify: not called: the next call sees the transition.
         """
-        make_command = self.result(failed, now, elapsed)
-        if make_command is not None:
-            self._circuits.store.tell(make_command)
+        command = self.make_record_command(failed, now, elapsed)
+        if command is not None:
+            self._circuits.store.tell(command)
 
     def release(self) -> None:
         """Count nothing, because the call says nothing about the origin. Safe in finalizers."""
@@ -222,7 +223,7 @@ class SharedCircuits:
         )
 
     def after_fork_in_child(self) -> None:
-        """Forget the parent's probes, which the parent releases."""
+        """Leave the parent's probes to the parent."""
         self.process = object()
 
     def fresh(self, origin: str, now: float) -> StoredCircuit | None:
@@ -285,14 +286,14 @@ class SharedCircuits:
     # called by the user; these may block
 
     def metrics(self, origin: str) -> BreakerMetrics | None:
-        """Return what was counted for an origin, None if the store gives no answer."""
+        """Return what was counted for an origin, None if the store does not answer."""
         answer = self.store.ask_here(self.make_command(origin, "look"))
         return None if answer is None else StoredCircuit.of(answer, 0.0).metrics
 
     def force(self, origin: str, state: State) -> StateChange | None:
         """Set the state of a circuit; return the change."""
         answer = self.store.ask_here(self.make_command(origin, "force", state))
-        self.copies.pop(origin, None)  # so that the next call asks the store
+        self.copies.pop(origin, None)  # so that the next call queries the store
         return None if answer is None else StoredCircuit.of(answer, 0.0).change
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from curlhttp.cli.fetch.run import FetchRun
     from curlhttp.distributed import FetchSummary
 
-__all__ = ["fetch"]
-
 _EPILOG = """\b
 Each line of FILE is a URL, or a JSON object:
   {"url": ..., "method": ..., "headers": {...}, "json": ..., "id": ...}

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
-__all__ = ["InputLine", "InputLines"]
-
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = {"url", "method", "headers", "body", "body_base64", "json", "id"}
 _BODIES = {"body", "body_base64", "json"}
@@ -88,7 +86,7 @@ def _parse_line(number: int, raw: bytes) -> InputLine:
     except UnicodeDecodeError:
         raise InvalidLine("not UTF-8") from None
     if not text.startswith("{"):
-        return InputLine(number, _fingerprint(text), text)
+        return InputLine(number, _hash_request(text), text)
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
@@ -114,9 +112,8 @@ def _parse_fields(number: int, fields: dict[str, Any]) -> InputLine:  # Any: JSO
     if "json" in fields and "content-type" not in map(str.lower, headers):
         headers["Content-Type"] = "application/json"
     request = json.dumps([url, sorted(fields.items())])
-    return InputLine(
-        number, _fingerprint(request), url, {**_parse_options(fields), "headers": headers}, name
-    )
+    options = {**_parse_options(fields), "headers": headers}
+    return InputLine(number, _hash_request(request), url, options, name)
 
 
 def _is_valid_id(name: object) -> bool:
@@ -148,6 +145,6 @@ def _parse_options(fields: dict[str, Any]) -> dict[str, object]:  # Any: JSON
     return options
 
 
-def _fingerprint(request: str) -> int:
+def _hash_request(request: str) -> int:
     """Return a checksum of 30 bits, not 0, to detect an edited line."""
     return crc32(_USERINFO.sub("//", request).encode("utf-8", "surrogatepass")) & 0x3FFFFFFF or 1

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp.cli.fetch.input import InputLine
 
-__all__ = ["FetchRecord", "Kind", "Mode", "RecordOutput", "RecordedLines", "open_output"]
-
 Mode: TypeAlias = Literal["new", "resume", "overwrite"]
 Kind: TypeAlias = Literal["jsonl", "folder", "sqlite"]
 _SUFFIXES: dict[str, Kind] = {
@@ -300,7 +298,7 @@ class RecordOutput:
         raise NotImplementedError
 
 
-def _already_exists(path: Path) -> CommandFailed:
+def _make_exists_error(path: Path) -> CommandFailed:
     return CommandFailed(
         f"{path} already exists: use --resume to continue, or --overwrite to replace it", 2
     )
@@ -406,7 +404,7 @@ def _open(path: Path, mode: Mode) -> int:
     try:
         return os.open(path, flags | (os.O_EXCL if mode == "new" else 0), 0o666)
     except FileExistsError:
-        raise _already_exists(path) from None
+        raise _make_exists_error(path) from None
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
 
@@ -472,7 +470,7 @@ class _Folder(_JSONLines):
         try:
             path.mkdir(parents=True, exist_ok=True)
             if mode == "new" and any(path.iterdir()):
-                raise _already_exists(path)
+                raise _make_exists_error(path)
         except OSError as error:
             raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
         super().__init__(path / _INDEX, mode, keeps_bodies=keeps_bodies)
@@ -562,20 +560,20 @@ class _SQLite(RecordOutput):
         super().__init__(keeps_bodies=keeps_bodies)
         self._path = path
         if mode == "new" and path.exists():
-            raise _already_exists(path)
+            raise _make_exists_error(path)
         if mode == "overwrite":
             for suffix in ("", "-wal", "-shm"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
         try:
             self._database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)
         except sqlite3.Error as error:
-            raise self._failure(error) from None
+            raise self._make_failure(error) from None
         try:
             self._open()
         except BaseException as error:
             self._database.close()
             if isinstance(error, sqlite3.Error):
-                raise self._failure(error) from None
+                raise self._make_failure(error) from None
             raise
 
     def _open(self) -> None:
@@ -597,12 +595,12 @@ class _SQLite(RecordOutput):
             self._database.executemany(_INSERT, map(_make_row, batch))
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
-            raise self._failure(error) from None
+            raise self._make_failure(error) from None
 
     def _close(self) -> None:
         self._database.close()
 
-    def _failure(self, error: sqlite3.Error) -> CommandFailed:
+    def _make_failure(self, error: sqlite3.Error) -> CommandFailed:
         return CommandFailed(f"{self._path}: {error}", WRITE_ERROR)
 
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["DeferredInterrupts", "FetchProgress", "FetchRun"]
-
 _KEY = "curlhttp.fetch"  # in a request's extensions
 _REFRESHES = 4  # per second
 _WINDOW = 20  # refreshes over which the rate is averaged
@@ -98,7 +96,7 @@ class FetchRun:
         try:
             with (
                 progress,
-                self._client.map(self._requests(), concurrency=concurrency) as outcomes,
+                self._client.map(self._build_requests(), concurrency=concurrency) as outcomes,
             ):
                 for outcome in outcomes:
                     self._record(_make_record(outcome))
@@ -115,7 +113,7 @@ class FetchRun:
             self._output.add(record)
         self._progress.tick()
 
-    def _requests(self) -> Iterator[Request]:
+    def _build_requests(self) -> Iterator[Request]:
         recorded = self._output.recorded
         for line in self._lines:
             state = recorded.state(line.number, line.fingerprint)

@@ -1,6 +1,6 @@
 """requests.packages: urllib3, idna and chardet under requests' own names.
 
-Each is loaded on first use, by attribute or by import, whole or one of its modules.
+Each is loaded when it, or one of its modules, is first imported or accessed as an attribute.
 """
 
 from __future__ import annotations
