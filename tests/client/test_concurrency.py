@@ -153,7 +153,7 @@ async def main():
             for number in range(count):
                 tasks.start_soon(one, number)
         (engine,) = client._engines.values()
-        assert engine._bound == 192, engine._bound
+        assert engine._max_connections == 192, engine._max_connections
         assert engine._pool.slots.used == 0 and len(engine._pool.all) <= 192
         assert not engine._driver.running
     print(right, most)
@@ -188,7 +188,7 @@ def one(number):
 
 with curlhttp.Client(max_connections=1000) as client, ThreadPoolExecutor(100) as threads:
     right = sum(threads.map(one, range(1000)))
-    print(right, client._engine._pool._bound, len(os.listdir("/dev/fd")))
+    print(right, client._engine._pool._max_connections, len(os.listdir("/dev/fd")))
 """
 
 

@@ -169,7 +169,7 @@ async def test_a_public_address_that_does_not_respond_is_not_blocked(
 async def test_a_name_that_changes_between_attempts_is_checked_again(
     make_client: MakeClient, names: Callable[..., Names]
 ) -> None:
-    responses = names(rebinding=["127.0.0.1", "127.0.0.2"])
+    resolved = names(rebinding=["127.0.0.1", "127.0.0.2"])
     with RawServer(lambda conn: conn.close()) as server:
         client = make_client(guard=PublicOnly(allow=["127.0.0.1"]), retry=3)
         with pytest.raises(BlockedAddress) as caught:
@@ -177,7 +177,7 @@ async def test_a_name_that_changes_between_attempts_is_checked_again(
         assert caught.value.address == "127.0.0.2"
         assert len(caught.value.attempts) == 2  # a refusal is not retried
         assert server.connections == 1
-    assert responses.answers["rebinding.test"] == ["127.0.0.2"]
+    assert resolved.addresses["rebinding.test"] == ["127.0.0.2"]
 
 
 async def test_a_redirect_to_this_machine_is_refused(

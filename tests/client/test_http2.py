@@ -561,7 +561,7 @@ async def test_a_get_is_resent_if_its_http_2_connection_broke_before_the_respons
 
 
 class Breaking:
-    """Answers /fine, leaves /wait without a response, and breaks HTTP/2 at /break.
+    """Responds to /fine, leaves /wait without a response, and breaks HTTP/2 at /break.
 
     Attributes:
         targets: of all requests so far.
@@ -664,7 +664,7 @@ async def test_http3_falls_back_to_tcp(
 
 
 async def test_http3_sends_quic(make_client: MakeClient, certs: Any) -> None:
-    """A datagram arrives where only TCP answers."""
+    """A datagram arrives at a port where only TCP is served."""
     if not has_http3():
         return
     with H2Server(certs.server_context(alpn=("h2",))) as server:

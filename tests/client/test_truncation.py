@@ -26,7 +26,7 @@ HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"
 
 
 def cuts(before: bytes, head: bytes, least: int = 1) -> Handler:
-    """Answer on each connection with one byte more of the head, then close."""
+    """Send one byte more of the head on each connection, then close."""
 
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:

@@ -267,7 +267,7 @@ async def test_no_more_connections_are_open_than_max_connections(
     make_client: Callable[..., AnyClient],
 ) -> None:
     client = make_client(max_connections=3)
-    with AppServer() as app:  # of its own: others' connections may be closing still
+    with AppServer() as app:  # a new one: connections to others may be closing still
         responses = await client.gather(12, "GET", app.url + "/delay/0.02")
         assert [response.status_code for response in responses] == [200] * 12
         assert app.max_open == 3

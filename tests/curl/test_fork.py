@@ -9,7 +9,7 @@ from tests.support.internals import run_script
 
 pytestmark = pytest.mark.slow
 
-# Scripts of their own: forking the test process would copy its servers.
+# Separate scripts: forking the test process would copy its servers.
 
 _START = """
 import gc, os, sys, curlhttp

@@ -62,7 +62,7 @@ def run_program(text: str, *told: Any) -> subprocess.Popen[str]:
     # Workers import the tests' middleware, from wherever they are started.
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "5"
-    # A cluster of its own: another program may have left the address of one behind.
+    # A new cluster: another program may have left the address of one.
     environment |= {"RAY_ADDRESS": "local", "RAY_USAGE_STATS_ENABLED": "0"}
     return subprocess.Popen(
         [sys.executable, "-c", text, json.dumps(told)],

@@ -22,7 +22,7 @@ from tests.support.colours import BACKENDS
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.colours("blocking", "asyncio", "trio"),
-    # SDKs leave generators of their own to the collector, of which trio warns.
+    # SDKs leave their generators to the collector, of which trio warns.
     pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"),
 ]
 

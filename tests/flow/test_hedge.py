@@ -119,7 +119,7 @@ class Course:
         return lost, winner
 
     def answer_with(self, expected: bytes) -> None:
-        """Answer b"second" at once and b"first" late; never, where the second is expected."""
+        """Respond b"second" at once and b"first" late; never, if the second is expected."""
         late = after(4 * SOON, says(b"first"))
         self.answer(self.stall if expected == b"second" else late, says(b"second"))
 

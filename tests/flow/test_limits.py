@@ -337,13 +337,13 @@ from curlhttp import Client, ConcurrencyLimit
 
 at_once = ConcurrencyLimit(1)
 origin = "http://127.0.0.1:9"
-lease = at_once.take(origin)
+lease = at_once.try_acquire(origin)
 ended = threading.Event()
 
 def interrupt():
-    while not at_once._lines[origin].waiting:
+    while not at_once._queues[origin].waiting:
         pass
-    while not ended.wait(0.1):  # one that comes just before the wait is not heard of in it
+    while not ended.wait(0.1):  # one just before the wait does not end it
         os.kill(os.getpid(), signal.SIGINT)
 
 thread = threading.Thread(target=interrupt)
@@ -353,8 +353,8 @@ try:
 except KeyboardInterrupt:
     ended.set()
     thread.join()
-    assert not at_once._lines[origin].waiting
-    lease.give()
+    assert not at_once._queues[origin].waiting
+    lease.release()
     assert at_once.in_use(origin) == 0
     print("ok")
 """

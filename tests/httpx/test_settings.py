@@ -149,7 +149,7 @@ async def test_a_socks_proxy_resolves_names(app: AppServer, make_httpx: Make) ->
 
 @contextmanager
 def unix_server(path: Path) -> Iterator[list[bytes]]:
-    """Answer on a unix socket; give what was asked for."""
+    """Respond on a Unix socket; return the requests."""
     seen: list[bytes] = []
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))

@@ -16,7 +16,7 @@ from tests.support.colours import WITHOUT_UVLOOP
 
 pytestmark = [
     pytest.mark.anyio,
-    # httpx leaves generators of its own to the collector, of which trio warns.
+    # httpx leaves its generators to the collector, of which trio warns.
     pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning"),
 ]
 

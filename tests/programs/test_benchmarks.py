@@ -119,7 +119,7 @@ def test_many_tasks_are_compared_with_64(tmp_path: Path) -> None:
 
 
 def test_the_server_has_ports_outside_the_ephemeral_range() -> None:
-    """Beside many clients another one's could be taken before the server asks for it."""
+    """With many clients, another port could be taken before the server binds it."""
     lowest = 49_152
     with suppress(OSError):
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])

@@ -286,7 +286,7 @@ class Line:
         return self.time
 
     def tell(self, question: Any) -> None:
-        """Hear that a lease is released."""
+        """Accept the release of a lease."""
 
     def hold(self, question: Any, every: float) -> Any:
         return self

@@ -15,14 +15,14 @@ _ANSWER, _NO_SUCH_NAME = 0x8180, 0x8183
 
 
 class DoHServer(AppServer):
-    """Answer questions for addresses at /dns-query.
+    """Resolve names at /dns-query.
 
     Args:
         context: TLS, which the protocol demands.
-        names: addresses by name; of no other name there is any.
+        names: addresses by name; other names have none.
 
     Attributes:
-        asked: the names that were asked for, once per question.
+        asked: the requested names, once per query.
     """
 
     def __init__(self, context: ssl.SSLContext, names: dict[str, str]) -> None:

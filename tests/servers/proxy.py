@@ -106,7 +106,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class HTTPProxy(_Proxy):
-    """A proxy for absolute-form requests and CONNECT; with a context, spoken to over TLS.
+    """A proxy for absolute-form requests and CONNECT; with a context, over TLS.
 
     Args:
         credentials: (user, password) asked for with 407; None lets everyone in.

@@ -122,7 +122,7 @@ def sender_through(
 
     def make(name: str, endpoint: str, port: str = "plain", credentials: str = "") -> Sender:
         proxy, found = programs.get(name), programs.get("nginx").endpoint(endpoint)
-        # Else Dante would be told an address of IPv6, at which nothing listens.
+        # Otherwise Dante would get an IPv6 address, at which nothing listens.
         found = found._replace(url=found.url.replace("localhost", "127.0.0.1"))
         url = proxy.proxy_url(port, credentials)
         session.proxies = {"http": url, "https": url}

@@ -1,10 +1,10 @@
 """A server of another project, as a process in the foreground with its own folder.
 
 Knows how such a process begins and ends; what it serves is in `origins` and `proxies`. All of them
-answer the same paths: nginx and its like by asking the tests' own server, `Backend`,
-application servers by an application in `apps`.
+serve the same paths: nginx and its like with the tests' own server, `Backend`, behind them,
+application servers with an application in `apps`.
 
-| path | answer |
+| path | response |
 |---|---|
 | /stamp?id=I&n=N&wait=S | the id, N times, after S seconds; for any method |
 | /upload?id=I | JSON of what came: its length and its sha256 |

@@ -13,22 +13,22 @@ from curlhttp._curl.handle import Handle
 
 
 class Names:
-    """Tell libcurl the addresses of names (CURLOPT_RESOLVE), for each attempt the next response.
+    """Set the addresses of names for libcurl (CURLOPT_RESOLVE), for each attempt the next ones.
 
     Args:
         patch: undoes it.
-        answers: lists of "address[,address...]" by name; the last one stays.
+        addresses: lists of "address[,address...]" by name; the last one stays.
     """
 
-    def __init__(self, patch: pytest.MonkeyPatch, responses: Mapping[str, list[str]]) -> None:
-        self.answers = {name: list(each) for name, each in responses.items()}
+    def __init__(self, patch: pytest.MonkeyPatch, addresses: Mapping[str, list[str]]) -> None:
+        self.addresses = {name: list(each) for name, each in addresses.items()}
         self._lock = threading.Lock()
         prepare = Handle.prepare
 
         def prepared(handle: Handle, request: Any) -> None:
             prepare(handle, request)
             url = request.url
-            if url.host in self.answers:
+            if url.host in self.addresses:
                 entry = f"{url.host}:{url.port}:{self._next(url.host)}"
                 handle.easy.setopt(pycurl.RESOLVE, [entry])
 
@@ -36,5 +36,5 @@ class Names:
 
     def _next(self, name: str) -> str:
         with self._lock:
-            responses = self.answers[name]
-            return responses.pop(0) if len(responses) > 1 else responses[0]
+            left = self.addresses[name]
+            return left.pop(0) if len(left) > 1 else left[0]
