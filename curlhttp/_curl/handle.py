@@ -69,6 +69,7 @@ _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 911
 # CURLSSLOPT_NO_REVOKE, CURLSSLOPT_REVOKE_BEST_EFFORT, CURLSSLOPT_AUTO_CLIENT_CERT
 _SCHANNEL_OPTIONS = (1 << 1, 1 << 3, 1 << 5)
 _UPLOAD_BUFFER = 256 * 1024  # bytes
+_LARGE_UPLOAD = 16 * _UPLOAD_BUFFER
 _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
@@ -298,7 +299,9 @@ class Handle:
         self.easy.setopt(pycurl.INFILESIZE_LARGE, -1 if length is None else length)
         self.easy.setopt(pycurl.READFUNCTION, self._callbacks.on_read)
         # Each read is a call into Python: with libcurl's 64 KiB an upload takes 1.4 times as long.
-        self.easy.setopt(pycurl.UPLOAD_BUFFERSIZE, _UPLOAD_BUFFER)
+        # Smaller bodies are read in small pieces for those who count them to show progress.
+        if length is None or length >= _LARGE_UPLOAD:
+            self.easy.setopt(pycurl.UPLOAD_BUFFERSIZE, _UPLOAD_BUFFER)
 
     def _set_connect_timeout(self, timeout: Timeout) -> None:
         limit = get_connect_ms(timeout)

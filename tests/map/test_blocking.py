@@ -275,7 +275,7 @@ if not child:
     try:
         next(results)
     except curlhttp.ConnectionError as error:
-        assert "forked from" in str(error)
+        assert "parent process of this forked process" in str(error)
         assert not ended
     del results
     client.close()

@@ -128,7 +128,7 @@ def test_the_wheel_has_each_script_that_redis_runs(wheel: Path, tmp_path: Path) 
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from curlhttp.redis import _scripts as scripts\n"
         "assert scripts.__file__.startswith(sys.argv[1]), scripts.__file__;"
-        "print(sum(bool(scripts.script(kind).text) for kind in scripts._KEYS))"
+        "print(sum(bool(scripts.load_script(kind).text) for kind in scripts._KEYS))"
     )
     printed = run(sys.executable, "-c", program, tmp_path / "site", cwd=tmp_path)
     assert int(printed) == len(list((ROOT / "curlhttp" / "redis").glob("*.lua")))
