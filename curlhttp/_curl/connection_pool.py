@@ -82,8 +82,8 @@ class ConnectionPool:
         key = (origin, id(request.transport))
         if self._dropped:
             self._close_dropped()
-        # Ctrl-C is raised right after a call, and its result would be lost. `map` returns before it
-        # pops.
+        # Pop and bind in one C call: Ctrl-C between a call and its assignment would lose the
+        # transfer.
         (ready,) = map(self._ready.pop, (key,), _NOTHING)
         if ready is not None:
             return ready
@@ -283,7 +283,7 @@ class IdleTransfers:
         keep: idle transfers to keep.
 
     Attributes:
-        all: every transfer, in use or idle.
+        all: every transfer: the idle ones, and those that `pop` has returned and that are in use.
         idle_count: how many are idle.
     """
 

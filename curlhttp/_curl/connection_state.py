@@ -39,7 +39,7 @@ _READABLE = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 # Offsets in struct tcp_info (linux/tcp.h): milliseconds since data and since an ACK came; bytes.
 _SINCE_DATA, _SINCE_ACK, _BYTES_RECEIVED = 52, 56, 128
-_UNPROVEN = 5.0  # seconds of silence; a request that may go out only once needs another one then
+_UNPROVEN = 5.0  # seconds of silence, after which a non-idempotent request gets another connection
 _FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
 _NOTHING = bytes(4)
 _ANY_FAMILY, _ANY_KIND = int(socket.AF_INET), int(socket.SOCK_STREAM)
@@ -157,7 +157,7 @@ class Connection:
     def retire(self) -> None:
         """Let no further request go out on it; those under way continue."""
         self.is_retired = True
-        # It shows the events of an ended connection, so that healthy ones need no further check.
+        # Pretend that it has ended, so that find_clean needs no check of is_retired.
         ended = [(self.descriptor, _END & ~_CLOSED)]
         self.events = lambda wait: ended
 
@@ -200,7 +200,7 @@ class Connection:
             self.ends_in_alert = size in _ALERT_SIZES
 
     def may_be_response(self, use: int, size: int, *, ends: bool) -> bool:
-        """Return False if a response arrived before its request, so that it belongs to another.
+        """Return whether a response can be that of its request: False if it was received before it.
 
         OpenSSL reads ahead: data that came together with the last response is in its buffer, where
         a check of the socket does not find it, and libcurl takes it for the next response. But then

@@ -34,7 +34,7 @@ from curlhttp.exceptions import ConnectionError
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
 _CHECK_EVERY = 128 * 1024  # bytes from one look to the next
-_NEVER = math.inf
+_NO_LIMIT = math.inf
 # Looked up once, because every response needs them.
 _NAMELOOKUP_TIME_T = pycurl.NAMELOOKUP_TIME_T
 _CONNECT_TIME_T = pycurl.CONNECT_TIME_T
@@ -51,7 +51,7 @@ class _RunsTransfers(Protocol):
 
 
 class Transfer(RequestSender):
-    """Run one attempt at a time on one easy handle.
+    """A reusable easy handle with its connection; it runs one attempt at a time.
 
     Args:
         limits: the client's limits.
@@ -73,7 +73,7 @@ class Transfer(RequestSender):
         recheck_at: the monotonic time when the driver checks whether it is silent, 0.0 for none.
         progress_mark: numbers of header lines and of bytes sent at the last such check, or None.
         upload_mark: bytes of the body that had gone out at the last such check, or None.
-        upload_at: the latest monotonic time, as far as that check shows, when any of them did.
+        upload_at: the monotonic time of the last check that found more of them.
         queue_seconds: how long the request waited for a slot.
         idle: seconds from the last activity of the previous attempt to this one.
         origin: of its slot, in engines whose transfers share connections.
@@ -303,7 +303,7 @@ class Transfer(RequestSender):
         if self._is_unwanted():
             return MAX_DRAINED
         most = self.request.max_response_size
-        return _NEVER if most is None else most
+        return _NO_LIMIT if most is None else most
 
     def _is_unwanted(self) -> bool:
         """Return whether it is the body of a redirect that is followed."""

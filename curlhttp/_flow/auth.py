@@ -72,7 +72,7 @@ async def authenticate(
         send: sends a request through the layers below.
         auth: is not NO_AUTH.
         context: what the Auth uses of the client.
-        outer: each Auth whose flow this request belongs to.
+        outer: the Auths whose flows are running; none of them is started again.
 
     Raises:
         RequestException: no response was received.
@@ -128,7 +128,7 @@ async def _drive(
             response = await _send_subrequest(other, send, context, outer)
         else:
             response = await send(cast(Request, outgoing))
-            # A history from a middleware below is later than the challenges.
+            # The challenges came before what a middleware below recorded.
             response.history = [*history, *response.history]
         try:
             if reads:
@@ -257,12 +257,12 @@ async def _get_token(
     latest = cache.latest
     if latest is not None and is_usable(latest):
         return latest
-    woken = context.make_waiter()
-    queued = TokenWaiter(woken.wake, request.timeout)
+    waiter = context.make_waiter()
+    queued = TokenWaiter(waiter.wake, request.timeout)
     try:
         cache.join(queued, is_usable)
         if not (queued.is_first or queued.outcome):
-            await _wait_in_queue(queued, woken, auth, request, context)
+            await _wait_in_queue(queued, waiter, auth, request, context)
         if queued.outcome is None:
             token = await _fetch(auth, request, subrequest, context)
             cache.finish(queued, token)

@@ -194,7 +194,7 @@ class Chain:
             *self._breaker_layers(clock, make_waiter),
             *(() if self._hedge is None else (self._hedge(make_waiter),)),
             # Last, because the engine makes the attempts of a hedge.
-            *self._middleware_layers(),
+            *self._attempt_middleware_layers(),
         )
 
     def _cache_layers(self, clock: Clock, within_retry: Layer | None) -> tuple[Layer, ...]:
@@ -235,7 +235,7 @@ class Chain:
 
         return (breaker(self._breaker, clock, self.attempt_hooks, make_waiter),)
 
-    def _middleware_layers(self) -> tuple[Layer, ...]:
+    def _attempt_middleware_layers(self) -> tuple[Layer, ...]:
         if not self._attempt_middleware:
             return ()
         from curlhttp._flow.attempt_middleware import attempt_middleware

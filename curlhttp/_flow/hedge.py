@@ -1,8 +1,8 @@
 """Send a slow request a second time; _policy/hedge.py decides which requests are hedged, and when.
 
-This is the lowest layer, so a retry repeats the whole race, and the layers above count only the
-attempt whose outcome the caller gets. Limits, breaker and budget must all admit an extra attempt.
-If one of them refuses, the attempt is not sent: an extra attempt never waits.
+Only the attempt middleware is below this layer. So a retry repeats the whole race, and the layers
+above count only the attempt whose outcome the caller gets. Limits, breaker and budget must all
+admit an extra attempt. If one of them refuses, the attempt is not sent: it never waits.
 """
 
 from __future__ import annotations

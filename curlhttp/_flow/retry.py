@@ -1,5 +1,8 @@
 """Retry failed attempts; _policy/retry.py decides which failures allow that.
 
+A response is a failure if the policy names its status. The attempts and the time that are left, the
+delay and the budget are decided here, because they need a count or a clock.
+
 The response of a failed attempt is discarded before the wait, so that no wait holds a connection.
 """
 
@@ -196,11 +199,11 @@ class Attempts:
         if self._unrewindable is not None:
             return "body"
         budget = self.policy.budget
-        if budget is not None and not await self._is_paid(budget, now):
+        if budget is not None and not await self._pay(budget, now):
             return "budget"
         return None
 
-    async def _is_paid(self, budget: RetryBudget, now: float) -> bool:
+    async def _pay(self, budget: RetryBudget, now: float) -> bool:
         """Withdraw the cost of one retry; return whether there was enough."""
         origin, store = self._origin, budget.store
         self._paid_at = None

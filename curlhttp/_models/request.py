@@ -1,4 +1,4 @@
-"""A request: complete and validated. It sends nothing."""
+"""A request: validated; a client completes it. It sends nothing."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Request:
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
         decode: whether the content coding of the response is decoded; with KEEP_CODED, the
             received body is kept, too.
-        deadline: the time.monotonic() at which the total time runs out, or None.
+        deadline: when the total time runs out, on the engine's clock, or None.
         retry: the RetryPolicy, or None to send it once.
         extensions: data of middleware.
     """

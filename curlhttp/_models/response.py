@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
 
-# An empty Location does not redirect: the body is read, and not cut like a redirect's.
+# An empty Location does not redirect, so its body is read in full.
 _LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
 # libcurl also accepts lines such as "HTTP/2026 05:" and "HTTP/1.1 2000". Those that it writes
 # itself, for HTTP/2 and 3, have no reason.
@@ -285,7 +285,7 @@ class Response(SuggestingAttributes):
 
     @property
     def ok(self) -> bool:
-        """Return whether the status is below 400."""
+        """Return whether the status is not 4xx or 5xx."""
         return self.status_code < 400 or self.status_code > 599
 
     def __bool__(self) -> bool:

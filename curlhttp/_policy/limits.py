@@ -55,7 +55,7 @@ class Limit(Generic[Slot]):
         self._remove_leaving()
 
     def _remove_leaving(self) -> None:
-        """Remove the slots that were left; if a thread holds the lock, it does so afterwards."""
+        """Remove slots that requests gave up; a thread that holds the lock does it afterwards."""
         while self._leaving and self._lock.acquire(blocking=False):
             wakes: list[Wake] = []
             try:
@@ -79,7 +79,7 @@ class Lease:
         wake: called when the lease is granted after a wait.
 
     Attributes:
-        granted: the request may be sent; never unset.
+        granted: the request may be sent; also after the release.
     """
 
     __slots__ = ("_is_woken", "_limit", "_queue", "granted", "wake")
@@ -398,7 +398,7 @@ class _Bucket:
     Attributes:
         due: monotonic seconds.
         owed: the debt in seconds.
-        share: of an interval, by which intervals are longer while there is a debt.
+        share: the fraction by which each interval is longer until the debt is repaid.
         waiting: the queue.
     """
 
@@ -633,7 +633,7 @@ class RateLimit(Limit["Reservation"]):
         return bucket
 
     def _forget_idle(self, now: float) -> None:
-        """Drop buckets that a new one would equal."""
+        """Drop buckets that are as good as new."""
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()

@@ -54,7 +54,10 @@ def get_location(status: int, headers: Headers) -> str | None:
 
 
 def get_redirect_method(method: str, status: int) -> str:
-    """Return the method of the request after a redirect, as in browsers and requests."""
+    """Return the method of the request after a redirect, as in requests.
+
+    After a 302, browsers keep other methods than POST.
+    """
     if status in (302, 303) and method != "HEAD":
         return "GET"
     return "GET" if status == 301 and method == "POST" else method
@@ -94,7 +97,7 @@ def build_redirect(
     if url.origin != request.url.origin:
         dropped.add("host")
     auth = _choose_auth(request, url)
-    if auth is not request.auth:
+    if auth is not request.auth:  # credentials in Location, or in netrc, replace the header
         dropped.add("authorization")
     if not may_keep_credentials(request.url, url):
         dropped.update(("authorization", *map(str.lower, sensitive_headers)))

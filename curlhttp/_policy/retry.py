@@ -1,8 +1,9 @@
 """Decide whether a failed attempt is retried, and after which delay.
 
 `RetryPolicy.get_give_up_reason` looks at the failure: if the server cannot have processed the
-request, any method is retried, otherwise only methods that are idempotent. _flow/retry.py adds the
-attempts and the time that are left, the delay and the budget. No clock and no I/O: time and random
+request, any method is retried, otherwise only methods that are idempotent. _flow/retry.py asks
+only about errors and responses with a status of the policy, and adds the attempts and the time
+that are left, the delay and the budget. No clock and no I/O: time and random
 numbers are arguments. Only `RetryBudget`, which limits retries to a share of an origin's requests,
 has a state.
 """
@@ -250,7 +251,7 @@ class RetryBudget:
             return True
 
     def refund(self, origin: str, now: float) -> None:
-        """Return the cost of a retry that was not sent, such as one that a breaker refused.
+        """Pay back the cost of a retry that was not sent, such as one that a breaker refused.
 
         Args:
             origin: of the request.

@@ -380,10 +380,10 @@ def cookiejar_from_dict(
 
 
 def merge_cookies(cookiejar: _Jar, cookies: Mapping[str, str | None] | CookieJar | None) -> _Jar:
-    """Add cookies to a jar and return it; those of a dict only under names that are new.
+    """Add cookies to a jar and return it. A dict's cookies do not replace those of the same name.
 
     Raises:
-        ValueError: it is not a jar.
+        ValueError: cookiejar is not a CookieJar.
     """
     if not isinstance(cookiejar, CookieJar):
         raise ValueError("You can only merge into CookieJar")

@@ -114,7 +114,7 @@ def merge_setting(
 def merge_hooks(
     request_hooks: t.HooksInput, session_hooks: t.HooksInput, dict_class: type = OrderedDict
 ) -> t.HooksInput:
-    """Return the hooks of a request, or the session's if it has none."""
+    """Merge the hooks of a request and its session; for one event, the request's replace them."""
     if session_hooks is None or not session_hooks.get("response"):
         return request_hooks
     if request_hooks is None or not request_hooks.get("response"):
@@ -252,7 +252,7 @@ class SessionRedirectMixin:
         headers.pop("Cookie", None)  # the jar decides which cookies the next host gets
         jar = prepared._cookies
         if urlparse(str(req.url)).hostname != urlparse(url).hostname:
-            # The jar would use the old host's name, and disclose its cookies.
+            # http.cookiejar takes the host from this header, and would send the old host's cookies.
             headers.pop("Host", None)
             remove_without_domain(jar)  # the request's own cookies are for the first host
         extract_cookies_to_jar(jar, req, resp.raw)
@@ -299,7 +299,7 @@ class SessionRedirectMixin:
         return found
 
     def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
-        """Set the method of the next hop, as browsers do."""
+        """Set the method of the next hop; after a 302, browsers keep other methods than POST."""
         from curlhttp._policy.redirects import get_redirect_method
 
         prepared_request.method = get_redirect_method(

@@ -363,7 +363,7 @@ class WebSocketConnection:
         while left > 0 and received:
             is_plain = protocol.state is State.OPEN and protocol.current_size is None
             first, data = received.take(left, messages=is_plain)
-            left -= len(data) + 2
+            left -= len(data) + 2  # the smallest head, so that empty messages count
             if first:
                 wrong = self.inbox.add_message(bytes(data), is_text=first == TEXT)
                 if wrong is not None:

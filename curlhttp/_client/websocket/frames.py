@@ -104,13 +104,13 @@ class FrameBuffer:
         self._data, self._parts, self.held = memoryview(b""), Parts(), 0
 
     def take(self, most: int, *, messages: bool) -> tuple[int, memoryview]:
-        """Return the first byte and the payload of a message, or 0 and bytes for the other parser.
+        """Return the first byte and payload of a message, or (0, bytes) for `websockets` to parse.
 
         The bytes are empty if a frame is still incomplete.
 
         Args:
-            most: the maximum number of bytes for the other parser.
-            messages: False if the other parser needs all frames.
+            most: the maximum number of bytes for `websockets`.
+            messages: False if `websockets` needs all frames.
         """
         data = self._data
         if not self._rest:

@@ -161,19 +161,20 @@ class Circuit:
     """The state and counts of one origin.
 
     Args:
-        first: the circuit's permits have greater numbers; its successor needs different ones.
+        first: the number after which this circuit numbers its permits, so that they differ from
+            those of the circuit that it replaces.
     """
 
     __slots__ = (
         "closed_permit",
         "failures",
         "good",
+        "half_opens_at",
         "last",
         "open_for",
         "opens",
         "probes",
         "refused",
-        "reopens_at",
         "slow",
         "state",
         "window",
@@ -191,13 +192,13 @@ class Circuit:
         self.probes: dict[int, float] = {}  # by number: when it was admitted
         self.opens: int = 0  # since it was closed last
         self.open_for: float = 0.0  # seconds
-        self.reopens_at: float = 0.0
+        self.half_opens_at: float = 0.0
         self.refused: int = 0
 
     def is_evictable(self, now: float) -> bool:
         """Return whether the circuit may make room for that of another origin."""
         if self.state == "open":
-            return now >= self.reopens_at
+            return now >= self.half_opens_at
         return self.state in ("closed", "half_open")
 
 
@@ -294,7 +295,7 @@ class BreakerConfig:
         if state == "closed" or state == "forced_closed":
             return circuit.closed_permit
         change = None
-        if state == "open" and now >= circuit.reopens_at:
+        if state == "open" and now >= circuit.half_opens_at:
             change = self._enter(circuit, "half_open")
             state = "half_open"
         if state == "half_open":
@@ -380,7 +381,7 @@ class BreakerConfig:
         else:
             circuit.open_for = self.recovery_timeout
         circuit.opens += 1
-        circuit.reopens_at = now + circuit.open_for
+        circuit.half_opens_at = now + circuit.open_for
         change = self._enter(circuit, "open")
         assert change is not None
         return change
@@ -404,7 +405,7 @@ class BreakerConfig:
 
     def _refused_for(self, circuit: Circuit, now: float) -> float:
         if circuit.state == "open":
-            return circuit.reopens_at - now
+            return circuit.half_opens_at - now
         if circuit.state == "forced_open":
             return math.inf
         # Half open: the outcome of a probe may come at any time, and its permit expires then.

@@ -37,7 +37,7 @@ class StoredCircuit(NamedTuple):
     Attributes:
         at: when it was read, in monotonic seconds.
         number: of the permit that all calls share while the circuit is closed.
-        reopens_at: when an open circuit admits calls again, in monotonic seconds.
+        half_opens_at: when an open circuit admits calls again, in monotonic seconds.
         metrics: what was counted.
         permit_number: of the permit for the call that sent the command.
         refused_for: seconds for which that call is refused, or None.
@@ -47,7 +47,7 @@ class StoredCircuit(NamedTuple):
 
     at: float
     number: str
-    reopens_at: float
+    half_opens_at: float
     metrics: BreakerMetrics
     permit_number: str
     refused_for: float | None
@@ -69,7 +69,7 @@ class StoredCircuit(NamedTuple):
         return cls(
             at=now,
             number=_text(closed_permit),
-            reopens_at=now + reopens_in / 1e6,
+            half_opens_at=now + reopens_in / 1e6,
             metrics=BreakerMetrics(found, calls, failed, slowed, failures, probes, refused),
             permit_number=_text(number),
             refused_for={_ADMITTED: None, _FOREVER: math.inf}.get(wait, seconds(wait)),
@@ -88,7 +88,7 @@ class StoredCircuit(NamedTuple):
         state = self.metrics.state
         if state == "forced_open":
             return math.inf
-        return max(0.0, self.reopens_at - now) if state == "open" else 0.0
+        return max(0.0, self.half_opens_at - now) if state == "open" else 0.0
 
 
 class SharedPermit:
@@ -237,7 +237,7 @@ class SharedCircuits:
         if known is None or not known.at <= now < known.at + FRESH:
             return None
         state = known.metrics.state
-        if state == "half_open" or (state == "open" and now >= known.reopens_at):
+        if state == "half_open" or (state == "open" and now >= known.half_opens_at):
             return None
         return known
 
