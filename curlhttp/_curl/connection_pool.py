@@ -192,7 +192,7 @@ class ConnectionPool:
     def _keep_ready(self, held: list[Transfer]) -> bool:
         """Keep a transfer ready with its slot, unless somebody waits or there are too many."""
         ready, idle, slots = self._ready, self._idle, self.slots
-        if len(ready) >= _READY or not idle.keep or slots.waiters:
+        if len(ready) >= _READY or slots.waiters:
             return False
         transfer = held[0]
         del held[0]  # Ctrl-C cannot come before the next call, which keeps it, has ended

@@ -296,7 +296,8 @@ class Driver:
             self._retire_if_silent(transfer)  # its caller gave up before its timeouts did
         transfer.attached = None
         del self.running[transfer.easy]
-        self._read_timeouts.stop(transfer)
+        if transfer.timeout_queue is not None:
+            self._read_timeouts.stop(transfer)
         if transfer.is_new_connection and transfer.connection is not None:
             self.unanswered.pop(transfer.connection.descriptor, None)
         self._remove_handle(transfer)
@@ -447,7 +448,8 @@ class Driver:
         transfer.done = True
         if code:
             self._check_connection(transfer, code)
-        if code or not transfer.handle.connects_only:  # removal would close the connection
+            self.remove(transfer)
+        elif not transfer.handle.connects_only:  # removal would close the connection
             self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()

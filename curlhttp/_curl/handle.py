@@ -121,6 +121,7 @@ class Handle:
         "_custom",
         "_generation",
         "_has_body",
+        "_has_body_lines",
         "_header_lines",
         "_limits",
         "_log",
@@ -164,6 +165,7 @@ class Handle:
         self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = self._generation = 0
         self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
+        self._has_body_lines = False  # a line with the length of the body, or of none
         self._needs_reset = self._clears_headers = self._reads_log = False
         self._log: DebugLog | None = None
         self.connects_only = False
@@ -207,7 +209,7 @@ class Handle:
         if body is not None or request.method != self._method or self._has_body:
             self._set_method(request)
         lines = request.header_lines()
-        if body is not None or request.method in _ANNOUNCES_NO_BODY:
+        if self._has_body_lines:
             if lines is not self._bare_lines:
                 self._bare_lines, self._body_lines = lines, body_headers(lines)
             lines = self._body_lines
@@ -291,6 +293,7 @@ class Handle:
             self._custom = custom
         self._method = method
         self._has_body = body is not None
+        self._has_body_lines = body is not None or method in _ANNOUNCES_NO_BODY
 
     def _set_upload(self, length: int | None) -> None:
         # No SEEKFUNCTION, because libcurl would rewind the body and resend it unnoticed.

@@ -41,10 +41,10 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         code: libcurl's result code, 0 for success.
         message: libcurl's text for it.
     """
-    transfer.code, transfer.message = code, message
     request = transfer.request
     assert request is not None
     if code:
+        transfer.code, transfer.message = code, message
         lines = transfer.lines
         if transfer.failed is None and code != pycurl.E_OPERATION_TIMEDOUT:
             transfer.failed = transfer.blocked  # the guard allowed no address

@@ -160,8 +160,10 @@ def redirects(
                 elif jar is None:
                     response = await send(request)
                 else:
-                    has_cookies = jar.cookies is not None or request.cookies is not None
-                    response = await send(with_cookies(request, jar) if has_cookies else request)
+                    if jar.cookies is None and request.cookies is None:
+                        response = await send(request)
+                    else:
+                        response = await send(with_cookies(request, jar))
                     if response.sets_cookies:
                         store_cookies(jar, response)
                 if followed:

@@ -89,7 +89,8 @@ class BlockingEngine:
                 driver.step()
             response = make_response(transfer)
             transfer.clean()
-            driver.release(transfer)
+            transfer.driver = None
+            self._drivers.release(driver)
         except BaseException:
             self._pool.drop(transfer)
             raise
@@ -189,7 +190,8 @@ class BlockingEngine:
         if is_spent:
             self._pool.drop(incoming)
         else:
-            driver.release(incoming)
+            incoming.driver = None
+            self._drivers.release(driver)
             held = [incoming]
             try:
                 self._pool.release(held)
@@ -507,10 +509,10 @@ class PooledDriver(Driver):
 
     def start(self, transfer: Transfer) -> None:
         """Start a prepared transfer, the only one; many have ended when this returns."""
-        request, easy = transfer.request, transfer.easy
-        assert request is not None
+        easy = transfer.easy
         if transfer.handle.multiplexes:
-            self.multiplexing.set_pipewait(transfer, request.url.origin)
+            assert transfer.request is not None
+            self.multiplexing.set_pipewait(transfer, transfer.request.url.origin)
         self.multi.add_handle(easy)
         self.running[easy] = transfer
         transfer.attached = self
@@ -519,8 +521,9 @@ class PooledDriver(Driver):
             self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
         if self.running:  # it has to wait, so it needs a read timeout
+            assert transfer.request is not None
             self._read_timer()
-            self._start_read_timeout(transfer, request)
+            self._start_read_timeout(transfer, transfer.request)
 
     def step(self) -> None:
         """Wait until a socket is ready or a timer is due, and handle that."""
@@ -541,11 +544,6 @@ class PooledDriver(Driver):
 
         for descriptor in self.poller.descriptors():
             shut_down(descriptor, is_its_own)
-
-    def release(self, transfer: Transfer) -> None:
-        """Release the driver of a transfer that has ended."""
-        transfer.driver = None
-        self._pool.release(self)
 
     def abandon(self, transfer: Transfer) -> None:
         """Remove a transfer in any state, and release its driver."""
