@@ -36,7 +36,9 @@ _TOLERANCE = 1.25  # how much slower than the best window is no queue
 _MIN_LATENCY = 0.001  # seconds; below it, the clients' own timers and threads are measured
 _LEAST_FACTOR, _GREATEST_FACTOR = 0.5, 0.9  # of a decrease
 _DRAIN = 0.9  # of what does not queue; below 1, so that the queue is empty for a moment
-_USELESS_DECREASES = 2  # in a row, after which the latency is not from this client's requests
+_PROGRESS = 0.95  # of the best mean, below which a decrease has found a better one
+_GREATER_DRAIN = 0.7  # while decreases find better ones, because the queue was never empty
+_USELESS_DECREASES = 3  # in a row, after which the latency is not from this client's requests
 _MEMORY_SECONDS, _MEMORY_WINDOWS = 10.0, 10  # least length of a period; the last two count
 _IDLE_ORIGINS = 1000  # number of origins without requests whose limits are kept
 
@@ -88,6 +90,11 @@ class _Best:
         self._since = -math.inf
         self._windows = 0
 
+    @property
+    def least(self) -> float:
+        """Return the least mean, inf without any."""
+        return min(self._older, self._newer)
+
     def add(self, mean: float, now: float) -> float:
         """Count a window, and return the least mean."""
         if now - self._since >= _MEMORY_SECONDS and self._windows >= _MEMORY_WINDOWS:
@@ -95,7 +102,7 @@ class _Best:
             self._since, self._windows = now, 0
         self._windows += 1
         self._newer = min(self._newer, mean)
-        return min(self._older, self._newer)
+        return self.least
 
     def reset(self, mean: float, now: float) -> None:
         """Forget all windows but one."""
@@ -178,9 +185,14 @@ class _Estimate(Queue):
             return 1.0
         mean, error = window.mean, window.error
         self.usual = mean
+        before = max(_MIN_LATENCY, self._best.least)
         best = max(_MIN_LATENCY, self._best.add(mean + error, now))
         if mean - error <= best * _TOLERANCE:
-            self._useless, self._cut_mean = 0, math.inf
+            self._useless = 0
+            # The decrease has shown that there was a queue in the best window as well.
+            if self._cut_mean < math.inf and best < before * _PROGRESS:
+                return _GREATER_DRAIN
+            self._cut_mean = math.inf
             return 1.0
         self._useless = self._useless + 1 if mean > self._cut_mean else 0
         if self._useless >= _USELESS_DECREASES:

@@ -318,7 +318,7 @@ def test_it_forgets_at_once_what_decreases_do_not_bring_back() -> None:
     origin = Origin(AdaptiveLimit(25, maximum=60))
     while origin.window(0.1) < 60:
         pass
-    assert [origin.window(0.3) for _ in range(3)] == [30, 15, 18]
+    assert [origin.window(0.3) for _ in range(4)] == [30, 15, 7, 10]
     while origin.window(0.3) < 60:
         pass
     assert origin.now < 100 + _MEMORY_SECONDS
@@ -354,6 +354,13 @@ def test_a_slow_origin_is_not_forgotten_between_two_windows() -> None:
     for _ in range(4):
         assert origin.window(60.0) == 25
     assert origin.window(180.0) < 25
+
+
+def test_an_initial_limit_far_too_high_is_found_out_soon() -> None:
+    """The first latencies are those of a long queue, which each decrease shows to be shorter."""
+    seen = Model([AdaptiveLimit(60)], Serial((0, 20), away=0.0)).run(60)
+    assert seen.limits[0].current(A) <= 6
+    assert seen.rate(0, 0, 60) >= 0.9 * 20
 
 
 # --- a model of origins ---
@@ -413,8 +420,10 @@ class Model:
 class Serial:
     """One request after another, at a capacity that changes, 0.1 s away."""
 
-    def __init__(self, *phases: tuple[float, float], seed: int | None = None) -> None:
-        self._phases = phases
+    def __init__(
+        self, *phases: tuple[float, float], seed: int | None = None, away: float = 0.1
+    ) -> None:
+        self._phases, self._away = phases, away
         self._free = 0.0
         self._chance = None if seed is None else random.Random(seed)
 
@@ -422,7 +431,7 @@ class Serial:
         begin = max(self._free, now)
         capacity = [rate for since, rate in self._phases if since <= begin][-1]
         self._free = begin + 1 / capacity
-        away = 0.1 if self._chance is None else 0.06 + self._chance.expovariate(1 / 0.04)
+        away = self._away if self._chance is None else 0.06 + self._chance.expovariate(1 / 0.04)
         return self._free - now + away
 
 
