@@ -201,8 +201,7 @@ class _Estimate(Queue):
             return 1.0
         factor = max(_LEAST_FACTOR, min(_GREATEST_FACTOR, _DRAIN * best / mean))
         # If the latency is from the queue of these requests, it should shrink by this factor.
-        at_minimum = self._exact <= self._range[0]
-        self._cut_mean = 0.0 if at_minimum else mean * (1 + factor) / 2
+        self._cut_mean = mean * (1 + factor) / 2
         return factor
 
 

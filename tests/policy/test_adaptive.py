@@ -223,6 +223,15 @@ def test_a_limit_far_above_its_use_shrinks_to_it_in_steps() -> None:
         assert origin.current == expected
 
 
+def test_a_few_rejections_of_a_limit_far_above_its_use_shrink_it_to_that() -> None:
+    limit = AdaptiveLimit(40)
+    leases = [taken(limit) for _ in range(24)]
+    for number in range(24):
+        limit.note_response(A, 503 if number == 0 else 200, 0.1, 0.0, 0.1)
+    assert limit.current(A) == math.floor(24 * 0.9)
+    assert len(leases) == 24
+
+
 def test_it_never_falls_below_the_minimum() -> None:
     origin = Origin(AdaptiveLimit(40, minimum=7))
     for _ in range(50):
@@ -254,12 +263,13 @@ def test_responses_for_mistakes_of_the_caller_are_responses() -> None:
     ],
 )
 def test_failures_on_this_side_and_broken_connections_say_nothing(error: Exception) -> None:
-    limit = AdaptiveLimit(20)
-    lease = taken(limit)
+    origin = Origin(AdaptiveLimit(25, maximum=30))
+    assert origin.window(0.1) == 30
+    leases = [taken(origin.limit) for _ in range(30)]
     for _ in range(100):
-        limit.note_failure(A, error, 0.0, 60.0)
-    assert limit.current(A) == 20
-    lease.release()
+        origin.limit.note_failure(A, error, origin.now, origin.now + 60.0)
+    assert origin.current == 30
+    assert len(leases) == 30
 
 
 @pytest.mark.parametrize(
@@ -268,8 +278,13 @@ def test_failures_on_this_side_and_broken_connections_say_nothing(error: Excepti
 def test_a_caller_who_gives_up_later_than_usual_has_seen_a_queue(error: BaseException) -> None:
     origin = Origin(AdaptiveLimit(25))
     assert origin.window(0.1) == 30
-    for _ in range(3):  # in the middle of something: the origin may be as fast as before
+    leases = [taken(origin.limit) for _ in range(30)]
+    for _ in range(100):  # in the middle of something: the origin may be as fast as before
         origin.limit.note_failure(A, error, origin.now, origin.now + 0.01)
+    for lease in leases:
+        lease.release()
+    origin.now += 0.02
+    assert origin.current == 30
     assert origin.window(0.1) > 30
     before = origin.current
     leases = [taken(origin.limit) for _ in range(before)]
