@@ -28,7 +28,7 @@ from curlhttp.exceptions import (
     ReadTimeout,
     WriteTimeout,
 )
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"
 

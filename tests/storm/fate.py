@@ -1,12 +1,10 @@
-"""What happens to a request: what the server does about it, and what its sender does."""
+"""The fate of a request: the fault of its server, and the behaviour of its sender."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-
-__all__ = ["DEEDS", "FAULTS", "Fate", "fate_of"]
 
 FAULTS: dict[str, int] = {  # and how often
     "none": 40,
@@ -60,7 +58,7 @@ class Fate:
         upload: bytes of its body, or None.
         streams: the body comes piece by piece, so that it can be sent once only.
         fault: what the server does.
-        size: bytes of the answer, at least.
+        size: bytes of the response, at least.
         framing: "length", "chunked" or "close".
         deed: what the sender does.
         moment: seconds until a cancel, or of a deadline.
