@@ -24,6 +24,8 @@ _SIMULATED = {  # names of markers, and of the cases of the simulation
     "outage": ("outage",),
     "flapping": ("flapping",),
     "herd": ("thundering herd",),
+    "halved": ("half the capacity",),
+    "fairness": ("two clients",),
     "sizes": ("10 calls/s", "1,000 calls/s", "100,000 calls/s"),
 }
 _SIZES = ("4 B", "1 KiB", "32 KiB", "1 MiB")  # as many columns as fit on a page

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout as _Setting
     from curlhttp._models.timings import Attempt, AttemptCancelled, Timings
     from curlhttp._models.url import URL
+    from curlhttp._policy.adaptive import AdaptiveLimit
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
     from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
@@ -147,6 +148,7 @@ __all__ = [
     "URL",
     "ASGITransport",
     "AWSSigV4",
+    "AdaptiveLimit",
     "AsyncAuthFlow",
     "AsyncClient",
     "AsyncEventStream",
@@ -300,6 +302,7 @@ _NAMES = {
     ),
     "curlhttp._policy.breaker.breaker": "CircuitBreaker Transition",
     "curlhttp._policy.breaker.circuit": "BreakerMetrics",
+    "curlhttp._policy.adaptive": "AdaptiveLimit",
     "curlhttp._policy.limits": "ConcurrencyLimit RateLimit",
     "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.guard": "PublicOnly",

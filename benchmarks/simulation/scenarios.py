@@ -13,8 +13,9 @@ from random import Random
 from typing import Any, TypeAlias
 
 from benchmarks.simulation.clock import run
-from benchmarks.simulation.world import Phase, Server, Tally, call, calls
+from benchmarks.simulation.world import LATENCY, Phase, Server, Tally, call, calls
 from curlhttp import (
+    AdaptiveLimit,
     AsyncClient,
     CircuitBreaker,
     ConcurrencyLimit,
@@ -68,6 +69,8 @@ class Scenario:
         timeout: seconds for each step of an attempt, and for the concurrency limit.
         slice: seconds per time slice.
         share: of the full size.
+        latency: seconds of a response in addition to the queue and the work.
+        joins: when the clients after the first begin to call.
     """
 
     name: str
@@ -82,6 +85,8 @@ class Scenario:
     timeout: float = 1.0
     slice: float = 1.0
     share: float = 1.0
+    latency: float = LATENCY
+    joins: float = 0.0
 
     @property
     def trouble(self) -> tuple[float, float]:
@@ -110,7 +115,7 @@ class Scenario:
             seed: of everything random.
         """
         chance, tally = Random(seed), Tally(self.slice)
-        server = Server(self.phases, self.queue, tally)
+        server = Server(self.phases, self.queue, tally, latency=self.latency)
         now = server.network.now
 
         def tell(transition: Transition) -> None:
@@ -136,7 +141,7 @@ class Scenario:
                 for _ in range(self.clients)
             ]
             if self.rate:
-                await calls(clients, self.rate, self.seconds, tally, chance)
+                await calls(clients, self.rate, self.seconds, tally, chance, self.joins)
             else:
                 await asyncio.gather(*[once(client) for client in clients])
 
@@ -357,10 +362,93 @@ def _of_rate(rate: int, clients: int) -> Scenario:
     )
 
 
+# --- a limit that adapts ---
+
+_SETTLED = 5.0  # seconds after which the limits are compared, at the beginning
+
+
+def _fixed(limit: int) -> Variant:
+    def settings(chance: Random, tell: Tell, share: float) -> Settings:
+        return {"concurrency_limit": ConcurrencyLimit(max(1, round(limit * share)))}
+
+    return Variant(f"{limit} at once", settings)
+
+
+_ADAPTIVE = Variant(
+    "AdaptiveLimit()", lambda chance, tell, share: {"concurrency_limit": AdaptiveLimit()}
+)
+
+
+def _halved_figures(scenario: Scenario, seen: Tally) -> Figures:
+    begin, end = scenario.trouble
+    spans = {
+        "before": (_SETTLED, begin),
+        "halved": (begin, end),
+        "after": (end, scenario.seconds),
+    }
+    return {
+        **{
+            f"good/s, {name}": round(seen.sum("good", since, until) / (until - since), 1)
+            for name, (since, until) in spans.items()
+        },
+        **{
+            f"p99 of an attempt, {name}, ms": round(
+                1000 * seen.percentile("attempt", 99, since, until)
+            )
+            for name, (since, until) in spans.items()
+        },
+    }
+
+
+_HALVED = Scenario(
+    name="half the capacity",
+    about="A server for 300 requests/s, 0.1 s away, gets 360 calls/s. For 30 s it has half of its "
+    "capacity.",
+    phases=(Phase(0, 300), Phase(30, 150), Phase(60, 300)),
+    variants=(*map(_fixed, (10, 20, 30, 40, 60, 100)), _ADAPTIVE),
+    figures=_halved_figures,
+    clients=1,
+    rate=360,
+    seconds=90,
+    queue=300,
+    latency=0.1,
+)
+
+
+def _fairness_figures(scenario: Scenario, seen: Tally) -> Figures:
+    begin, end = scenario.joins + _SETTLED, scenario.seconds
+    good = [seen.sum(f"good {number}", begin, end) for number in range(scenario.clients)]
+    squares = sum(count * count for count in good)
+    return {
+        "good/s, the first client": round(good[0] / (end - begin), 1),
+        "good/s, the second": round(good[-1] / (end - begin), 1),
+        "fairness (Jain)": round(sum(good) ** 2 / (len(good) * squares), 3) if squares else None,
+        "of what the server can, %": round(100 * sum(good) / (end - begin) / scenario.most, 1),
+        "p99 of an attempt, ms": round(1000 * seen.percentile("attempt", 99, begin, end)),
+    }
+
+
+_TWO = Scenario(
+    name="two clients",
+    about="A server for 300 requests/s, 0.1 s away. One client makes 360 calls/s; after 30 s, "
+    "another one does as well.",
+    phases=(Phase(0, 300),),
+    variants=(*map(_fixed, (15, 30, 60)), _ADAPTIVE),
+    figures=_fairness_figures,
+    clients=2,
+    rate=720,
+    seconds=90,
+    queue=300,
+    latency=0.1,
+    joins=30,
+)
+
 SCENARIOS = (
     _STORM,
     _OUTAGE,
     _FLAPPING,
     _HERD,
+    _HALVED,
+    _TWO,
     *(_of_rate(rate, clients) for rate, clients in _SIZES.items()),
 )

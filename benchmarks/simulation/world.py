@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,10 +16,11 @@ from curlhttp._models.request import Request
 from curlhttp.testing import Answer, refused
 from curlhttp.testing._scripted import Step
 
-__all__ = ["URL", "Phase", "Server", "Tally", "call", "calls"]
+__all__ = ["LATENCY", "URL", "Phase", "Server", "Tally", "call", "calls"]
 
 URL = "http://shop.test/"
-_LATENCY = 0.01  # seconds of a response in addition to the queue and the work
+_FEW = 10  # clients that are also counted separately
+LATENCY = 0.01  # seconds of a response in addition to the queue and the work
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,27 @@ class Tally:
     Attributes:
         slice: seconds.
         counts: by name, the count of each slice.
+        times: by name, moments and the seconds that something took which ended then.
     """
 
     slice: float = 1.0
     counts: dict[str, Counter[int]] = field(default_factory=dict)
+    times: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def add(self, name: str, now: float) -> None:
         """Count one."""
         self.counts.setdefault(name, Counter())[int(now / self.slice)] += 1
+
+    def time(self, name: str, now: float, seconds: float) -> None:
+        """Note how long something took."""
+        self.times.setdefault(name, []).append((now, seconds))
+
+    def percentile(
+        self, name: str, percent: float, begin: float = 0.0, end: float = float("inf")
+    ) -> float:
+        """Return a percentile of the times between two moments (nearest rank); 0 without any."""
+        found = sorted(time for now, time in self.times.get(name, ()) if begin <= now < end)
+        return found[math.ceil(len(found) * percent / 100) - 1] if found else 0.0
 
     def series(self, name: str, seconds: float) -> list[int]:
         """Return the count of each slice."""
@@ -69,6 +84,7 @@ class Server:
         queue: requests that may wait; further ones get a 503 at once.
         tally: counts what arrives.
         retry_after: the Retry-After of a 503, in seconds.
+        latency: seconds of a response in addition to the queue and the work.
     """
 
     def __init__(
@@ -77,13 +93,14 @@ class Server:
         queue: float,
         tally: Tally,
         retry_after: int | None = None,
+        latency: float = LATENCY,
     ) -> None:
         self._phases = list(phases)
-        self._queue, self._tally = queue, tally
+        self._queue, self._tally, self._latency = queue, tally, latency
         self._refusal = Answer(
             503,
             {} if retry_after is None else {"Retry-After": str(retry_after)},
-            delay=_LATENCY,
+            delay=latency,
         )
         self._taken = 0.0  # the work up to the end of its queue, in requests since 0
         self.network = ScriptedNetwork(self._step)
@@ -98,7 +115,9 @@ class Server:
             self._tally.add("503", now)
             return self._refusal
         self._taken = max(self._taken, done) + 1
-        return Answer(delay=self._when(self._taken) - now + _LATENCY)
+        delay = self._when(self._taken) - now + self._latency
+        self._tally.time("attempt", now + delay, delay)
+        return Answer(delay=delay)
 
     def _capacity(self, now: float) -> float:
         return [phase.capacity for phase in self._phases if phase.since <= now][-1]
@@ -123,9 +142,12 @@ class Server:
         return float("inf")
 
 
-async def call(client: AsyncClient, tally: Tally, now: Callable[[], float]) -> None:
-    """Send one request, and count its result."""
-    tally.add("calls", now())
+async def call(
+    client: AsyncClient, tally: Tally, now: Callable[[], float], number: int | None = None
+) -> None:
+    """Send one request, and count its result; with a number of the client, also for that."""
+    begun = now()
+    tally.add("calls", begun)
     try:
         response = await client.get(URL)
     except CircuitBreakerOpen:
@@ -135,10 +157,19 @@ async def call(client: AsyncClient, tally: Tally, now: Callable[[], float]) -> N
     else:
         outcome = "good" if response.status_code == 200 else "failed"
     tally.add(outcome, now())
+    if number is not None:
+        tally.add(f"{outcome} {number}", now())
+        if outcome == "good":
+            tally.time("call", now(), now() - begun)
 
 
 async def calls(
-    clients: list[AsyncClient], rate: float, seconds: float, tally: Tally, chance: Random
+    clients: list[AsyncClient],
+    rate: float,
+    seconds: float,
+    tally: Tally,
+    chance: Random,
+    joins: float = 0.0,
 ) -> None:
     """Let clients call at random moments, however long the responses take.
 
@@ -148,12 +179,18 @@ async def calls(
         seconds: how long.
         tally: counts the calls.
         chance: the random source.
+        joins: when the clients after the first begin; the first one's rate is the same before.
     """
+    few = len(clients) <= _FEW
     loop = asyncio.get_running_loop()
     running: set[asyncio.Task[Any]] = set()
     while (wait := chance.expovariate(rate)) + loop.time() < seconds:
         await asyncio.sleep(wait)
-        task = loop.create_task(call(chance.choice(clients), tally, loop.time))
+        number = chance.randrange(len(clients))
+        if number and loop.time() < joins:
+            continue
+        work = call(clients[number], tally, loop.time, number if few else None)
+        task = loop.create_task(work)
         running.add(task)
         task.add_done_callback(running.discard)
     while running:

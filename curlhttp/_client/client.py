@@ -74,7 +74,8 @@ class Client(BaseClient):
             or raise is ignored.
         retry: a RetryPolicy, or a number of retries; None to send each request once.
         rate_limit: limits how many attempts begin per second.
-        concurrency_limit: limits how many attempts run at once.
+        concurrency_limit: limits how many attempts run at once: a ConcurrencyLimit, or an
+            AdaptiveLimit, which finds the number.
         breaker: rejects requests to failing origins; several clients may share one.
         hedge: sends slow idempotent requests a second time.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether the

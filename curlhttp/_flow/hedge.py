@@ -17,6 +17,7 @@ from curlhttp._flow.retry import withdraw_from_store
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.timings import AttemptCancelled
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, get_proxy_key
 from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
@@ -25,6 +26,7 @@ from curlhttp._policy.retry import RetryBudget
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException, StoreError
 
 if TYPE_CHECKING:
+    from curlhttp._policy.adaptive import AdaptiveLimit
     from curlhttp._policy.breaker.shared import SharedPermit
 
 # --- Admit one more attempt of a request to limits, breaker and budget at once, or not at all ---
@@ -110,6 +112,25 @@ class HedgeAdmission:
                 for release in reversed(undo):
                     release()
         return permit
+
+    def observe(
+        self, origin: str, result: int | Exception | None, begun: float, now: float
+    ) -> None:
+        """Tell an adaptive limit about an attempt whose outcome the layers above do not see.
+
+        Args:
+            origin: of the request.
+            result: the status code, the error, or None if the attempt was cancelled.
+            begun: when it was sent; both are monotonic seconds.
+            now: when it ended.
+        """
+        if self._concurrency is None or not self._concurrency.adapts:
+            return
+        limit = cast("AdaptiveLimit", self._concurrency)
+        if isinstance(result, int):
+            limit.note_response(origin, result, now - begun, begun, now)
+        else:
+            limit.note_failure(origin, result or AttemptCancelled(), begun, now)
 
     async def _admit_all(
         self, request: Request, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
@@ -359,10 +380,12 @@ class _HedgedRequest:
         There is one permit for each of them: the layers above have admitted the other attempt.
         """
         self.was_sent = self.was_sent or was_sent
+        outcome = result.status_code if isinstance(result, Response) else result
+        now = self._now()
+        if was_sent:
+            self._admission.observe(self.request.url.origin, outcome, now - elapsed, now)
         if self._permits:
-            permit = self._permits.pop()
-            outcome = result.status_code if isinstance(result, Response) else result
-            self.transitions += permit.settle(outcome, self._now(), elapsed)
+            self.transitions += self._permits.pop().settle(outcome, now, elapsed)
 
     def timed(self, seconds: float) -> None:
         """Record how long a first attempt took up to its response head."""

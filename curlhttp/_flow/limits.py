@@ -44,6 +44,8 @@ def limits(
     """
 
     def wrap(send: Send) -> Send:
+        if concurrency is not None and concurrency.adapts:
+            send = _observe(concurrency, clock, send)
         inner = send if rate is None else _limit_rate(rate, clock, make_waiter, send)
         if rate is not None and rate.store is not None:
             inner = _limit_shared_rate(rate, clock, make_waiter, send, inner)
@@ -54,6 +56,13 @@ def limits(
         return _limit_concurrency(concurrency, clock, make_waiter, inner)
 
     return wrap
+
+
+def _observe(limit: ConcurrencyLimit, clock: Clock, send: Send) -> Send:
+    from curlhttp._flow.adaptive import observe
+    from curlhttp._policy.adaptive import AdaptiveLimit
+
+    return observe(cast(AdaptiveLimit, limit), clock, send)
 
 
 # --- per second ---

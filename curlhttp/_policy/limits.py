@@ -86,7 +86,7 @@ class Lease:
 
     def __init__(self, limit: ConcurrencyLimit, wake: Wake | None = None) -> None:
         self._limit = limit
-        self._queue: _Queue | None = None  # None: holds nothing
+        self._queue: Queue | None = None  # None: holds nothing
         self.wake: Wake | None = wake
         self.granted: bool = False
         self._is_woken = False
@@ -108,13 +108,26 @@ class Lease:
         self.release()  # the request ended without releasing it
 
 
-class _Queue:
-    __slots__ = ("key", "used", "waiting", "woken")
+class Queue:
+    """The requests of one key: those under way, and those that wait.
 
-    def __init__(self, key: str) -> None:
+    Args:
+        key: of the origin.
+        limit: how many may be under way.
+
+    Attributes:
+        used: how many are under way.
+        woken: how many of them were granted after a wait, but are not confirmed yet.
+        waiting: the leases of the others, in order.
+    """
+
+    __slots__ = ("key", "limit", "used", "waiting", "woken")
+
+    def __init__(self, key: str, limit: int) -> None:
         self.key = key
+        self.limit = limit
         self.used = 0
-        self.woken = 0  # granted after a wait, but not confirmed yet
+        self.woken = 0
         self.waiting: OrderedDict[Lease, None] = OrderedDict()  # empty while slots are free
 
 
@@ -134,6 +147,8 @@ class ConcurrencyLimit(Limit["Lease"]):
         ValueError: the limit is below 1.
     """
 
+    adapts: bool = False  # the limit changes with what note_response and note_failure are told
+
     def __init__(self, limit: int, per: Per = "origin", *, store: Store | None = None) -> None:
         if not (isinstance(limit, int) and limit >= 1):
             raise ValueError(f"limit must be a whole number from 1 on, not {limit!r}")
@@ -143,7 +158,7 @@ class ConcurrencyLimit(Limit["Lease"]):
 
     def _clear(self) -> None:
         super()._clear()
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, Queue] = {}
         self._name = ""  # of this process in a store
         self._numbers = itertools.count()
 
@@ -156,7 +171,7 @@ class ConcurrencyLimit(Limit["Lease"]):
         lease = Lease(self)
         with self._lock:
             queue = self._queue(origin)
-            if queue.used < self.limit and not queue.woken:
+            if queue.used < queue.limit and not queue.woken:
                 self._grant(lease, queue)
         if self._leaving:
             self._remove_leaving()
@@ -174,7 +189,7 @@ class ConcurrencyLimit(Limit["Lease"]):
         """
         with self._lock:
             queue = self._queue(origin)
-            if queue.used < self.limit:
+            if queue.used < queue.limit:
                 self._grant_queued(lease, queue)
             else:
                 lease._queue = queue
@@ -221,19 +236,22 @@ class ConcurrencyLimit(Limit["Lease"]):
             self._remove_leaving()
         return f"{self.limit}:{self._key(origin)}", f"{name}-{next(self._numbers)}"
 
-    def _queue(self, origin: str) -> _Queue:
+    def _queue(self, origin: str) -> Queue:
         key = self._key(origin)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue(key)
+            queue = self._queues[key] = self._make_queue(key)
         return queue
 
-    def _grant(self, lease: Lease, queue: _Queue) -> None:
+    def _make_queue(self, key: str) -> Queue:
+        return Queue(key, self.limit)
+
+    def _grant(self, lease: Lease, queue: Queue) -> None:
         queue.used += 1
         lease._queue = queue
         lease.granted = True
 
-    def _grant_queued(self, lease: Lease, queue: _Queue) -> None:
+    def _grant_queued(self, lease: Lease, queue: Queue) -> None:
         self._grant(lease, queue)
         lease._is_woken = True
         queue.woken += 1
@@ -258,13 +276,20 @@ class ConcurrencyLimit(Limit["Lease"]):
             queue.waiting.pop(slot, None)
         else:
             queue.used -= 1
-            if queue.waiting:
-                first, _ = queue.waiting.popitem(last=False)
-                self._grant_queued(first, queue)
-                if first.wake is not None:
-                    wakes.append(first.wake)
+            self._grant_waiting(queue, wakes)
         if not queue.used and self._queues.get(queue.key) is queue:  # not a forked child's
-            del self._queues[queue.key]
+            self._forget(queue)
+
+    def _grant_waiting(self, queue: Queue, wakes: list[Wake]) -> None:
+        while queue.waiting and queue.used < queue.limit:
+            first, _ = queue.waiting.popitem(last=False)
+            self._grant_queued(first, queue)
+            if first.wake is not None:
+                wakes.append(first.wake)
+
+    def _forget(self, queue: Queue) -> None:
+        """Drop a queue without requests."""
+        del self._queues[queue.key]
 
     def __repr__(self) -> str:
         return f"ConcurrencyLimit({self.limit}, per={self.per!r})"

@@ -239,7 +239,7 @@ def test_the_tables_of_the_pages_and_of_the_folder_are_those_of_the_results() ->
         text = page.read_text(encoding="utf-8")
         assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
         tables_of[page.name] = text.count("<!-- benchmarks: ")
-    assert tables_of == {"README.md": 1, "speed.md": 4, "scale.md": 7}
+    assert tables_of == {"README.md": 1, "speed.md": 4, "scale.md": 9}
     for picture in readme.PICTURES.glob("*.svg"):
         assert picture.read_bytes() == (results.FOLDER / picture.name).read_bytes()
     for path in results.FOLDER.glob("*.json"):
@@ -286,6 +286,34 @@ def test_a_simulated_server_has_a_bounded_capacity() -> None:
     assert max(answered[21:80]) <= 20 < max(answered)
     assert sum(answered[21:80]) > 0.9 * 59 * 20
     assert seen.sum("calls") == sum(seen.sum(name) for name in ("good", "failed", "refused"))
+
+
+def test_an_adaptive_limit_is_nearly_as_good_as_the_best_fixed_one() -> None:
+    (halved,) = (each for each in SCENARIOS if each.name == "half the capacity")
+    begin, end = halved.trouble
+    seen = {variant.name: halved.play(variant, seed=7) for variant in halved.variants[1:5]}
+    adaptive = _play(halved, "AdaptiveLimit")
+
+    def answered(tally: Tally) -> int:
+        return tally.sum("good", 5)
+
+    most = max(map(answered, seen.values()))
+    full = [tally for tally in seen.values() if answered(tally) >= 0.99 * most]
+    best = min(full, key=lambda tally: tally.percentile("attempt", 99, 5))
+    for since, until in ((5, begin), (begin, end), (end, halved.seconds)):
+        assert adaptive.sum("good", since, until) >= 0.9 * best.sum("good", since, until)
+        fixed = best.percentile("attempt", 99, since, until)
+        assert adaptive.percentile("attempt", 99, since, until) <= 2 * fixed
+
+
+def test_two_adaptive_limits_share_a_server_fairly() -> None:
+    (two,) = (each for each in SCENARIOS if each.name == "two clients")
+    figures = two.figures(two, _play(two, "AdaptiveLimit"))
+    fairness, used = figures["fairness (Jain)"], figures["of what the server can, %"]
+    assert fairness is not None
+    assert fairness >= 0.9
+    assert used is not None
+    assert used >= 90
 
 
 def test_requests_of_a_simulation_wait_concurrently_on_its_clock() -> None:
