@@ -16,7 +16,7 @@ import trio
 
 import curlhttp
 from curlhttp._models.config import HTTP2
-from tests.storm.fate import Fate
+from tests.storm.fate import Fate, make_chaos
 from tests.storm.tally import Tally
 from tests.support.colours import BACKENDS
 
@@ -29,18 +29,34 @@ _STALLED = 0.05
 _Send = Callable[[], Coroutine[Any, Any, None]]
 
 
-def run_tasks(tally: Tally, fates: Sequence[Fate], colour: str, *, http2: HTTP2 = False) -> None:
+def run_tasks(
+    tally: Tally,
+    fates: Sequence[Fate],
+    colour: str,
+    *,
+    http2: HTTP2 = False,
+    chaos: bool = False,
+) -> None:
     """Send all from tasks of one loop; close the client while some are under way."""
     backend = BACKENDS[colour]
     name, options = backend if isinstance(backend, tuple) else (backend, {})
     anyio.run(
-        partial(_run, tally, fates, name == "trio", http2), backend=name, backend_options=options
+        partial(_run, tally, fates, name == "trio", http2, chaos),
+        backend=name,
+        backend_options=options,
     )
 
 
-async def _run(tally: Tally, fates: Sequence[Fate], is_trio: bool, http2: HTTP2) -> None:
+async def _run(
+    tally: Tally, fates: Sequence[Fate], is_trio: bool, http2: HTTP2, chaos: bool
+) -> None:
     before = _living(is_trio)
-    client = curlhttp.AsyncClient(trust_env=False, max_connections=_TASKS - 4, http2=http2)
+    client = curlhttp.AsyncClient(
+        trust_env=False,
+        max_connections=_TASKS - 4,
+        http2=http2,
+        transport=make_chaos(tally.seed) if chaos else None,
+    )
     sender = _Sender(tally, client, is_trio)
     todo = iter(fates[:-_TASKS])
 

@@ -10,7 +10,7 @@ from typing import Any
 import curlhttp
 from curlhttp import requests
 from curlhttp._models.config import HTTP2
-from tests.storm.fate import Fate
+from tests.storm.fate import Fate, make_chaos
 from tests.storm.tally import Tally
 
 __all__ = ["run_client", "run_sessions"]
@@ -20,9 +20,16 @@ READS = 20.0
 _STALLED = 0.05
 
 
-def run_client(tally: Tally, fates: Sequence[Fate], *, http2: HTTP2 = False) -> None:
+def run_client(
+    tally: Tally, fates: Sequence[Fate], *, http2: HTTP2 = False, chaos: bool = False
+) -> None:
     """Send all from threads that share a client; close it while some are under way."""
-    client = curlhttp.Client(trust_env=False, max_connections=_THREADS - 2, http2=http2)
+    client = curlhttp.Client(
+        trust_env=False,
+        max_connections=_THREADS - 2,
+        http2=http2,
+        transport=make_chaos(tally.seed) if chaos else None,
+    )
 
     def send(fate: Fate) -> None:
         with tally.judging(fate) as began:
