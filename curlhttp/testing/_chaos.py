@@ -14,7 +14,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random, SystemRandom
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from curlhttp._engine.engine import (
     AttemptResult,
@@ -31,7 +31,7 @@ from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response, has_body
-from curlhttp._models.timings import CurlTimings, Timings
+from curlhttp._models.timings import NO_TIME, CurlTimings, Timings
 from curlhttp.exceptions import ChunkedEncodingError, ConnectionError, RequestException
 from curlhttp.testing._scripted import Answer, ScriptedEngine, ScriptedIncoming, apply_timeouts
 
@@ -43,8 +43,8 @@ Chance: TypeAlias = "float | Callable[[Request], float]"
 Seconds: TypeAlias = "float | tuple[float, float]"
 """A number of seconds, or the bounds of a random one."""
 
-T = TypeVar("T")
 V = TypeVar("V")
+Outcome = TypeVar("Outcome", bound="Response | Incoming")
 _Choices: TypeAlias = "Sequence[tuple[V, Chance]]"
 
 
@@ -281,33 +281,33 @@ def _check_number(name: str, value: object) -> float:
     return value
 
 
-def _check_seconds(seconds: Seconds) -> tuple[float, float]:
+def _check_seconds(seconds: object) -> tuple[float, float]:
     is_range = isinstance(seconds, tuple) and len(seconds) == 2
-    low, high = cast("tuple[float, float]", seconds if is_range else (seconds, seconds))
-    if not 0 <= _check_number("latency", low) <= _check_number("latency", high) < math.inf:
+    pair = cast("tuple[object, object]", seconds if is_range else (seconds, seconds))
+    low, high = (_check_number("latency", each) for each in pair)
+    if not 0 <= low <= high < math.inf:
         raise ValueError(f"latency is seconds, or (least, most), not {seconds!r}")
     return low, high
 
 
-def _check_status(status_code: int) -> int:
+def _check_status(status_code: object) -> int:
     if not isinstance(status_code, int) or not 400 <= status_code <= 599:
         raise ValueError(f"status is a status code from 400 to 599, not {status_code!r}")
     return status_code
 
 
-def _check_speed(speed: float) -> float:
-    if not 0 < _check_number("slow", speed) < math.inf:
+def _check_speed(speed: object) -> float:
+    number = _check_number("slow", speed)
+    if not 0 < number < math.inf:
         raise ValueError(f"slow is a positive number of bytes per second, not {speed!r}")
-    return speed
+    return number
 
 
-def _parse_choices(
-    name: str, given: V | Mapping[V, Chance] | None, check: Callable[[V], T]
-) -> _Choices[T]:
+def _parse_choices(name: str, given: object, check: Callable[[object], V]) -> _Choices[V]:
     """Return checked values with their probabilities."""
     if given is None:
         return ()
-    pairs = [(cast("V", given), 1.0)] if not isinstance(given, Mapping) else given.items()
+    pairs = given.items() if isinstance(given, Mapping) else [(given, 1.0)]
     found = [(check(value), _check_chance(name, chance)) for value, chance in pairs]
     total = sum(chance for _, chance in found if not callable(chance))
     if total > 1 + 1e-9:
@@ -332,7 +332,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
         ) from None
 
 
-def _parse_choice(parse: Callable[[str], T], text: str) -> tuple[T, float]:
+def _parse_choice(parse: Callable[[str], V], text: str) -> tuple[V, float]:
     value, colon, chance = text.partition(":")
     return parse(value), float(chance) if colon else 1.0
 
@@ -387,10 +387,13 @@ class ChaosEngine:
     Args:
         chaos: decides which, and records them.
         engine: sends the requests.
+
+    Attributes:
+        chaos: as given.
     """
 
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
-        self._chaos = chaos
+        self.chaos: Chaos = chaos
         self._engine = engine
         self.sleep = engine.sleep
         self.now = engine.now
@@ -416,14 +419,14 @@ class ChaosEngine:
 
     async def connect(self, request: Request) -> ByteStream:
         """Open a connection for another protocol: late, refused, or reset."""
-        fate = self._pick(request)
-        await self._delay(request, fate, fate.latency)
+        fate = self.pick(request)
+        await self.delay(request, fate, fate.latency)
         if fate.failure == "refuse":
-            self._chaos.note(request, fate, "refuse")
+            self.chaos.note(request, fate, "refuse")
             raise make_refusal(request)
         stream = await connector(self._engine).connect(request)
         if fate.failure == "reset":
-            self._chaos.note(request, fate, "reset")
+            self.chaos.note(request, fate, "reset")
             stream.abort()
             raise _make_reset(request)
         return stream
@@ -450,16 +453,23 @@ class ChaosEngine:
 
     # one attempt
 
-    def _pick(self, request: Request) -> Fate:
+    def pick(self, request: Request) -> Fate:
+        """Return what happens to an attempt.
+
+        Raises:
+            ClientClosed: no more requests are sent.
+        """
         if self.is_closed:
             raise client_closed(request)
-        return self._chaos.pick(request)
+        return self.chaos.pick(request)
 
-    async def _run(self, request: Request, plan: HedgePlan | None, send: _Attempt[T]) -> T:
-        fate = self._pick(request)
+    async def _run(
+        self, request: Request, plan: HedgePlan | None, send: _Attempt[Outcome]
+    ) -> Outcome:
+        fate = self.pick(request)
         if plan is not None and fate.latency:
             return await _Hedging(self, plan, send).run(request, fate)
-        await self._delay(request, fate, fate.latency)
+        await self.delay(request, fate, fate.latency)
         return await send(request, fate, plan)
 
     async def _perform(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Response:
@@ -489,7 +499,7 @@ class ChaosEngine:
     async def _fail(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Answer:
         """Return the answer in place of the server's, or raise."""
         if fate.failure == "status":
-            self._chaos.note(request, fate, "status", fate.status_code)
+            self.chaos.note(request, fate, "status", fate.status_code)
             text = f"{fate.status_code} from curlhttp.testing.Chaos\n"
             return Answer(fate.status_code, {"Content-Type": "text/plain"}, text)
         if fate.failure == "reset":
@@ -498,9 +508,9 @@ class ChaosEngine:
             streamed.stream = True
             incoming = await self._begin(streamed, plan)
             get_reader(incoming, self._engine).abort(incoming)
-            self._chaos.note(request, fate, "reset")
+            self.chaos.note(request, fate, "reset")
             raise _make_reset(request)
-        self._chaos.note(request, fate, "refuse")
+        self.chaos.note(request, fate, "refuse")
         raise make_refusal(request)
 
     def _respond(self, request: Request, answer: Answer) -> Response:
@@ -512,17 +522,24 @@ class ChaosEngine:
         """Delay or cut a body that is in memory."""
         arrives = size if fate.cut is None else int(fate.cut * size)
         if fate.speed is not None:
-            self._chaos.note(request, fate, "slow", fate.speed)
+            self.chaos.note(request, fate, "slow", fate.speed)
             await self.wait(request, 1 / fate.speed)
             # The read timeout is for the time between two bytes.
             await self.wait(request, (arrives - 1) / fate.speed, is_silent=False)
         if fate.cut is not None:
-            self._chaos.note(request, fate, "cut", arrives)
+            self.chaos.note(request, fate, "cut", arrives)
             raise _make_cut(request)
 
-    async def _delay(self, request: Request, fate: Fate, seconds: float) -> None:
+    async def delay(self, request: Request, fate: Fate, seconds: float) -> None:
+        """Wait for the latency of an attempt, or for a part of it.
+
+        Args:
+            request: of the attempt.
+            fate: of the attempt.
+            seconds: how long.
+        """
         if fate.latency:
-            self._chaos.note(request, fate, "latency", fate.latency)
+            self.chaos.note(request, fate, "latency", fate.latency)
             await self.wait(request, seconds)
 
     async def wait(self, request: Request, seconds: float, *, is_silent: bool = True) -> None:
@@ -548,7 +565,7 @@ class ChaosEngine:
                 del late  # to break the reference cycle with its traceback
 
 
-_Attempt: TypeAlias = "Callable[[Request, Fate, HedgePlan | None], Awaitable[T]]"
+_Attempt: TypeAlias = "Callable[[Request, Fate, HedgePlan | None], Awaitable[Outcome]]"
 
 
 class _FaultyIncoming:
@@ -574,7 +591,7 @@ class _FaultyIncoming:
         cut, head = self._fate.cut, self.head
         if cut is None or not has_body(request.method, head.status_code):
             return None
-        length = Response(request, head, b"", self.timings()).headers.get("content-length", "")
+        length = Response(request, head, b"", NO_TIME).headers.get("content-length", "")
         if not length.isdecimal():
             return int(cut * _FIRST)
         return int(cut * int(length)) if int(length) else None
@@ -627,7 +644,7 @@ class _FaultyIncoming:
         return piece
 
     def _note(self, fault: str, value: float) -> None:
-        self._outer._chaos.note(self.request, self._fate, fault, value)
+        self._outer.chaos.note(self.request, self._fate, fault, value)
 
     def abort(self, *, from_finalizer: bool = False) -> None:
         """Abandon the rest of the body."""
@@ -638,11 +655,11 @@ class _FaultyIncoming:
             self._engine.abort(self._incoming)
 
 
-class _Hedging:
+class _Hedging(Generic[Outcome]):
     """Hold the first attempt of a hedged request back, so that the next one can win.
 
     At most one of them is with the engine at a time, because an attempt with latency has not been
-    sent. Attempts that the engine starts itself get no faults.
+    sent. Attempts that the engine starts get no faults.
 
     Args:
         engine: injects the faults.
@@ -650,7 +667,7 @@ class _Hedging:
         send: sends an attempt.
     """
 
-    def __init__(self, engine: ChaosEngine, plan: HedgePlan, send: _Attempt[T]) -> None:
+    def __init__(self, engine: ChaosEngine, plan: HedgePlan, send: _Attempt[Outcome]) -> None:
         self._engine = engine
         self._plan = plan
         self._send = send
@@ -660,8 +677,7 @@ class _Hedging:
     def _elapsed(self) -> float:
         return self._engine.now() - self._begun
 
-    # Any: a Response or an Incoming, as `send` returns.
-    async def run(self, request: Request, fate: Fate) -> Any:
+    async def run(self, request: Request, fate: Fate) -> Outcome:
         """Send the first attempt after its latency, unless the next one wins before.
 
         Args:
@@ -669,11 +685,10 @@ class _Hedging:
             fate: of the first attempt.
         """
         engine, plan = self._engine, self._plan
-        after = plan.after if plan.most else None
-        await engine._delay(request, fate, min(fate.latency, math.inf if after is None else after))
-        if after is None or fate.latency <= after:
-            held = _HeldPlan(plan, self._elapsed)
-            return await self._send(request, fate, held if plan.most else None)
+        after = plan.after if plan.most and plan.after is not None else math.inf
+        await engine.delay(request, fate, min(fate.latency, after))
+        if fate.latency <= after:
+            return await self._send(request, fate, _HeldPlan(plan, self._elapsed))
         again = await plan.again()
         if again is not None:
             won = await self._try(again, fate.latency - self._elapsed)
@@ -686,28 +701,33 @@ class _Hedging:
         plan.won(request)
         return await self._send(request, fate, None)
 
-    async def _try(self, request: Request, left: float) -> Any:
+    async def _try(self, request: Request, left: float) -> Outcome | None:
         """Return the response to the next attempt; None if it fails, or would begin too late."""
-        engine, plan, started = self._engine, self._plan, self._engine.now()
-        fate = engine._pick(request)
+        engine, started = self._engine, self._engine.now()
+        fate = engine.pick(request)
         result: AttemptResult = None
         was_sent = False
         if fate.latency < left:
             try:
-                await engine._delay(request, fate, fate.latency)
+                await engine.delay(request, fate, fate.latency)
                 found = await self._send(request, fate, None)
             except RequestException as error:
                 result, was_sent = error.with_traceback(None), error.request_sent
             else:
-                status_code = found.head.status_code if hasattr(found, "head") else None
-                if plan.is_good(status_code or found.status_code):
+                result, was_sent = _to_response(request, found), fate.failure != "status"
+                if self._plan.is_good(result.status_code):
                     return found
-                was_sent = fate.failure != "status"
-                result = Response.of(request, status_code or found.status_code)
-                if status_code is not None:
+                if not isinstance(found, Response):
                     get_reader(found, engine).abort(found)
-        plan.dropped(request, result, engine.now() - started, was_sent)
+        self._plan.dropped(request, result, engine.now() - started, was_sent)
         return None
+
+
+def _to_response(request: Request, found: Response | Incoming) -> Response:
+    if isinstance(found, Response):
+        return found
+    assert found.head is not None
+    return Response(request, found.head, b"", NO_TIME)
 
 
 class _HeldPlan:

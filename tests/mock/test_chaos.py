@@ -540,7 +540,8 @@ async def test_a_connection_of_a_websocket_fails(make_client: Make, fault: str) 
         conn.wait_closed(30)
 
     with RawServer(serve) as server:
-        chaos = Chaos(1, **{fault: 1})
+        faults: dict[str, Any] = {fault: 1}
+        chaos = Chaos(1, **faults)
         client = make_client(transport=chaos)
         with pytest.raises(e.ConnectionError, match="chaos"):
             async with await client.websocket(server.url.replace("http", "ws", 1)):
