@@ -192,10 +192,10 @@ class Chaos(Unpicklable):
         if self._when is not None and not self._when(request):
             return _SPARED
         # Without the port, because servers of tests have another one in each run.
-        url = request.url
-        number = self._count(f"{request.method} {url.host}{url.target}")
+        key = " ".join((request.method, request.url.host, request.url.target))
+        number = self._count(key)
         # Always all of them, so that one setting does not change what follows from another one.
-        random = Random(f"{self.seed} {request.method} {url.host}{url.target} {number}")
+        random = Random(f"{self.seed} {key} {number}")
         late, share, refuse, reset, status, cut, where, slow = (random.random() for _ in range(8))
         latency = _choose(self._latency, late, request)
         low, high = latency or (0.0, 0.0)
