@@ -18,6 +18,7 @@ from curlhttp.cli.terminal import format_bytes, printable
 PHASES = ("queue", "dns", "connect", "tls", "send", "wait", "receive")
 MAX_ROWS = 5000  # a browser draws these in about a second
 _LONGEST = 500  # characters of a text
+_LONGEST_READ = 8000  # from the beginning of a text, before secrets are masked
 
 
 class Row(NamedTuple):
@@ -121,6 +122,10 @@ def _text(text: str) -> str:
     return escape(shown.replace("\n", " "))
 
 
+def _redacted(text: str) -> str:
+    return _text(redact_field("", text[:_LONGEST_READ]))
+
+
 def _format_seconds(seconds: float) -> str:
     if seconds < 0.9995:
         return f"{seconds * 1000:.1f} ms"
@@ -128,11 +133,8 @@ def _format_seconds(seconds: float) -> str:
 
 
 def _row(number: int, row: Row, begin: float, span: float) -> str:
-    method, url, text = (
-        _text(row.method),
-        _text(display_url(row.url)),
-        _text(redact_field("", row.text)),
-    )
+    method, shown = _text(row.method), _text(display_url(row.url[:_LONGEST_READ]))
+    text = _redacted(row.text)
     status = str(row.status_code) if row.status_code else "failed"
     size = "" if row.size is None else format_bytes(row.size)
     tags = "".join(f"<b>{_text(tag)}</b>" for tag in row.tags)
@@ -142,14 +144,15 @@ def _row(number: int, row: Row, begin: float, span: float) -> str:
         if seconds
     ]
     facts = [("status", f"{status} {text}".strip())]
-    facts += [(_text(name), _text(redact_field("", value))) for name, value in row.details]
+    facts += [(_text(name), _redacted(value)) for name, value in row.details]
     details = "".join(f"<dt>{name}<dd>{value}" for name, value in (*facts, *times))
-    words = " ".join((method, url, status, text, *map(_text, row.tags))).lower()
+    words = " ".join((method, shown, status, text, *map(_text, row.tags))).lower()
     label = ", ".join(f"{name} {seconds}" for name, seconds in times) or "no time"
     mark = ' class="bad"' if row.has_failed else ""
     return (
         f'<tr data-text="{words}"{mark}><td>{number}'
-        f"<td><details><summary><code>{method}</code> {url}</summary><dl>{details}</dl></details>"
+        f"<td><details><summary><code>{method}</code> {shown}</summary>"
+        f"<dl>{details}</dl></details>"
         f"<td>{status}<td>{tags}<td>{size}<td>{_format_seconds(row.total)}"
         f'<td><div role="img" aria-label="{label}" title="{label}">'
         f"{_bars(row, begin, span)}</div>"

@@ -88,7 +88,7 @@ def view(path: Path) -> Page:
 
 
 def test_a_log_of_a_client_shows_attempts_retries_hedges_and_the_cache(tmp_path: Path) -> None:
-    steps = [
+    steps: list[Any] = [
         Answer(302, {"Location": "/there"}),
         Answer(503, delay=0.5),
         refused(),
