@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.figures import MEASURES, Ratio, ratio
 
-__all__ = ["GOALS", "Finding", "Goal", "compare_results", "load", "markdown"]
+__all__ = ["GOALS", "Finding", "Goal", "compare_results", "load", "markdown", "selected"]
 
 _MIB = 1 << 20
 _OURS, _AIOHTTP = "curlhttp/uvloop", "aiohttp/uvloop"
@@ -28,6 +28,7 @@ class Goal:
         under: the row of the denominator; "" for none: the goal is a plain figure.
         least: minimum of the ratio; or
         most: its maximum.
+        label: its row in docs/speed.md; "" for none.
     """
 
     case: str
@@ -36,6 +37,7 @@ class Goal:
     under: str = ""
     least: float | None = None
     most: float | None = None
+    label: str = ""
 
     @property
     def bound(self) -> float:
@@ -65,10 +67,18 @@ def _async(name: str, *, aiohttp: float, pyreqwest: float, small: bool) -> list[
 
 def _tasks(number: int, *, few: float, memory: float) -> list[Goal]:
     case, ours = f"tasks/{number:,} tasks, 200 B", f"curlhttp/uvloop/{number}"
+    many = f"{number:,} tasks at once"
     return [
-        Goal(case, "cpu", ours, "curlhttp/uvloop/64", most=few),
+        Goal(case, "cpu", ours, "curlhttp/uvloop/64", most=few, label=f"{many}, CPU ÷ 64 tasks"),
         Goal(case, "cpu", ours, f"aiohttp/uvloop/{number}", most=0.5),
-        Goal(case, "memory", ours, f"aiohttp/uvloop/{number}", most=memory),
+        Goal(
+            case,
+            "memory",
+            ours,
+            f"aiohttp/uvloop/{number}",
+            most=memory,
+            label=f"{many}, memory ÷ aiohttp",
+        ),
         Goal(case, "errors", ours, most=0),
     ]
 
@@ -79,16 +89,37 @@ GOALS = (
     *_async("10 KiB", aiohttp=2.6, pyreqwest=0.95, small=True),
     *_async("1 MiB, 32 at once", aiohttp=1.5, pyreqwest=0.97, small=False),
     Goal("async/HTTP/1.1, 200 B", "cpu", "curlhttp/trio", "curlhttp/asyncio", most=1.35),
-    Goal("async/HTTP/2 over TLS, 200 B", "rate", _OURS, "wreq/uvloop", least=0.85),
+    Goal(
+        "async/HTTP/2 over TLS, 200 B",
+        "rate",
+        _OURS,
+        "wreq/uvloop",
+        least=0.85,
+        label="HTTP/2 on TLS, 64 at once, rate ÷ wreq",
+    ),
     Goal("async/HTTP/2 over TLS, 200 B", "rate", _OURS, "httpx/uvloop", least=20),
     *_tasks(10_000, few=1.25, memory=0.45),
     *_tasks(100_000, few=1.4, memory=0.5),
     Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", _BARE, most=1.3),
-    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", "bare pycurl", most=1.3),
+    Goal(
+        "pairs/kept, 1 KiB",
+        "cpu",
+        "curlhttp",
+        "bare pycurl",
+        most=1.3,
+        label="blocking, kept connection, CPU ÷ bare pycurl",
+    ),
     Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", f"{_BARE}, no NOSIGNAL", most=1.3),
     Goal("pairs/kept, 1 KiB", "cpu", "requests, defaults", "curlhttp", least=14),
     Goal("pairs/kept, 1 KiB", "cpu", "requests", "curlhttp", least=14),
-    Goal("pairs/new connections, 1 KiB", "cpu", "curlhttp", _BARE, most=1.4),
+    Goal(
+        "pairs/new connections, 1 KiB",
+        "cpu",
+        "curlhttp",
+        _BARE,
+        most=1.4,
+        label="blocking, new connection, CPU ÷ bare pycurl",
+    ),
     Goal(_TLS_RESUMED, "cpu", "curlhttp", _BARE, most=1.05),
     Goal(_TLS_FULL, "cpu", "curlhttp", _BARE, most=1.05),
     Goal(
@@ -97,26 +128,92 @@ GOALS = (
         "curlhttp",
         "bare pycurl, one multi",
         most=1.1,
+        label="first requests to 200 TLS origins, CPU ÷ bare pycurl",
     ),
-    Goal("pairs/streamed, 1 KiB", "cpu", "curlhttp, streamed", "curlhttp", most=1.25),
-    Goal("pairs/httpx, 1 KiB", "cpu", "httpx, curlhttp's transport", "httpx", most=0.5),
+    Goal(
+        "pairs/streamed, 1 KiB",
+        "cpu",
+        "curlhttp, streamed",
+        "curlhttp",
+        most=1.25,
+        label="blocking, streamed, CPU ÷ buffered",
+    ),
+    Goal(
+        "pairs/httpx, 1 KiB",
+        "cpu",
+        "httpx, curlhttp's transport",
+        "httpx",
+        most=0.5,
+        label="httpx's client on curlhttp's transport, CPU ÷ its own",
+    ),
     Goal("pairs/threads, 1 KiB", "cpu", "curlhttp/16", "curlhttp/1", most=1.2),
-    Goal("million", "wall", "curlhttp/uvloop/100", "aiohttp/uvloop/100", most=0.38),
+    Goal(
+        "million",
+        "wall",
+        "curlhttp/uvloop/100",
+        "aiohttp/uvloop/100",
+        most=0.38,
+        label="a million GETs, time ÷ aiohttp",
+    ),
     Goal("million", "wall", "curlhttp Client.map/100", "curlhttp/uvloop/100", most=0.8),
     Goal("million", "memory", "curlhttp/uvloop/100", most=60 * _MIB),
     Goal("million", "memory", "curlhttp Client.map/100", most=60 * _MIB),
     Goal("million", "errors", "curlhttp/uvloop/100", most=0),
     Goal("cold/HTTP, 200 B", "cpu", "curlhttp.get", "curlhttp.Client().get", most=1.2),
-    Goal("cold/HTTP, 200 B", "cpu", "curlhttp.get", "requests.get", most=0.6),
-    Goal("cold/HTTP, commands, 200 B", "cpu", "curlhttp get", "http (httpie)", most=0.3),
+    Goal(
+        "cold/HTTP, 200 B",
+        "cpu",
+        "curlhttp.get",
+        "requests.get",
+        most=0.6,
+        label="first `curlhttp.get` of a process, CPU ÷ requests",
+    ),
+    Goal(
+        "cold/HTTP, commands, 200 B",
+        "cpu",
+        "curlhttp get",
+        "http (httpie)",
+        most=0.3,
+        label="`curlhttp get URL`, CPU ÷ httpie",
+    ),
     *[
-        Goal(f"features/WebSocket echo, {messages}", "rate", "curlhttp", "aiohttp", least=1.0)
+        Goal(
+            f"features/WebSocket echo, {messages}",
+            "rate",
+            "curlhttp",
+            "aiohttp",
+            least=1.0,
+            label=f"WebSocket echo, {messages}, rate ÷ aiohttp",
+        )
         for messages in ("64 B", "64 B, 100 at once", "100 kB")
     ],
-    Goal("features/download, MiB of 100", "rate", "curlhttp", "curl", least=0.95),
-    Goal("features/upload, MiB of 100", "rate", "curlhttp", "curl", least=0.9),
-    Goal("features/rows, JSON Lines", "cpu", "run_partition", "Client.map", most=1.25),
-    Goal("features/rows, Parquet", "cpu", "run_partition", "Client.map", most=1.25),
+    Goal(
+        "features/download, MiB of 100",
+        "rate",
+        "curlhttp",
+        "curl",
+        least=0.95,
+        label="download of 100 MiB to a file, rate ÷ curl",
+    ),
+    Goal(
+        "features/upload, MiB of 100",
+        "rate",
+        "curlhttp",
+        "curl",
+        least=0.9,
+        label="upload of 100 MiB from a file, rate ÷ curl",
+    ),
+    *[
+        Goal(
+            f"features/rows, {kind}",
+            "cpu",
+            "run_partition",
+            "Client.map",
+            most=1.25,
+            label=f"rows of a partition, {kind}, CPU ÷ Client.map",
+        )
+        for kind in ("JSON Lines", "Parquet")
+    ],
 )
 
 
@@ -208,7 +305,20 @@ def markdown(folder: Path) -> str:
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
-def _line(finding: Finding) -> str:
+def selected(folder: Path) -> str:
+    """Return the table of docs/speed.md: the goals that have a label."""
+    rows = load(folder)
+    lines = ["| ratio | goal | measured (quartiles) | reached |", "| --- | --: | --: | --- |"]
+    for goal in GOALS:
+        if goal.label:
+            finding = find(goal, rows)
+            bound, shown = _figures(finding)
+            lines.append(f"| {goal.label} | {bound} | {shown} | {finding.verdict} |")
+    return "\n".join(lines)
+
+
+def _figures(finding: Finding) -> tuple[str, str]:
+    """Return the bound of a goal and what was measured, as texts."""
     goal, found = finding.goal, finding.ratio
     unit, suffix = (_MIB, " MiB") if goal.measure == "memory" and not goal.under else (1, "")
     sign = "≤" if goal.least is None else "≥"
@@ -216,11 +326,15 @@ def _line(finding: Finding) -> str:
     if found is not None:
         low, middle, high = (value / unit for value in (found.low, found.median, found.high))
         shown = f"{middle:.2f}{suffix} ({low:.2f}–{high:.2f})"
+    return f"{sign} {goal.bound / unit:g}{suffix}", shown
+
+
+def _line(finding: Finding) -> str:
+    goal = finding.goal
+    bound, shown = _figures(finding)
     ratio_of = f"{goal.measure}: {goal.over}" + (f" ÷ {goal.under}" if goal.under else "")
     verdict = finding.verdict + (f" ({finding.remark})" if finding.remark else "")
-    return (
-        f"| {goal.case} | {ratio_of} | {sign} {goal.bound / unit:g}{suffix} | {shown} | {verdict} |"
-    )
+    return f"| {goal.case} | {ratio_of} | {bound} | {shown} | {verdict} |"
 
 
 def _machines(folder: Path) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import tables
+from benchmarks import goals, tables
 
 __all__ = ["ASYNC", "MILLION", "PAGES", "PICTURES", "SHORT", "SYNC", "with_tables", "write"]
 
@@ -72,9 +72,12 @@ def with_tables(text: str, folder: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         begin, name, _, end = match.groups()
-        of = {"short": "async", "cores": "redis", **dict.fromkeys(_SIMULATED, "simulate")}.get(
-            name, name
-        )
+        of = {
+            "short": "async",
+            "goals": "async",
+            "cores": "redis",
+            **dict.fromkeys(_SIMULATED, "simulate"),
+        }.get(name, name)
         results = _read(folder, of)
         machine = results["machine"]
         makers: dict[str, Callable[[], str]] = {
@@ -85,6 +88,7 @@ def with_tables(text: str, folder: Path) -> str:
             ),
             "million": lambda: tables.million(results, narrow=True),
             "short": lambda: _short(results, _read(folder, "sync")),
+            "goals": lambda: goals.selected(folder),
             "redis": lambda: tables.of_redis(results),
             "cores": lambda: tables.cores(results, _read(folder, "million")),
             **{one: partial(tables.simulated, results, cases) for one, cases in _SIMULATED.items()},

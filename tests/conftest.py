@@ -1,4 +1,4 @@
-"""What all tests share: servers, certificates, clients of every colour, and a leak check."""
+"""Shared fixtures: servers, certificates, clients of every colour, and a leak check."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from curlhttp.testing import ScriptedEngine
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 from tests.support import pace
 from tests.support.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
+from tests.support.every_api import Fetch, make_fetch
 from tests.support.scripted import Scripted
-from tests.support.ways import Ask, make_ask
 
 _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run the whole suite in four processes, since much of it waits; named tests in this."""
+    """Run the whole suite in four processes, because much of it waits; named tests in this one."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return 0 if config.option.file_or_dir else 4
@@ -64,7 +64,7 @@ def pytest_report_header() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Look how slow the machine is, for the times of the test."""
+    """Measure how slow the machine is, for the times of the test."""
     pace.look()
 
 
@@ -126,9 +126,9 @@ def session(certs: Certs) -> Iterator[requests.Session]:
 
 
 @pytest.fixture
-def ask(client: AnyClient, way: str, tmp_path: Path, session: requests.Session) -> Ask:
-    """Return a function that sends a GET in one of the ways of EVERY_WAY."""
-    return make_ask(client, way, tmp_path, session)
+def fetch(client: AnyClient, api: str, tmp_path: Path, session: requests.Session) -> Fetch:
+    """Return a function that sends a GET with one of the APIs of EVERY_API."""
+    return make_fetch(client, api, tmp_path, session)
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def any_client(make_client: Callable[..., AnyClient]) -> AnyClient:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Let go of what the test had: the last one's clients would count as left over."""
+    """Release the fixtures of the test, because its clients would count as leaks."""
     getattr(item, "funcargs", {}).clear()
 
 
@@ -230,7 +230,7 @@ def _collecting_is_quick() -> None:
 
 
 def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 30.0) -> Collection[Any]:
-    """Return what is found at last: threads and sockets of the servers may be ending just now."""
+    """Return what remains after a while: threads and sockets may still be closing."""
     end = time.monotonic() + seconds
     while (left := find()) and time.monotonic() < end:
         del left
@@ -253,7 +253,7 @@ def _handles() -> list[str]:
 
 
 def _tasks() -> list[str]:
-    """Return the asyncio tasks that wait for ever, since their loops have ended."""
+    """Return the asyncio tasks that wait for ever because their loops have ended."""
     tasks = [thing for thing in gc.get_objects() if isinstance(thing, asyncio.Task)]
     return [repr(task) for task in tasks if not task.done()]
 

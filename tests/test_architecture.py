@@ -1,4 +1,4 @@
-"""The arrows between the parts, read from the imports; and what importing the package costs."""
+"""Which part may import which, read from the imports; and what importing the package loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import curlhttp
 from curlhttp._curl import check_libcurl
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 ROOT = Path(curlhttp.__file__).parent
 LOOPS = {"anyio", "asyncio", "sniffio", "trio", "uvloop"}
@@ -181,7 +181,7 @@ def test_a_part_imports_only_what_is_further_in(part: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(("part", "path"), ALL_FILES)
-def test_a_part_does_not_touch_what_is_not_its_business(part: str, path: Path) -> None:
+def test_a_part_does_not_import_forbidden_modules(part: str, path: Path) -> None:
     _, forbidden = RULES[part]
     name = str(path.relative_to(ROOT))
     found = {module for module in imports_of(path) if is_within(module, forbidden)}
@@ -340,13 +340,13 @@ def test_circles_are_found() -> None:
 
 
 @pytest.mark.parametrize("path", [p for _, p in (param.values for param in ALL_FILES)], ids=str)
-def test_a_file_says_what_it_is(path: object) -> None:
+def test_a_file_has_a_docstring(path: object) -> None:
     assert isinstance(path, Path)
     source = path.read_text()
     assert not source.strip() or ast.get_docstring(ast.parse(source))
 
 
-# Where an f-string makes a URL, and none that anybody reads: file, and what is formatted.
+# Where an f-string makes a URL that is not shown: file, and the formatted expression.
 URLS_IN_THE_MAKING = {
     ("_models/config.py", "url"),
     ("_models/config.py", "self.url"),  # a Proxy's, which has no credentials
@@ -470,7 +470,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(curlhttp, "__wrapped__")
 
 
-def test_star_import_gives_the_public_names() -> None:
+def test_star_import_imports_the_public_names() -> None:
     space: dict[str, object] = {}
     exec("from curlhttp import *", space)
     assert set(curlhttp.__all__) <= set(space)

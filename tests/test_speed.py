@@ -1,6 +1,6 @@
 """A guard against slow changes, on what no noise can move: how many bytecodes a request runs.
 
-What that costs in CPU, and how many times that of bare pycurl, `python -m benchmarks cpu` tells.
+What that costs in CPU, and how many times that of bare pycurl, `python -m benchmarks cpu` measures.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _TRACED = 30  # requests, of which the middle one counts: some look for silence 
 _BLOCKING_BYTECODES = 1_670
 _ASYNC_BYTECODES = 2_120
 _SESSION_BYTECODES = 2_790
-# Four of them are the task's; before 3.11 each of the three coroutines has a frame beside it.
+# Four of them are the task's; before 3.11 each of the three coroutines has a separate frame.
 _WAITING_OBJECTS = 12.5 if sys.version_info >= (3, 11) else 15.5
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Give the URL of a server in this process, each of whose answers is waited for once."""
+    """Yield the URL of a server in this process, each of whose responses takes one wait."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         serving = threading.Thread(target=_serve, args=(listening,), daemon=True)
         serving.start()
@@ -129,7 +129,7 @@ def test_an_async_get_runs_no_more_bytecodes_than_it_did(url: str) -> None:
     assert 0 < found <= _ASYNC_BYTECODES, _hint(found, _ASYNC_BYTECODES)
 
 
-def test_a_request_that_waits_in_line_is_few_objects_to_the_garbage_collector(url: str) -> None:
+def test_a_queued_request_is_few_objects_to_the_garbage_collector(url: str) -> None:
     """What thousands at once cost beyond the same number one after another is mostly that."""
     count = 1000
 

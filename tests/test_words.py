@@ -1,4 +1,4 @@
-"""Words that were replaced by those of the field, or by plain English, and shall not come back."""
+"""Words that were replaced by common ones must not return."""
 
 from __future__ import annotations
 

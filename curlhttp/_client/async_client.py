@@ -1,4 +1,4 @@
-"""The client for tasks: its verbs are coroutines, and each event loop has its own engine."""
+"""The async client. Its methods are coroutines, and each event loop has its own engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from curlhttp._client.request_builder import (
     DownloadOptions,
     RequestOptions,
     disable_redirects,
-    show_verbs,
+    set_verb_signatures,
 )
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
 
-_BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them
+_BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them to disk
 
 
 class _Streaming:
@@ -55,13 +55,13 @@ class _Streaming:
 
         def __enter__(self):
             self._sent.close()
-            raise TypeError("stream() of AsyncClient is for `async with`, not `with`")
+            raise TypeError("stream() of AsyncClient needs `async with`, not `with`")
 
         __exit__ = __enter__
 
         def __getattr__(self, name):
             raise AttributeError(
-                f"there is no {name!r} before the response; write "
+                f"there is no {name!r} until the response has arrived; write "
                 "`async with client.stream(method, url) as response:`"
             )
 
@@ -100,18 +100,18 @@ class AsyncClient(BaseClient):
         self._engines: dict[Loop, EventLoopEngine] = {}
         if transport is not None:
             validate_transport(transport, "AsyncClient")
-        self._given = transport
+        self._given_transport = transport
         now = _network.now if transport is None else transport.now
         wall = _network.wall if transport is None else transport.wall
         self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
         self.make_waiter: MakeWaiter = lambda: self._engine().make_waiter()
-        self.exchange: Exchange = self._last_step()
+        self.exchange: Exchange = self._make_exchange()
 
-    def _last_step(self) -> Exchange:
+    def _make_exchange(self) -> Exchange:
         engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
         return exchange_async(engine, self.clock.now, AsyncStreamedResponse)
 
-    def _watch(self, body: Body, meter: ProgressMeter) -> Body:
+    def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
         from curlhttp._models.progress import AsyncProgressBody
 
         return AsyncProgressBody(body, meter, self._loops.in_thread_or_leave)
@@ -127,8 +127,8 @@ class AsyncClient(BaseClient):
     def _make_engine(self, loop: Loop) -> Engine:
         if self.is_closed:
             raise client_closed()
-        if self._given is not None:
-            return self._given
+        if self._given_transport is not None:
+            return self._given_transport
         make_engine = self._loops.make_engine
         return make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
 
@@ -145,7 +145,7 @@ class AsyncClient(BaseClient):
         Raises:
             RequestException: the request could not be sent, or no response was received.
         """
-        built = self._request_by(method, url, options)
+        built = self._build_any_request(method, url, options)
         return await self.flow(built)
 
     async def send(self, request: Request | UserRequest) -> Response:
@@ -175,37 +175,37 @@ class AsyncClient(BaseClient):
 
     async def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
-        built = self._request("GET", url, options)
+        built = self._build_verb_request("GET", url, options)
         return await self.flow(built)
 
     async def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
-        built = self._request("OPTIONS", url, options)
+        built = self._build_verb_request("OPTIONS", url, options)
         return await self.flow(built)
 
     async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. As in requests, redirects are not followed by default."""
-        built = self._request("HEAD", url, disable_redirects(options))
+        built = self._build_verb_request("HEAD", url, disable_redirects(options))
         return await self.flow(built)
 
     async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
-        built = self._request("POST", url, options)
+        built = self._build_verb_request("POST", url, options)
         return await self.flow(built)
 
     async def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
-        built = self._request("PUT", url, options)
+        built = self._build_verb_request("PUT", url, options)
         return await self.flow(built)
 
     async def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
-        built = self._request("PATCH", url, options)
+        built = self._build_verb_request("PATCH", url, options)
         return await self.flow(built)
 
     async def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
-        built = self._request("DELETE", url, options)
+        built = self._build_verb_request("DELETE", url, options)
         return await self.flow(built)
 
     async def download(
@@ -259,10 +259,15 @@ class AsyncClient(BaseClient):
 
         Arguments and exceptions are those of Client.websocket, with tasks in place of threads.
         """
-        from curlhttp._client.websocket.websocket import open_async
+        from curlhttp._client.websocket.handshake import Settings
+        from curlhttp._client.websocket.websocket import OpeningWebSocket, open_async
 
-        wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
-        return open_async(self, lambda: self.wrap(self._engine()), url, wanted, options)
+        settings = Settings.of(
+            subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout
+        )
+        return OpeningWebSocket(
+            open_async(self, lambda: self.wrap(self._engine()), url, settings, options)
+        )
 
     def sse(
         self,
@@ -281,8 +286,16 @@ class AsyncClient(BaseClient):
         """
         from curlhttp._client.event_stream import AsyncEventStream, open_event_stream
 
-        wanted = (method, last_event_id, reconnect, max_event_size)
-        return open_event_stream(AsyncEventStream, self, url, wanted, options)
+        return open_event_stream(
+            AsyncEventStream,
+            self,
+            method,
+            url,
+            options,
+            last_event_id=last_event_id,
+            reconnect=reconnect,
+            max_event_size=max_event_size,
+        )
 
     def map(
         self,
@@ -299,7 +312,7 @@ class AsyncClient(BaseClient):
         iterable, and a plain one must not block. Requests run in separate tasks while you process
         results, as long as there is room for more results. They use the connections of this
         client, and see the context variables of this call. Leaving the loop early cancels the
-        rest. Use the results in `async with` to control when.
+        other requests. To control when, use the results in `async with`.
 
             async for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):
@@ -311,7 +324,7 @@ class AsyncClient(BaseClient):
         source = aiter(requests) if isinstance(requests, AsyncIterable) else None
         scheduler = MapScheduler(
             self,
-            self._request,
+            self._build_verb_request,
             cast("Iterable[Item]", requests),
             queued=source is not None,
             concurrency=concurrency,
@@ -329,7 +342,7 @@ class AsyncClient(BaseClient):
         self.is_closed = True
         if self._caching is not None:
             await self._caching.aclose()
-        given = self._given
+        given = self._given_transport
         if given is not None and hasattr(given, "aclose"):
             await given.aclose()
         elif given is not None:
@@ -337,10 +350,10 @@ class AsyncClient(BaseClient):
         try:
             await self._loops.close_engines(self._engines, self._loops.running_loop())
         finally:
-            self._close_rest()
+            self._close_wrappers()
 
     async def __aenter__(self: Self) -> Self:
-        given = cast("AsyncClient", self)._given
+        given = cast("AsyncClient", self)._given_transport
         if given is not None and hasattr(given, "astart"):
             await given.astart()
         return self
@@ -349,4 +362,4 @@ class AsyncClient(BaseClient):
         await self.aclose()
 
 
-show_verbs(AsyncClient)
+set_verb_signatures(AsyncClient)

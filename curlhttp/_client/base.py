@@ -12,7 +12,7 @@ from curlhttp._client.request_builder import (
     UNSET,
     RequestBuilder,
     make_url_parser,
-    show_constructor,
+    set_constructor_signature,
     validate_size,
 )
 from curlhttp._client.routing import Routing
@@ -71,7 +71,7 @@ _DEFAULT_MAX_REDIRECTS = 30
 
 
 class ClosesWithClient(Protocol):
-    """A stream that ends when its client is closed."""
+    """A stream that ends when its client closes."""
 
     def close_with_client(self) -> None:
         """End the stream with an error, unless it has ended."""
@@ -83,11 +83,11 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     Attributes:
         chain: the layers of the flow, with their settings.
-        clock: from the engine.
+        clock: the engine's.
         make_waiter: makes a waiter of the engine.
         exchange: the last step of the flow, which passes a request to the engine.
         flow: passes a complete request through all layers.
-        is_closed: no more requests are sent.
+        is_closed: whether the client was closed, so that requests raise ClientClosed.
         websocket_registries: the registries of open WebSockets, by event loop or engine.
     """
 
@@ -157,7 +157,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._headers = make_client_headers(headers, self._sensitive)
         self._parse = make_url_parser(self._base_url, params)
         self._jar = LazyCookieJar(cookies)
-        method = to_auth(auth)
+        default_auth = to_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _merge_limits(
             limits,
@@ -168,7 +168,6 @@ class BaseClient(Unpicklable, RequestBuilder):
             max_connection_lifetime=max_connection_lifetime,
             dns_ttl=dns_ttl,
         )
-        most = validate_size(max_response_size)
         self._http2 = type(self)._http2 if http2 is None else http2
         self._routing = Routing(
             http2=self._http2,
@@ -198,21 +197,21 @@ class BaseClient(Unpicklable, RequestBuilder):
             self._headers,
             self._timeout,
             self._routing.direct,
-            auth=method,
+            auth=default_auth,
             jar=self._jar,
             follow_redirects=follow_redirects,
-            max_response_size=most,
+            max_response_size=validate_size(max_response_size),
             retry=self._retry,
         )
-        found = _validate_hooks(hooks, self._awaits_hooks)
+        validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
         if hasattr(transport, "wrap"):
             self._wrappers, transport = (cast(EngineWrapper, transport),), None
-        if transport is None:  # a replacement of libcurl connects to no address to check
+        if transport is None:  # a replacement of libcurl connects to no addresses to check
             self._wrappers = (*self._routing.wrappers, *self._wrappers)
         self._set_engine(transport)
         self.chain: Chain = Chain(
             now=self.clock.now,
-            hooks=found,
+            hooks=validated_hooks,
             awaits_hooks=self._awaits_hooks,
             max_redirects=max_redirects,
             sensitive_headers=self._sensitive,
@@ -228,7 +227,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             certificates=certificates,
             alternatives=self._routing.alternatives,
             hsts=_open_hsts(hsts, self.clock.wall),
-            cache=self._cached_by(cache),
+            cache=self._make_caching(cache),
         )
         self.flow: Send = self.chain.build(self.exchange, self.clock, self.make_waiter)
         _connect_stores(
@@ -238,7 +237,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             None if self._retry is None else self._retry.budget,
         )
 
-    def _cached_by(self, cache: Cache | None) -> ClientCaching | None:
+    def _make_caching(self, cache: Cache | None) -> ClientCaching | None:
         if cache is None:
             return None
         from curlhttp._client.cache import ClientCaching
@@ -253,15 +252,15 @@ class BaseClient(Unpicklable, RequestBuilder):
         return self._caching
 
     def _set_engine(self, transport: Engine | None) -> None:
-        """Set clock, make_waiter and exchange from the engine.
+        """Set the engine, and clock, make_waiter and exchange from it.
 
         Args:
             transport: replaces libcurl, or None.
         """
         raise NotImplementedError
 
-    def _last_step(self) -> Exchange:
-        """Return the last step of the flow, with the wrappers of the engine."""
+    def _make_exchange(self) -> Exchange:
+        """Return the last step of the flow, which uses the wrapped engine."""
         raise NotImplementedError
 
     def wrap(self, engine: Engine) -> Engine:
@@ -270,8 +269,8 @@ class BaseClient(Unpicklable, RequestBuilder):
             engine = wrapper.wrap(engine)
         return engine
 
-    def _close_rest(self) -> None:
-        """Close streams, wrappers and cache after the engines."""
+    def _close_wrappers(self) -> None:
+        """Close event streams, wrappers and cache, after the engines."""
         for stream in tuple(self._event_streams):
             stream.close_with_client()
         for each in self._wrappers:
@@ -318,7 +317,7 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     def _set_wrappers(self, wrappers: tuple[EngineWrapper, ...]) -> None:
         self._wrappers = wrappers
-        self.exchange = self._last_step()
+        self.exchange = self._make_exchange()
         self.flow = self.chain.build(self.exchange, self.clock, self.make_waiter)
 
     # settings that may be changed
@@ -358,14 +357,14 @@ class BaseClient(Unpicklable, RequestBuilder):
         return self._limits
 
     def complete(self, request: Request | UserRequest) -> Request:
-        """Return the request with the client's settings where it has none."""
+        """Return the request with the client's settings where it has no settings."""
         if not isinstance(request, Request):
-            return self._built(request)
+            return self._convert(request)
         if request.retry is not None:
             self._allow_retries()
         if cast("Transport | None", request.transport) is not None:
             return request
-        # Left out where there is none: a subclass may have another default.
+        # Passed only if the request has one: a subclass may have another default.
         options: RequestOptions = {} if request.auth is None else {"auth": request.auth}
         request = request.copy()
         model = self.build_request(request.method, request.url, **options)
@@ -375,8 +374,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         request.retry = request.retry or model.retry
         return request
 
-    def _own_retry(self, retry: RetryInput) -> RetryPolicy | None:
-        policy = super()._own_retry(retry)
+    def _make_retry(self, retry: RetryInput) -> RetryPolicy | None:
+        policy = super()._make_retry(retry)
         if policy is not None:
             self._allow_retries()
         return policy
@@ -388,17 +387,17 @@ class BaseClient(Unpicklable, RequestBuilder):
             self.flow = chain.build(self.exchange, self.clock, self.make_waiter, retries=True)
             chain.retries = True
 
-    def _built(self, wanted: UserRequest) -> Request:
+    def _convert(self, user_request: UserRequest) -> Request:
         """Build the Request for a curlhttp.Request."""
-        if not hasattr(wanted, "prepare"):
-            raise TypeError(f"send takes a Request, not {type(wanted).__name__}")
-        if any(dict(wanted.hooks or {}).values()):
+        if not hasattr(user_request, "prepare"):
+            raise TypeError(f"send takes a Request, not {type(user_request).__name__}")
+        if any(dict(user_request.hooks or {}).values()):
             raise ValueError("hooks of one request are for Session; pass hooks=... to the client")
         names = ("headers", "files", "data", "params", "auth", "cookies", "json")
-        given = {name: getattr(wanted, name) for name in names}
+        given = {name: getattr(user_request, name) for name in names}
         return self.build_request(
-            cast(str, wanted.method),
-            cast(str, wanted.url),
+            cast(str, user_request.method),
+            cast(str, user_request.url),
             **{name: value for name, value in given.items() if value is not None},
         )
 
@@ -409,7 +408,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     if not TYPE_CHECKING:  # type checkers reject both: each client defines the other pair
 
         def __enter__(self):
-            raise TypeError("AsyncClient is for `async with`, not `with`; or use curlhttp.Client")
+            raise TypeError("AsyncClient needs `async with`, not `with`; or use curlhttp.Client")
 
         def __aenter__(self):
             raise TypeError("Client is blocking: write `with`, or use curlhttp.AsyncClient")
@@ -432,12 +431,12 @@ def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]
         sensitive: lowercase names whose values are not shown.
 
     Raises:
-        InvalidHeader: a header belongs to a single request.
+        InvalidHeader: a header only makes sense for a single request.
     """
     merged = Headers(_DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
     for name in ("Content-Length", "Transfer-Encoding"):
         if name in merged:
-            raise InvalidHeader(f"{name} belongs to one request, not to every one")
+            raise InvalidHeader(f"{name} belongs to one request: do not set it for all requests")
     return merged
 
 
@@ -448,7 +447,7 @@ def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
     if limits is not None and not hasattr(limits, "max_connections_per_host"):
         shown = f"{type(limits).__module__}.{type(limits).__name__}"
         raise TypeError(
-            f"limits is a curlhttp.Limits, such as Limits(max_connections=10), not {shown}"
+            f"limits must be a curlhttp.Limits, such as Limits(max_connections=10), not {shown}"
         )
     if limits is not None:
         given = {name: getattr(limits, name) for name in Limits.__slots__} | given
@@ -456,15 +455,15 @@ def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
 
 
 def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:
-    """Return the functions by event.
+    """Return the hook functions by event.
 
     Args:
         hooks: one or several functions for each event.
-        awaits: the client awaits coroutine functions.
+        awaits: whether the client can await coroutine functions.
 
     Raises:
         ValueError: an event is unknown.
-        TypeError: a coroutine function cannot be awaited.
+        TypeError: the client cannot await a coroutine function.
     """
     if hooks and not hasattr(hooks, "items"):
         shown = type(hooks).__name__
@@ -472,7 +471,7 @@ def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Ho
     found: dict[str, list[Hook]] = {event: [] for event in ("request", "response", *EVENTS)}
     for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
         if event not in found:
-            raise ValueError(f"unknown hook {event!r}: there are {', '.join(map(repr, found))}")
+            raise ValueError(f"unknown hook {event!r}: use one of {', '.join(map(repr, found))}")
         found[event] = [functions] if callable(functions) else list(functions)
         if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
             raise TypeError(f"an async hook for {event!r} needs AsyncClient")
@@ -517,4 +516,4 @@ def _load_netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] |
     return partial(find_netrc_credentials, environ=environ)
 
 
-show_constructor(BaseClient.__init__)
+set_constructor_signature(BaseClient.__init__)

@@ -1,4 +1,4 @@
-"""The response cache of RFC 9111, and how one client uses it."""
+"""The HTTP cache (RFC 9111), and how a client uses it."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ class Cache:
         self._shared = shared
         self.policy: CachePolicy = CachePolicy(shared)
         if redis is not None:
-            from curlhttp._client.cache_storage import open_redis
+            from curlhttp._client.cache_storage import make_redis_backend
 
-            place, body = open_redis(redis, max_body_size), max_body_size
+            backend, body = make_redis_backend(redis, max_body_size), max_body_size
         else:
-            from curlhttp._client.cache_storage import open_sqlite
+            from curlhttp._client.cache_storage import make_sqlite_backend
 
             body = min(max_body_size, size // 8)
             name = os.fspath(path)  # type: ignore[arg-type]  # not None here
-            place = open_sqlite(name, size - body)
-        self.store: ResponseStore = ResponseStore(place, body)
+            backend = make_sqlite_backend(name, size - body)
+        self.store: ResponseStore = ResponseStore(backend, body)
 
     def clear(self) -> None:
         """Remove all responses, including those of other clients and processes."""
@@ -107,14 +107,14 @@ class Cache:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<curlhttp.Cache{' shared' if self._shared else ''} in {self.store.where}>"
+        return f"<curlhttp.Cache{' shared' if self._shared else ''} in {self.store.label}>"
 
 
-# --- How one client uses a cache: where the store may block, and what runs in the background ---
+# --- Use a cache in one client: call the store where it may block, refresh in the background ---
 
 _log = logging.getLogger("curlhttp")
 
-_MOST = 8  # refreshes of one client at once; other responses stay stale
+_MAX_REFRESHES = 8  # of one client at once; other responses stay stale
 
 
 class CachingClient(Protocol):
@@ -159,8 +159,8 @@ class ClientCaching:
         self.policy = cache.policy
         self.store = cache.store
         self.guard_transport = with_guard
-        # A store that never waits needs no thread.
-        self.offload: Offload = run_here if self.store.is_quick else run_blocking
+        # A store that never blocks needs no thread.
+        self.offload: Offload = run_here if self.store.never_blocks else run_blocking
         self.streamed: type[BaseStreamedResponse] = StreamedResponse
         self._running: set[object] = set()
         self._threads: set[threading.Thread] = set()
@@ -173,7 +173,7 @@ class ClientCaching:
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
         """Run work(send) in the background, unless work of that name is running."""
         client = self._client
-        if name in self._running or len(self._running) >= _MOST or client.is_closed:
+        if name in self._running or len(self._running) >= _MAX_REFRESHES or client.is_closed:
             return
         self._running.add(name)
         send = client.chain.build_below_cache(client.exchange, client.clock, client.make_waiter)
@@ -191,17 +191,16 @@ class ClientCaching:
 
         try:
             if self._is_async:
-                self._own_tasks().spawn(run)
+                self._get_tasks().spawn(run)
             else:
-                self._in_thread(run)
+                self._start_thread(run)
         except BaseException as error:
             self._running.discard(name)
-            if not isinstance(
-                error, RuntimeError
-            ):  # no thread can be started: the cache hit still succeeds
+            # A RuntimeError means that no thread could start. The cache hit still succeeds.
+            if not isinstance(error, RuntimeError):
                 raise
 
-    def _in_thread(self, run: Callable[[], Awaitable[None]]) -> None:
+    def _start_thread(self, run: Callable[[], Awaitable[None]]) -> None:
         def target() -> None:
             try:
                 run_sync(run)
@@ -217,19 +216,19 @@ class ClientCaching:
             self._threads.discard(thread)
             raise
 
-    def _own_tasks(self) -> BackgroundTasks:
+    def _get_tasks(self) -> BackgroundTasks:
         """Return the background tasks of the running loop."""
         from curlhttp._curl.engines.loops import background_tasks, running_loop
 
         loop = running_loop()
         tasks = self._tasks.get(loop)
         if tasks is None:
-            self._tasks.clear()  # mostly those of ended loops
+            self._tasks.clear()  # the others are mostly of ended loops
             tasks = self._tasks[loop] = background_tasks(loop, Context())
         return tasks
 
     def close(self) -> None:
-        """Wait for the refreshes of a blocking client. Timeouts end their requests."""
+        """Wait for the refreshes of a blocking client. Their timeouts limit the wait."""
         for thread in tuple(self._threads):
             thread.join()
 

@@ -12,7 +12,7 @@ from curlhttp._client.request_builder import (
     DownloadOptions,
     RequestOptions,
     disable_redirects,
-    show_verbs,
+    set_verb_signatures,
 )
 from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine, validate_transport
@@ -88,10 +88,10 @@ class Client(BaseClient):
         OSError: a file is missing.
     """
 
-    _sender_pool: SenderPool | None = None  # of map, once there was one
+    _sender_pool: SenderPool | None = None  # made by the first map
 
     def _set_engine(self, transport: Engine | None) -> None:
-        self._is_given = transport is not None
+        self._has_given_transport = transport is not None
         if transport is None:
             from curlhttp._curl.engines.blocking import BlockingEngine
 
@@ -100,11 +100,11 @@ class Client(BaseClient):
         self._engine: Engine = transport
         self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
         self.make_waiter: MakeWaiter = transport.make_waiter
-        self.exchange: Exchange = self._last_step()
+        self.exchange: Exchange = self._make_exchange()
 
-    def _last_step(self) -> Exchange:
-        self._outer_engine: Engine = self.wrap(self._engine)
-        return exchange(self._outer_engine, self._engine.now, StreamedResponse)
+    def _make_exchange(self) -> Exchange:
+        self._wrapped_engine: Engine = self.wrap(self._engine)
+        return exchange(self._wrapped_engine, self._engine.now, StreamedResponse)
 
     def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -119,7 +119,7 @@ class Client(BaseClient):
         Raises:
             RequestException: the request could not be sent, or no response was received.
         """
-        built = self._request_by(method, url, options)
+        built = self._build_any_request(method, url, options)
         return send_sync(self.flow, built)
 
     def send(self, request: Request | UserRequest) -> Response:
@@ -149,37 +149,37 @@ class Client(BaseClient):
 
     def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
-        built = self._request("GET", url, options)
+        built = self._build_verb_request("GET", url, options)
         return send_sync(self.flow, built)
 
     def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
-        built = self._request("OPTIONS", url, options)
+        built = self._build_verb_request("OPTIONS", url, options)
         return send_sync(self.flow, built)
 
     def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. As in requests, redirects are not followed by default."""
-        built = self._request("HEAD", url, disable_redirects(options))
+        built = self._build_verb_request("HEAD", url, disable_redirects(options))
         return send_sync(self.flow, built)
 
     def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
-        built = self._request("POST", url, options)
+        built = self._build_verb_request("POST", url, options)
         return send_sync(self.flow, built)
 
     def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
-        built = self._request("PUT", url, options)
+        built = self._build_verb_request("PUT", url, options)
         return send_sync(self.flow, built)
 
     def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
-        built = self._request("PATCH", url, options)
+        built = self._build_verb_request("PATCH", url, options)
         return send_sync(self.flow, built)
 
     def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
-        built = self._request("DELETE", url, options)
+        built = self._build_verb_request("DELETE", url, options)
         return send_sync(self.flow, built)
 
     def download(
@@ -266,10 +266,13 @@ class Client(BaseClient):
             RequestException: the request could not be sent, or the response was invalid.
             ImportError: the extra `ws` is missing.
         """
+        from curlhttp._client.websocket.handshake import Settings
         from curlhttp._client.websocket.websocket import open_blocking
 
-        wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
-        return open_blocking(self, self._outer_engine, url, wanted, options)
+        settings = Settings.of(
+            subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout
+        )
+        return open_blocking(self, self._wrapped_engine, url, settings, options)
 
     def sse(
         self,
@@ -322,8 +325,16 @@ class Client(BaseClient):
         """
         from curlhttp._client.event_stream import EventStream, open_event_stream
 
-        wanted = (method, last_event_id, reconnect, max_event_size)
-        return open_event_stream(EventStream, self, url, wanted, options)
+        return open_event_stream(
+            EventStream,
+            self,
+            method,
+            url,
+            options,
+            last_event_id=last_event_id,
+            reconnect=reconnect,
+            max_event_size=max_event_size,
+        )
 
     def map(
         self,
@@ -338,7 +349,8 @@ class Client(BaseClient):
 
         Everything runs in the calling thread, without an event loop, while you wait for the next
         result. Items are consumed only when there is room for them, so there may be millions.
-        Leaving the loop early cancels the rest. Use the results in `with` to control when.
+        Leaving the loop early cancels the other requests. To control when, use the results in
+        `with`.
 
             for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):
@@ -355,8 +367,8 @@ class Client(BaseClient):
                 have not consumed are twice as many at most.
             ordered: return the results in the order of the items, not in that of completion.
             return_exceptions: return the RequestException of a failed request as its result, with
-                at least the item as its `request`. If False, it is raised, and the rest is
-                cancelled. Other exceptions, such as those of a middleware, are always raised.
+                at least the item as its `request`. If False, it is raised, and all other requests
+                are cancelled. Other exceptions, such as those of a middleware, are always raised.
             options: those of build_request for items that are URLs, except for the body.
 
         Raises:
@@ -371,7 +383,7 @@ class Client(BaseClient):
             raise TypeError("an async iterable of requests needs AsyncClient")
         scheduler = MapScheduler(
             self,
-            self._request,
+            self._build_verb_request,
             requests,
             concurrency=concurrency,
             ordered=ordered,
@@ -384,8 +396,8 @@ class Client(BaseClient):
         if self._sender_pool is None:
             from curlhttp._client.map.results import SenderPool
 
-            sender_pool = SenderPool(self, inline=self._is_given)
-            # In one step, because another thread may do the same.
+            sender_pool = SenderPool(self, inline=self._has_given_transport)
+            # setdefault is atomic: another thread may make a pool at the same time.
             found: SenderPool = self.__dict__.setdefault("_sender_pool", sender_pool)
             return found
         return self._sender_pool
@@ -396,7 +408,7 @@ class Client(BaseClient):
         self._engine.close()
         if self._sender_pool is not None:
             self._sender_pool.close()
-        self._close_rest()
+        self._close_wrappers()
 
     def __enter__(self: Self) -> Self:
         return self
@@ -405,4 +417,4 @@ class Client(BaseClient):
         self.close()
 
 
-show_verbs(Client)
+set_verb_signatures(Client)

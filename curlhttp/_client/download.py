@@ -1,7 +1,7 @@
-"""client.download, for both clients: from requests to bytes on disk. Loaded with the first.
+"""The method download of both clients: send requests and write their bodies to disk.
 
-What answers mean is decided in _policy/resume.py, whether there is another attempt in
-_policy/retry.py; partial_file.py writes.
+Loaded by the first download. _policy/resume.py classifies the responses, _policy/retry.py decides
+on another attempt, and partial_file.py writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from curlhttp._engine.run import Offload
     from curlhttp._models.url import URL
 
-_OWN = ("Range", "If-Range", "Content-Range")
+_RANGE_HEADERS = ("Range", "If-Range", "Content-Range")
 
 
 async def download(
@@ -58,57 +58,57 @@ async def download(
     run_blocking: Offload,
     batch: int,
 ) -> Response:
-    """Download a file; the arguments are those of Client.download, and three more.
+    """Download a file. The arguments are those of Client.download, and three more.
 
-    `client` builds the request and has the flow that it goes through, `run_blocking` calls what may
-    block, and `batch` bytes are gathered before they are written.
+    `client` builds and sends the request, `run_blocking` calls functions that may block, and
+    `batch` is the number of bytes to collect before they are written to disk.
     """
     expected = None if checksum is None else Checksum.parse(checksum)
-    request = _request(client, url, options)
+    request = _build_request(client, url, options)
     meter = ProgressMeter(progress, client.clock.now)
     part = PartialFile(path, resumes=resume)
     try:
-        task = _Download(request, part, meter, client.clock.wall, run_blocking, batch)
+        transfer = _Download(request, part, meter, client.clock.wall, run_blocking, batch)
         send = client.chain.build(
             client.exchange,
             client.clock,
             client.make_waiter,
             retries=True,
-            within_retry=task.around,
+            within_retry=transfer.wrap,
         )
         response = await send(request)
-        await task.accept(response)
+        await transfer.accept(response)
         if expected is not None:
-            await task.verify(expected, response)
+            await transfer.verify(expected, response)
         await run_blocking(part.commit)
     except Exception as error:
         if part.is_kept:
-            add_note(error, f"{part.size} bytes are kept: the same download goes on from there")
+            add_note(error, f"{part.size} bytes are kept: the same download continues from there")
         raise
     finally:
         part.close()
     return response
 
 
-def _request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
+def _build_request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
     from curlhttp._client.request_builder import DownloadOptions
 
     for name in options:
         if name not in DownloadOptions.__annotations__:
             from curlhttp._models.suggestions import no_option
 
-            other = "for other requests there is stream()"
+            other = "use stream() for other requests"
             raise no_option("download()", name, DownloadOptions.__annotations__, other)
     request = client.build_request("GET", url, stream=True, **options)
-    for name in _OWN:
+    for name in _RANGE_HEADERS:
         if request.get_header(name) is not None:
-            raise ValueError(f"download() asks for ranges by itself: leave the header {name} out")
-    request.headers["Accept-Encoding"] = "identity"  # a coding has ranges, and validators, too
+            raise ValueError(f"download() sets the header {name}: omit it")
+    request.headers["Accept-Encoding"] = "identity"  # each coding has its own ranges
     return request
 
 
 class _Download:
-    """One download: what each of its requests asks for, and what becomes of the answers."""
+    """One download: add a Range to its requests, and write the responses to the partial file."""
 
     def __init__(
         self,
@@ -125,44 +125,44 @@ class _Download:
         self._wall = wall
         self._run_blocking = run_blocking
         self._batch = batch
-        self._asks_for_rest = True
+        self._may_resume = True
         self._received: Response | None = None
 
-    def around(self, send: Send) -> Send:
-        """Make a body that is received, to its end, a part of each attempt (a layer)."""
+    def wrap(self, send: Send) -> Send:
+        """Receive the whole body within each attempt (a layer)."""
 
-        async def receiving(request: Request) -> Response:
-            asked = self._range_to_ask(request)
-            response = await send(_with_range(request, asked))
-            answer = classify_response(response.status_code, response.headers, asked)
-            if answer is RangeResult.MISMATCH and asked is not None:
-                self._asks_for_rest, asked = False, None
+        async def receive(request: Request) -> Response:
+            requested = self._plan_range(request)
+            response = await send(_with_range(request, requested))
+            result = classify_response(response.status_code, response.headers, requested)
+            if result is RangeResult.MISMATCH and requested is not None:
+                self._may_resume, requested = False, None
                 await _discard(response)
                 response = await send(request)
-                answer = classify_response(response.status_code, response.headers, None)
-            if answer is RangeResult.MISMATCH:
+                result = classify_response(response.status_code, response.headers, None)
+            if result is RangeResult.MISMATCH:
                 await _discard(response)
                 raise RemoteProtocolError(
-                    f"{request}: the server sent a part of the file unasked",
+                    f"{request}: the server sent a part of the file, which was not requested",
                     response=response,
                     request_sent=True,
                 )
-            if answer is not RangeResult.OTHER:
-                await self._receive(response, asked)
+            if result is not RangeResult.OTHER:
+                await self._receive(response, requested)
             return response
 
-        return receiving
+        return receive
 
-    def _range_to_ask(self, hop: Request) -> RangeRequest | None:
-        if not self._asks_for_rest:
+    def _plan_range(self, hop: Request) -> RangeRequest | None:
+        if not self._may_resume:
             return None
-        return plan_range(self._part.stored, self._part.size, self._request, hop)
+        return plan_range(self._part.record, self._part.size, self._request, hop)
 
     async def accept(self, response: Response) -> None:
-        """Take what came of all attempts.
+        """Accept the response of the last attempt.
 
         Raises:
-            HTTPError: there is no file in it.
+            HTTPError: its body is not a file.
         """
         if response is self._received:
             return
@@ -170,42 +170,42 @@ class _Download:
             await _discard(response)
             response.raise_for_status()
             raise HTTPError(
-                f"{response.status_code} {response.reason} is no file, for url: "
+                f"{response.status_code} {response.reason} is not a file, for url: "
                 f"{redact_url(response.request.url)}",
                 response=response,
             )
-        await self._receive(response, None)  # a middleware's own
+        await self._receive(response, None)  # a middleware made it
 
-    async def _receive(self, response: Response, asked: RangeRequest | None) -> None:
+    async def _receive(self, response: Response, requested: RangeRequest | None) -> None:
         try:
-            total = self._begin(response, asked)
-            await self._write(_reader(response))
+            total = self._begin(response, requested)
+            await self._write(_get_reader(response))
         except BaseException:
             if isinstance(response, BaseStreamedResponse):
                 response._abort()
             raise
         if total is not None and self._part.size != total:
             if self._part.size > total:
-                self._part.forget()
+                self._part.discard()
             raise ChunkedEncodingError(
-                f"{response.request}: the file has {total} bytes, but {self._part.size} came",
+                f"{response.request}: the file has {total} bytes, but {self._part.size} arrived",
                 response=response,
                 request_sent=True,
             )
         self._meter.end(self._part.size)
         self._received = response
 
-    def _begin(self, response: Response, asked: RangeRequest | None) -> int | None:
-        """Make the partial file ready for a response, and return the bytes that it will have."""
+    def _begin(self, response: Response, requested: RangeRequest | None) -> int | None:
+        """Prepare the partial file for a response, and return its final size if it is known."""
         headers, total, start = response.headers, None, 0
-        if asked is not None and response.status_code == 206:
-            start = asked.start
+        if requested is not None and response.status_code == 206:
+            start = requested.start
             total = int(headers["content-range"].rpartition("/")[2])
         elif not parse_codings(headers.get_list("content-encoding")):
             total = content_length(headers)
         self._check_size(response, total)
         if start:
-            self._part.go_on(start)
+            self._part.resume(start)
         else:
             source = response.request.url
             self._part.restart(ResumeRecord.of(self._request, source, headers, self._wall()))
@@ -213,7 +213,7 @@ class _Download:
         return total
 
     def _check_size(self, response: Response, total: int | None) -> None:
-        limit = self._request.max_response_size  # the engine sees no more than one response
+        limit = self._request.max_response_size  # the engine checks single responses only
         if limit is not None and total is not None and total > limit:
             raise ResponseTooLarge(
                 f"{response.request}: the file has {total} bytes, which is more than "
@@ -223,35 +223,35 @@ class _Download:
             )
 
     async def _write(self, read: Callable[[], Awaitable[bytes]]) -> None:
-        part, pieces, gathered = self._part, [], 0
+        part, pieces, collected = self._part, [], 0
         try:
             while piece := await read():
                 pieces.append(piece)
-                gathered += len(piece)
-                self._meter.move(part.size + gathered)
-                if gathered >= self._batch:
-                    data, pieces, gathered = b"".join(pieces), [], 0
+                collected += len(piece)
+                self._meter.move(part.size + collected)
+                if collected >= self._batch:
+                    data, pieces, collected = b"".join(pieces), [], 0
                     await self._run_blocking(part.write, data)
         finally:
-            if pieces:  # whatever ended it: what came is worth keeping
+            if pieces:  # also after an error, so that the download can resume after them
                 part.write(b"".join(pieces))
 
     async def verify(self, expected: Checksum, response: Response) -> None:
-        """Compare the file with its checksum.
+        """Compare the checksum of the file with the expected one.
 
         Raises:
-            ChecksumMismatch: it is another one.
+            ChecksumMismatch: they differ; the file is removed.
         """
-        hasher, offset = expected.hasher(), 0
+        hasher, offset = expected.make_hasher(), 0
         while read := await self._run_blocking(self._part.hash_into, hasher, offset):
             offset += read
         actual = hasher.hexdigest()
         if actual == expected.digest:
             return
-        self._part.forget()
+        self._part.discard()
         raise ChecksumMismatch(
             f"{response.request}: the file has the checksum {expected.algorithm}:{actual}, not "
-            f"{expected}; it was removed, and {self._part.path} is as it was",
+            f"{expected}; it was removed, and {self._part.path} is unchanged",
             response=response,
             request_sent=True,
             expected=str(expected),
@@ -259,15 +259,15 @@ class _Download:
         )
 
 
-def _with_range(request: Request, asked: RangeRequest | None) -> Request:
-    if asked is None:
+def _with_range(request: Request, requested: RangeRequest | None) -> Request:
+    if requested is None:
         return request
     ranged = request.copy()
-    ranged.headers = ranged.headers.merged(asked.headers())
+    ranged.headers = ranged.headers.merged(requested.headers())
     return ranged
 
 
-def _reader(response: Response) -> Callable[[], Awaitable[bytes]]:
+def _get_reader(response: Response) -> Callable[[], Awaitable[bytes]]:
     if isinstance(response, BaseStreamedResponse):
         return response._decoding()
     return BufferedBody(response.content).read

@@ -1,12 +1,12 @@
-"""The streams of server-sent events of both clients. Loaded by the first sse().
+"""The event streams of both clients. Loaded by the first sse().
 
-_flow/events.py reads and reconnects.
+_flow/sse.py reads events and reconnects.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from curlhttp._engine.run import run_sync
@@ -22,32 +22,39 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.url import URL
 
-# The cache mode "no-store" of the standard, as Fetch puts it into headers.
+# The standard sets the cache mode "no-store", for which Fetch adds this header field.
 _HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
-_NO_ID = re.compile("[\0\r\n\ud800-\udfff]").search
-
+_find_invalid = re.compile("[\0\r\n\ud800-\udfff]").search
 
 Stream = TypeVar("Stream", bound="BaseEventStream")
-Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
-"""The method, last_event_id, reconnect and max_event_size of Client.sse."""
 
 
-def make_events(
-    client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
-) -> EventSource:
-    """Create the events of a URL without sending anything."""
-    method, last_event_id, reconnect, max_event_size = wanted
+def open_event_stream(
+    kind: type[Stream],
+    client: BaseClient,
+    method: str,
+    url: str | bytes | URL,
+    options: RequestOptions,
+    *,
+    last_event_id: str | None,
+    reconnect: bool | int,
+    max_event_size: int | None,
+) -> Stream:
+    """Create a stream of class `kind`, which ends when its client closes; send nothing.
+
+    The other arguments are those of Client.sse.
+    """
     if max_event_size is not None and max_event_size < 0:
         raise ValueError(f"max_event_size must not be negative, as {max_event_size} is")
-    if last_event_id and _NO_ID(last_event_id):
+    if last_event_id and _find_invalid(last_event_id):
         raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
     options["stream"] = True
     options["headers"] = Headers(_HEADERS).merged(options.get("headers"))
-    # A stream has no end, so each event is limited instead.
+    # A stream has no end, so the size of each event is limited instead.
     options.setdefault("max_response_size", None)
     request = client.build_request(method, url, **options)
     reconnections = Reconnections(request, reconnect)
-    return EventSource(
+    events = EventSource(
         lambda request: client.flow(request),  # looked up late, because it may be replaced
         client.clock,
         client.make_waiter,
@@ -57,18 +64,8 @@ def make_events(
         reconnections,
         max_event_size,
     )
-
-
-def open_event_stream(
-    kind: type[Stream],
-    client: BaseClient,
-    url: str | bytes | URL,
-    wanted: Wanted,
-    options: RequestOptions,
-) -> Stream:
-    """Create a stream of a kind, which ends when its client closes."""
-    stream = kind(make_events(client, url, wanted, options))
-    # In one step, because another thread may do the same.
+    stream = kind(events)
+    # setdefault is atomic: another thread may open a stream at the same time.
     client.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
     return stream
 
@@ -76,7 +73,7 @@ def open_event_stream(
 class BaseEventStream(Unpicklable):
     """The properties of both kinds of streams."""
 
-    _why_not = "it holds a connection; send what its events say"
+    _why_not = "it holds a connection; pass on its events, which can be pickled"
 
     def __init__(self, events: EventSource) -> None:
         self._events = events

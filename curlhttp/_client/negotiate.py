@@ -1,6 +1,6 @@
-"""Negotiate (RFC 4559): Kerberos tickets in place of passwords, by libcurl's GSSAPI.
+"""Negotiate (RFC 4559): authenticate with Kerberos tickets, through libcurl's GSSAPI support.
 
-It is a setting of the Transport, because the tickets belong to connections.
+It is a setting of the Transport, because it authenticates connections.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Negotiate(Auth):
 
     libcurl finds the ticket in the system's cache (KRB5CCNAME), requests one for HTTP/host from
     the KDC, and sends it with each request, over HTTP/1.1. In AsyncClient the event loop blocks
-    during the request to the KDC, once for each host and ticket. Without a ticket, the request is
-    sent without one. WebSockets do not support it.
+    during the request to the KDC, once for each host and ticket. If the user has no ticket, the
+    request is sent without one. WebSockets do not support it.
 
     Raises:
         ValueError: this libcurl was built without GSSAPI.
@@ -41,7 +41,7 @@ class Negotiate(Auth):
 
         def negotiated(url: URL) -> Transport:
             usual = transport if route is None else route(url)
-            # A middleware may change the server, which must not get the ticket.
+            # A middleware may have changed the server, and another one must not get the ticket.
             if url.origin != origin:
                 return usual
             return derive_transport(usual, negotiate=True, http2=False, http3=False)

@@ -1,7 +1,7 @@
-"""The partial file of a download: on disk next to the file that it becomes. Knows nothing of HTTP.
+"""The partial file of a download, on disk next to the file that it becomes. Independent of HTTP.
 
-A thread may still be at work on it when its download was cancelled: each method holds the lock, so
-that none of them touches a descriptor that was closed.
+A thread may still write to it after its download was cancelled, so each method holds a lock. No
+method uses a closed descriptor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from curlhttp._flow.file_lock import lock_file
 from curlhttp._policy.resume import ResumeRecord
 
-# --- A checksum that a file shall have, as "algorithm:hex" ---
+# --- The expected checksum of a file, as "algorithm:hex" ---
 
 
 class Hasher(Protocol):
@@ -27,21 +27,21 @@ class Hasher(Protocol):
 
     @property
     def digest_size(self) -> int:
-        """Return the bytes of the digest."""
+        """Return the size of the digest in bytes."""
 
     def update(self, data: bytes, /) -> None:
-        """Take more data."""
+        """Add data."""
 
     def hexdigest(self) -> str:
         """Return the digest of all data so far, in hex."""
 
 
 class Checksum(NamedTuple):
-    """What the digest of a file must be.
+    """The expected digest of a file.
 
     Attributes:
-        algorithm: a name of hashlib's, such as "sha256".
-        digest: in lower-case hex.
+        algorithm: the name of an algorithm in hashlib, such as "sha256".
+        digest: in lowercase hex.
     """
 
     algorithm: str
@@ -49,26 +49,26 @@ class Checksum(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Checksum:
-        """Read "algorithm:hex".
+        """Parse "algorithm:hex".
 
         Raises:
             TypeError: it is not a str.
-            ValueError: it has another form, hashlib does not have the algorithm, or the digest is
-                of another length.
+            ValueError: it has another form, hashlib does not have the algorithm, or the digest has
+                the wrong length.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a checksum is a str such as 'sha256:9f86...', not {text!r}")
+            raise TypeError(f"a checksum must be a str such as 'sha256:9f86...', not {text!r}")
         algorithm, colon, digest = text.strip().lower().partition(":")
         if not colon:
-            raise ValueError(f"a checksum has the form 'sha256:9f86...', not {text!r}")
-        size = cls(algorithm, digest).hasher().digest_size
+            raise ValueError(f"a checksum must have the form 'sha256:9f86...', not {text!r}")
+        size = cls(algorithm, digest).make_hasher().digest_size
         if not size:
-            raise ValueError(f"{algorithm} has no fixed length: it cannot be a file's checksum")
+            raise ValueError(f"{algorithm} has no fixed length, so it cannot be a file's checksum")
         if len(digest) != 2 * size or not set(digest) <= set("0123456789abcdef"):
-            raise ValueError(f"a {algorithm} has {2 * size} hex digits, not {digest!r}")
+            raise ValueError(f"{algorithm} must have {2 * size} hex digits, not {digest!r}")
         return cls(algorithm, digest)
 
-    def hasher(self) -> Hasher:
+    def make_hasher(self) -> Hasher:
         """Return a new hash object.
 
         Raises:
@@ -83,48 +83,48 @@ class Checksum(NamedTuple):
         return f"{self.algorithm}:{self.digest}"
 
 
-def _flags(*names: str) -> int:
-    """Return those flags of open(2) that the system has."""
+def _get_flags(*names: str) -> int:
+    """Return the flags of open(2) with these names that the system has."""
     return sum(getattr(os, name, 0) for name in (*names, "O_CLOEXEC", "O_BINARY"))
 
 
-_FLAGS = _flags("O_RDWR", "O_CREAT", "O_NOFOLLOW")
-_IS_WINDOWS = os.name == "nt"  # where a file that is open can be neither renamed nor removed
-_HASHED = 4 * 1024 * 1024  # bytes read at once
-_RECORD = 64 * 1024  # bytes; more is none of ours
+_FLAGS = _get_flags("O_RDWR", "O_CREAT", "O_NOFOLLOW")
+_IS_WINDOWS = os.name == "nt"  # where open files can be neither renamed nor removed
+_HASH_CHUNK = 4 * 1024 * 1024  # bytes read at once
+_MAX_RECORD = 64 * 1024  # bytes; a larger file is not a record of ours
 
 
 class PartialFile:
-    """Collect a file in `<path>.part`, alone; what it is part of is in `<path>.part.json`.
+    """Collect a file in `<path>.part` under a lock; `<path>.part.json` records its source.
 
     Args:
-        path: what it becomes. A symbolic link stays; the file that it leads to is replaced.
-        resumes: what is there may be completed, and what is here in the end is kept for that.
+        path: the file that it becomes. The target of a symbolic link is replaced, not the link.
+        resumes: whether to continue an existing partial file, and to keep this one for later.
 
     Attributes:
-        path: the file that it becomes.
-        size: bytes that it has.
-        stored: what it is part of, or None: it cannot be completed later.
+        path: the file that it becomes, with symbolic links resolved.
+        size: the bytes written so far.
+        record: the source of the file, or None if the download cannot resume later.
 
     Raises:
-        OSError: the path is no place for a file, it must not be written, or another download to
-            it is under way.
+        OSError: the path cannot be a file, the file is not writable, or another download to it is
+            running.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, resumes: bool) -> None:
-        self.path, self._mode = _place(path)
-        self._part = self.path + ".part"
-        self._record = self._part + ".json"
+        self.path, self._mode = _resolve_target(path)
+        self._part_path = self.path + ".part"
+        self._record_path = self._part_path + ".json"
         self._resumes = resumes
         self._lock = threading.Lock()
         self._is_ours = self._is_done = False
-        self._file = _open_alone(self._part)
+        self._file = _open_locked(self._part_path)
         self.size = os.fstat(self._file.fileno()).st_size
-        self.stored: ResumeRecord | None = None
+        self.record: ResumeRecord | None = None
         try:
-            stored = _read_record(self._record)
-            self.stored = stored if resumes else None
-            if self._mode is not None:  # what is private must not be open to all meanwhile
+            record = _read_record(self._record_path)
+            self.record = record if resumes else None
+            if self._mode is not None:  # a private file must not be readable by others meanwhile
                 self._set_mode(self._mode | stat.S_IWUSR | stat.S_IRUSR)
         except BaseException:
             self.close()
@@ -132,69 +132,69 @@ class PartialFile:
 
     @property
     def is_kept(self) -> bool:
-        """Return whether another download can go on from here."""
-        return self.stored is not None and self.size > 0 and not self._is_done
+        """Return whether a later download can resume from this file."""
+        return self.record is not None and self.size > 0 and not self._is_done
 
-    def restart(self, stored: ResumeRecord | None) -> None:
-        """Begin with nothing.
+    def restart(self, record: ResumeRecord | None) -> None:
+        """Truncate the file to start over.
 
         Args:
-            stored: what it is part of from now on, or None.
+            record: the new source of the file, or None.
         """
-        with self._lock, _naming(self._part):
-            self.stored = None
-            # In this order: a crash leaves no record of one file next to the bytes of another.
-            has_room = _remove(self._record)
+        with self._lock, _add_filename(self._part_path):
+            self.record = None
+            # In this order, so that a crash never leaves a record with bytes of another file.
+            has_room = _remove_record(self._record_path)
             self._file.truncate(0)
             self._file.seek(0)
             self.size, self._is_ours = 0, True
-            if self._resumes and stored is not None and has_room:
-                _write_record(self._record, stored)
-                self.stored = stored
+            if self._resumes and record is not None and has_room:
+                _write_record(self._record_path, record)
+                self.record = record
 
-    def go_on(self, start: int) -> None:
-        """Append from an offset on."""
-        with self._lock, _naming(self._part):
+    def resume(self, start: int) -> None:
+        """Truncate the file to `start` bytes, and append from there."""
+        with self._lock, _add_filename(self._part_path):
             self._file.truncate(start)
             self._file.seek(start)
             self.size = start
 
-    def forget(self) -> None:
-        """Keep nothing: what is here is known to be wrong."""
-        self.stored, self._is_ours = None, True
+    def discard(self) -> None:
+        """Let `close` remove the file, because its content is wrong."""
+        self.record, self._is_ours = None, True
 
     def write(self, data: bytes) -> None:
-        """Append."""
+        """Append bytes."""
         view = memoryview(data)
-        with self._lock, _naming(self._part):
+        with self._lock, _add_filename(self._part_path):
             while view:
                 written = self._file.write(view)
                 self.size += written
                 view = view[written:]
 
     def hash_into(self, hasher: Hasher, offset: int) -> int:
-        """Feed a hash object with some bytes from an offset on; return how many, 0 at the end."""
-        with self._lock, _naming(self._part):
+        """Hash some bytes from an offset; return how many, or 0 at the end."""
+        with self._lock, _add_filename(self._part_path):
             end = self._file.seek(0, os.SEEK_CUR)
             self._file.seek(offset)
-            data = self._file.read(_HASHED)
+            data = self._file.read(_HASH_CHUNK)
             self._file.seek(end)
         hasher.update(data)
         return len(data)
 
     def commit(self) -> None:
-        """Put it in the file's place, for good."""
-        with self._lock, _naming(self._part):
+        """Sync the file to disk, and rename it to its final path."""
+        with self._lock, _add_filename(self._part_path):
             if self._mode is not None:
                 self._set_mode(self._mode)
             os.fsync(self._file.fileno())
             if _IS_WINDOWS:
                 self._file.close()
-            os.replace(self._part, self.path)
+            os.replace(self._part_path, self.path)
             self._is_done = True
-        # The file is in its place: what follows is not worth an error.
+        # The file is complete: what fails from here on is not an error of the download.
         with suppress(OSError):
-            os.unlink(self._record)
+            os.unlink(self._record_path)
         with suppress(OSError):
             _sync_folder(self.path)
 
@@ -203,61 +203,61 @@ class PartialFile:
             os.fchmod(self._file.fileno(), mode)
 
     def close(self) -> None:
-        """Let go of it; what cannot be completed later is removed."""
+        """Release the file, and remove it if a later download cannot resume it."""
         with self._lock:
             if _IS_WINDOWS:
                 self._file.close()
             if not self._is_done and (self.size == 0 or (self._is_ours and not self.is_kept)):
-                for path in (self._record, self._part):  # the lock goes with the latter
-                    with suppress(OSError):  # what else went wrong matters more
+                for path in (self._record_path, self._part_path):  # the latter ends the lock
+                    with suppress(OSError):  # an earlier error matters more
                         os.unlink(path)
             self._file.close()
 
 
-def _place(path: str | os.PathLike[str]) -> tuple[str, int | None]:
-    """Return the file that is meant, and its mode if there is one."""
+def _resolve_target(path: str | os.PathLike[str]) -> tuple[str, int | None]:
+    """Return the path with symbolic links resolved, and the mode of an existing file."""
     text = os.fsdecode(path)
     real = os.path.realpath(text)
     if text.endswith(os.sep) or os.path.isdir(real):
-        raise IsADirectoryError(errno.EISDIR, "a download needs the name of a file", text)
+        raise IsADirectoryError(errno.EISDIR, "a download needs the path of a file", text)
     folder = os.path.dirname(real)
     if not os.path.isdir(folder):
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist", folder)
     try:
         mode = os.stat(real).st_mode
     except FileNotFoundError:
         return real, None
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "a download replaces nothing but files", text)
+        raise OSError(errno.EINVAL, "a download replaces only regular files", text)
     if not os.access(real, os.W_OK):
-        raise PermissionError(errno.EACCES, "the file must not be written", text)
+        raise PermissionError(errno.EACCES, "the file is not writable", text)
     return real, stat.S_IMODE(mode) & 0o777
 
 
-def _open_alone(path: str) -> FileIO:
-    """Open the partial file, with a lock on it (flock(2))."""
+def _open_locked(path: str) -> FileIO:
+    """Open the partial file and lock it (flock(2))."""
     while True:
         descriptor = os.open(path, _FLAGS, 0o666)
         try:
-            _take(descriptor, path)
+            _lock_regular_file(descriptor, path)
             if _is_still_at(descriptor, path):
                 return FileIO(descriptor, "r+")
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # the download that had the lock has moved or removed it
+        os.close(descriptor)  # the download that held the lock has renamed or removed the file
 
 
-def _take(descriptor: int, path: str) -> None:
+def _lock_regular_file(descriptor: int, path: str) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "this is no file", path)
-    if status.st_nlink > 1:  # perhaps on purpose, to have the other one overwritten
-        raise OSError(errno.EMLINK, "this is another file as well, by a hard link", path)
+        raise OSError(errno.EINVAL, "this is not a regular file", path)
+    if status.st_nlink > 1:  # perhaps an attack, to overwrite the other file
+        raise OSError(errno.EMLINK, "this is a hard link to another file", path)
     try:
         lock_file(descriptor)
     except BlockingIOError as error:
-        reason = "another download to this path is under way"
+        reason = "another download to this path is running"
         raise BlockingIOError(error.errno, reason, path) from None
 
 
@@ -269,24 +269,24 @@ def _is_still_at(descriptor: int, path: str) -> bool:
 
 
 def _read_record(path: str) -> ResumeRecord | None:
-    """Return what a record says; whatever else is in its place counts as none."""
-    try:  # NONBLOCK: a FIFO must not keep us waiting
-        descriptor = os.open(path, _flags("O_RDONLY", "O_NONBLOCK"))
+    """Return the record in a file, or None if the file is missing or not a valid record."""
+    try:  # NONBLOCK: opening a FIFO must not block
+        descriptor = os.open(path, _get_flags("O_RDONLY", "O_NONBLOCK"))
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # there would be no place for another one
+        if error.errno == errno.ENAMETOOLONG:  # a record could not be written either
             raise
         return None
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return ResumeRecord.from_json(os.read(descriptor, _RECORD)) if is_file else None
+        return ResumeRecord.from_json(os.read(descriptor, _MAX_RECORD)) if is_file else None
     except OSError:
         return None
     finally:
         os.close(descriptor)
 
 
-def _remove(path: str) -> bool:
-    """Remove a record, and return whether there is room for another: a folder stays."""
+def _remove_record(path: str) -> bool:
+    """Remove a record. Return whether another can be written: a folder is not removed."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -298,17 +298,18 @@ def _remove(path: str) -> bool:
     return True
 
 
-def _write_record(path: str, stored: ResumeRecord) -> None:
-    # A torn record reads as none, so this needs no second name. Query strings may be in it.
-    descriptor = os.open(path, _flags("O_WRONLY", "O_CREAT", "O_EXCL"), 0o600)
+def _write_record(path: str, record: ResumeRecord) -> None:
+    # An incomplete record counts as none, so a temporary file is not needed. Its mode is private
+    # because it may contain query strings.
+    descriptor = os.open(path, _get_flags("O_WRONLY", "O_CREAT", "O_EXCL"), 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(stored.to_json())
+        file.write(record.to_json())
         file.flush()
         os.fsync(descriptor)
 
 
 def _sync_folder(path: str) -> None:
-    descriptor = os.open(os.path.dirname(path), _flags("O_RDONLY", "O_DIRECTORY"))
+    descriptor = os.open(os.path.dirname(path), _get_flags("O_RDONLY", "O_DIRECTORY"))
     try:
         os.fsync(descriptor)
     finally:
@@ -316,8 +317,8 @@ def _sync_folder(path: str) -> None:
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Name the file in errors of calls that know its descriptor alone."""
+def _add_filename(path: str) -> Iterator[None]:
+    """Add the path to errors of calls that only know the descriptor."""
     try:
         yield
     except OSError as error:

@@ -50,7 +50,7 @@ MAX_EVENT_SIZE = 1024 * 1024  # bytes
 
 
 class DownloadOptions(RouteOptions, total=False):
-    """The keywords that every verb takes, and download and map."""
+    """The keywords of all methods that send requests, including download, map and websocket."""
 
     params: ParamsInput | None
     headers: HeaderChanges | None
@@ -64,7 +64,7 @@ class DownloadOptions(RouteOptions, total=False):
 
 
 class RequestOptions(DownloadOptions, total=False):
-    """The keywords that every verb takes."""
+    """The keywords of all methods whose requests may have a body."""
 
     data: DataInput | None
     json: JSON
@@ -75,17 +75,17 @@ class RequestOptions(DownloadOptions, total=False):
 
 
 class RequestBuilder:
-    """Build requests with a client's settings, which `BaseClient` checks and sets."""
+    """Build requests with a client's settings, which `BaseClient` validates and sets."""
 
     clock: Clock
-    _parse: Callable[[str | bytes | URL], URL]  # what make_url_parser() returned
-    _fields: Fields  # of a request that says nothing of its own
+    _parse: Callable[[str | bytes | URL], URL]  # returned by make_url_parser()
+    _fields: Fields  # of a request without settings of its own
     _routing: Routing
-    _route: Callable[[URL], Transport] | None  # the client's, where it depends on the URL
+    _route: Callable[[URL], Transport] | None  # None if the Transport does not depend on the URL
     _headers: Headers
     _http2: HTTP2 = False
     _retry: RetryPolicy | None
-    # What a request's own number of retries varies, where the client has no policy.
+    # For requests with a number of retries, if the client has no policy. They share its budget.
     _default_retry: RetryPolicy | None = None
 
     _overrides_build_request = False
@@ -153,7 +153,7 @@ class RequestBuilder:
         absolute = self._parse(url)
         if params:
             absolute = absolute.with_params(params)
-        request = self._plain(method, absolute)
+        request = self._build_plain_request(method, absolute)
         if headers:
             request._headers = self._headers.merged(headers)
         request.body = body = encode_body(
@@ -161,16 +161,16 @@ class RequestBuilder:
             data=data,
             json=json,
             files=files,
-            length=None if request._headers is None else _announced_length(request._headers),
+            length=None if request._headers is None else _parse_content_length(request._headers),
         )
         if progress is not None:
-            request.body = body = self._watched(body, progress)
+            request.body = body = self._add_progress(body, progress)
         if body is not None or request._headers is not None:
-            _frame(request)
+            _set_framing(request)
         if not (auth is UNSET or (auth is None and absolute.username is not None)):
             request.auth = to_auth(auth) or NO_AUTH
         if cookies is not None:
-            request.cookies = _own_cookies(cookies, absolute)
+            request.cookies = _make_cookies(cookies, absolute)
         if timeout is not UNSET:
             request.timeout = Timeout.of(timeout)
         request.stream = stream
@@ -180,33 +180,37 @@ class RequestBuilder:
         if max_response_size is not UNSET:
             request.max_response_size = validate_size(max_response_size)
         if retry is not UNSET:
-            request.retry = self._own_retry(retry)
+            request.retry = self._make_retry(retry)
         if route:
             self._set_route(request, self._routing.make_route(route))
         return request
 
-    def _request(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
-        """Build the request of a method: usually a plain one, which costs a third."""
+    def _build_verb_request(
+        self, method: str, url: str | bytes | URL, options: RequestOptions
+    ) -> Request:
+        """Build the request of a verb. A plain one, without options, takes a third of the time."""
         if not options and not self._overrides_build_request:
-            return self._plain(method, self._parse(url))
+            return self._build_plain_request(method, self._parse(url))
         if options == _STREAMED and not self._overrides_build_request:
-            request = self._plain(method, self._parse(url))
+            request = self._build_plain_request(method, self._parse(url))
             request.stream = True
             return request
         return self.build_request(method, url, **options)
 
-    def _request_by(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
-        """Build what `request` sends: for the name of a method, the same as that method."""
+    def _build_any_request(
+        self, method: str, url: str | bytes | URL, options: RequestOptions
+    ) -> Request:
+        """Build the request of `request()`. For "GET" it is the same as for `get()`, and so on."""
         if type(method) is str and method in _VERBS:
-            return self._request(method, url, options)
+            return self._build_verb_request(method, url, options)
         return self.build_request(method, url, **options)
 
-    def _plain(self, method: str, url: URL) -> Request:
-        """Return a request with the client's own settings.
+    def _build_plain_request(self, method: str, url: URL) -> Request:
+        """Return a request with the client's settings only.
 
         Args:
             method: a token in upper case.
-            url: absolute, maybe with credentials.
+            url: absolute; it may contain credentials.
         """
         request = _new_request(Request).fill(method, url, self._fields)
         if url.username is not None:
@@ -218,23 +222,23 @@ class RequestBuilder:
 
     def _set_route(self, request: Request, route: Callable[[URL], Transport]) -> None:
         request.route = route
-        request.transport = route(request.url)  # raises now, if it must
+        request.transport = route(request.url)  # raises now if a setting is invalid
 
-    def _watched(self, body: Body | None, progress: Progress) -> Body:
+    def _add_progress(self, body: Body | None, progress: Progress) -> Body:
         from curlhttp._models.progress import ProgressMeter
 
         meter = ProgressMeter(progress, self.clock.now)
         if body is None:
             raise ValueError("progress reports the request body, but the request has none")
-        return self._watch(body, meter)
+        return self._make_progress_body(body, meter)
 
-    def _watch(self, body: Body, meter: ProgressMeter) -> Body:
+    def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
         from curlhttp._models.progress import ProgressBody
 
         return ProgressBody(body, meter)
 
-    def _own_retry(self, retry: RetryInput) -> RetryPolicy | None:
-        """Return the policy of one request; numbers share the budget of the client's."""
+    def _make_retry(self, retry: RetryInput) -> RetryPolicy | None:
+        """Return the policy of one request. A number of retries shares the client's budget."""
         if not retry:
             return None
         from curlhttp._policy.retry import RetryPolicy
@@ -266,17 +270,17 @@ def make_url_parser(
         base: joined with relative URLs, or None.
         params: added to every query, or None.
     """
-    # Without either of them, requests avoid the extra call.
-    return parse_url if base is None and params is None else partial(_parsed, base, params)
+    # Most clients have neither, and their requests avoid an extra call.
+    return parse_url if base is None and params is None else partial(_resolve_url, base, params)
 
 
-def _parsed(base: URL | None, params: ParamsInput | None, url: str | bytes | URL) -> URL:
-    absolute = parse_url(url) if base is None else _joined(base, url)
+def _resolve_url(base: URL | None, params: ParamsInput | None, url: str | bytes | URL) -> URL:
+    absolute = parse_url(url) if base is None else _join_url(base, url)
     return absolute.with_params(params) if params else absolute
 
 
-def _joined(base: URL, url: str | bytes | URL) -> URL:
-    """Join a relative URL to the base, below its path whether or not that ends in a slash."""
+def _join_url(base: URL, url: str | bytes | URL) -> URL:
+    """Join a relative URL to the base: below the base's path, even without a final slash."""
     try:
         return parse_url(url)
     except MissingSchema:
@@ -288,16 +292,16 @@ def _joined(base: URL, url: str | bytes | URL) -> URL:
         path, _, query = text.partition("?")
         joined = base.path.rstrip("/") + "/" + path.lstrip("/") if path else base.path
         found = base.join(joined + ("?" + query if query else ""))
-        return base._with(found.target, found.fragment)  # with the base's own credentials
+        return base._with(found.target, found.fragment)  # keeps the credentials of the base
 
 
-def _own_cookies(cookies: CookiesInput, url: URL) -> Cookies:
+def _make_cookies(cookies: CookiesInput, url: URL) -> Cookies:
     from curlhttp._models.cookies.jar import Cookies
 
     return (cookies if isinstance(cookies, Cookies) else Cookies(cookies)).bind(url)
 
 
-def _announced_length(headers: Headers) -> int | None:
+def _parse_content_length(headers: Headers) -> int | None:
     """Return the Content-Length that the caller set.
 
     Raises:
@@ -307,13 +311,13 @@ def _announced_length(headers: Headers) -> int | None:
     if value is None:
         return None
     if "transfer-encoding" in headers:
-        raise InvalidHeader("Content-Length and Transfer-Encoding exclude each other")
+        raise InvalidHeader("a request cannot have both Content-Length and Transfer-Encoding")
     if not (value.isascii() and value.isdigit()):
         raise InvalidHeader(f"Invalid Content-Length {value!r}: not a number")
     return int(value)
 
 
-def _frame(request: Request) -> None:
+def _set_framing(request: Request) -> None:
     """Add the body's Content-Type, and leave the framing headers to libcurl.
 
     Raises:
@@ -322,7 +326,7 @@ def _frame(request: Request) -> None:
     """
     body = request.body
     if body is not None and request.method == "HEAD":
-        # RFC 9110, section 9.3.2: it has no meaning, and libcurl sends none.
+        # It has no meaning (RFC 9110, section 9.3.2), and libcurl does not send it.
         raise InvalidMethod("a HEAD request cannot have a body")
     if body is not None and body.content_type:
         request.set_default_type(body.content_type)
@@ -335,7 +339,7 @@ def _frame(request: Request) -> None:
     coding = request.get_header("transfer-encoding")
     if coding is not None:
         if coding.lower() != "chunked":
-            raise InvalidHeader("the only Transfer-Encoding that can be sent is chunked")
+            raise InvalidHeader(f"Transfer-Encoding can only be chunked, not {coding!r}")
         del request.headers["Transfer-Encoding"]
 
 
@@ -361,24 +365,24 @@ _VERB_METHODS = (
     "sse",
 )
 _BODILESS = ("download", "map", "websocket")
-_OF_BODIES = frozenset({"data", "json", "content", "files", "stream", "progress"})
+_BODY_OPTIONS = frozenset({"data", "json", "content", "files", "stream", "progress"})
 
 
-def show_verbs(client: type) -> None:
-    """Let the verbs of a class of clients show the keywords of its requests."""
+def set_verb_signatures(client: type) -> None:
+    """Set the signatures of a client class's methods, with the keywords of requests."""
     for name in _VERB_METHODS:
-        set_signature(vars(client)[name], _of_verb)
+        set_signature(vars(client)[name], _make_verb_signature)
     for name in _BODILESS:
-        set_signature(vars(client)[name], _without_body)
+        set_signature(vars(client)[name], _make_bodiless_signature)
 
 
-def show_constructor(constructor: object) -> None:
-    """Let the constructor of clients show its defaults by what they mean."""
-    set_signature(constructor, _of_constructor)
+def set_constructor_signature(constructor: object) -> None:
+    """Set the signature of a client's constructor, which describes its defaults."""
+    set_signature(constructor, _make_constructor_signature)
 
 
-def _of_verb(function: FunctionType) -> Signature:
-    keywords = list(_keywords())
+def _make_verb_signature(function: FunctionType) -> Signature:
+    keywords = list(_get_keywords())
     defaults: dict[str, object] = {}
     for each in keywords:
         if repr(each.default) == "<the client's>":
@@ -389,17 +393,17 @@ def _of_verb(function: FunctionType) -> Signature:
     return with_keywords(function, keywords, defaults)
 
 
-def _without_body(function: FunctionType) -> Signature:
+def _make_bodiless_signature(function: FunctionType) -> Signature:
     own = function.__kwdefaults__ or {}
-    found = _of_verb(function)
+    found = _make_verb_signature(function)
     kept = [
-        each for name, each in found.parameters.items() if name in own or name not in _OF_BODIES
+        each for name, each in found.parameters.items() if name in own or name not in _BODY_OPTIONS
     ]
     return found.replace(parameters=kept)
 
 
-def _keywords() -> Iterator[Parameter]:
-    """Give the keywords of a request, those of its route last."""
+def _get_keywords() -> Iterator[Parameter]:
+    """Yield the keywords of build_request, with the RouteOptions last."""
     from curlhttp._client.routing import RouteOptions
 
     made: Callable[..., object] = RequestBuilder.build_request
@@ -412,7 +416,7 @@ def _keywords() -> Iterator[Parameter]:
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
 
 
-def _of_constructor(function: FunctionType) -> Signature:
+def _make_constructor_signature(function: FunctionType) -> Signature:
     from curlhttp._models.config import Limits
 
     limits = Limits()

@@ -1,7 +1,7 @@
-"""How requests travel: from the settings of a client and of a request to the Transport for a URL.
+"""Choose the Transport for a URL from the settings of the client and of the request.
 
-Engines compare Transports by identity, so equal settings give one and the same. What a Transport
-comes to on a handle is in _curl/options.py.
+Engines compare Transports by identity, so equal settings yield the same object. _curl/options.py
+sets a Transport on a handle.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from curlhttp._policy.alt_svc import AltSvcCache
     from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
 
-# --- From the settings that say where a connection leads and begins to fields of a Transport ---
+# --- Convert address settings to fields of a Transport ---
 #
-# All of them are checked here, before anything is sent. Nothing is looked up.
+# All of them are validated here, before anything is sent. No name is looked up.
 
 HostMap: TypeAlias = "Mapping[str, str] | None"
 AddressMap: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
@@ -79,13 +79,13 @@ def make_address_fields(
         connect_to: "other:port", or "other" for the same port, by "host:port" or "host".
         local_address: the address to connect from.
         interface: the name of the network interface to connect through.
-        doh: the URL of a server that answers questions for names (RFC 8484).
+        doh: the URL of a DNS over HTTPS server (RFC 8484).
         ip_version: 4 or 6, to connect to such addresses only.
-        happy_eyeballs_timeout: seconds that IPv6 has before IPv4 is tried as well.
+        happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well.
 
     Raises:
-        TypeError: one that goes by host is no mapping.
-        ValueError: one of them is not what it should be.
+        TypeError: resolve or connect_to is not a mapping.
+        ValueError: a setting is invalid.
     """
     detours, addresses = _map_hosts(connect_to or {}, resolve or {})
     fields = {
@@ -119,12 +119,12 @@ def _validate_local_address(address: str) -> str:
     except ValueError:
         raise ValueError(
             f"local_address must be an IP address of this machine, not {address!r}; "
-            "for the name of a network interface there is interface="
+            "to pass the name of a network interface, use interface="
         ) from None
 
 
 def _validate_interface(name: str) -> str:
-    # libcurl takes "host!" and "if!" for words of its own.
+    # libcurl reads "host!" and "if!" as prefixes.
     if not name or not name.isprintable() or "!" in name or " " in name:
         raise ValueError(f"interface must be the name of a network interface, not {name!r}")
     return name
@@ -146,21 +146,18 @@ def _validate_ip_version(version: IPVersion) -> IPVersion:
 def _to_milliseconds(seconds: float | None) -> int | None:
     if seconds is None:
         return None
-    if not 0 <= seconds <= 3600:  # not of NaN either
+    if not 0 <= seconds <= 3600:  # also refuses NaN
         raise ValueError(f"happy_eyeballs_timeout must be 0 to 3600 seconds, not {seconds!r}")
     return max(1, math.ceil(seconds * 1000))  # 0 would mean libcurl's own default
-
-
-# --- which host is another ---
 
 
 def _map_hosts(
     connect_to: Mapping[str, str], resolve: Mapping[str, str | Sequence[str]]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]:
-    """Return what both maps come to: Transport.connect_to, and Transport.addresses.
+    """Return Transport.connect_to and Transport.addresses for both mappings.
 
-    One address for each host is a detour as well: an entry of CURLOPT_RESOLVE would stay in
-    libcurl's cache of names, so that such requests need connections and names of their own.
+    If each host has one address, those become part of connect_to: entries of CURLOPT_RESOLVE stay
+    in libcurl's DNS cache, so requests with them need a separate cache and separate connections.
     """
     for name, given in (("connect_to", connect_to), ("resolve", resolve)):
         if not isinstance(given, Mapping):
@@ -187,12 +184,12 @@ def _map_hosts(
 
 
 def _sort_by_port(places: Mapping[tuple[str, str], _Value]) -> list[tuple[tuple[str, str], _Value]]:
-    """Return the entries for one port before those for all: the first that fits counts."""
+    """Return the entries for one port before those for all ports: the first match counts."""
     return sorted(places.items(), key=lambda entry: not entry[0][1])
 
 
 def _parse_host_port(text: str, setting: str) -> tuple[str, str]:
-    """Return canonical host and port of "host:port"; a port of "" is any."""
+    """Return canonical host and port of "host:port"; the port is "" if the text has none."""
     wanted = f'{setting} takes "host" or "host:port"'
     if not isinstance(text, str) or not text or set(text) & set("/?#@\\"):
         raise ValueError(f"{wanted}, not {text!r}")
@@ -204,7 +201,7 @@ def _parse_host_port(text: str, setting: str) -> tuple[str, str]:
 def _parse_addresses(key: str, value: str | Sequence[str]) -> tuple[str, ...]:
     several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
     if not several:
-        raise ValueError(f"resolve must give an IP address for {key!r}")
+        raise ValueError(f"resolve must have an IP address for {key!r}")
     return tuple(dict.fromkeys(_parse_address(key, each) for each in several))
 
 
@@ -213,8 +210,8 @@ def _parse_address(key: str, value: str) -> str:
         return str(ip_address(value.strip("[]")))
     except (ValueError, AttributeError):
         raise ValueError(
-            f"resolve must give an IP address for {key!r}, not {value!r}; "
-            "for another name there is connect_to="
+            f"resolve must have an IP address for {key!r}, not {value!r}; "
+            "to connect to another name, use connect_to="
         ) from None
 
 
@@ -225,7 +222,7 @@ def _parse_url_for(text: str, wanted: str) -> URL:
         raise ValueError(f"{wanted}: {error}") from None
 
 
-# --- From verify=, cert= and pins= to what TLS takes: whom to trust, and with which keys ---
+# --- Convert verify=, cert= and pins= to TLS settings ---
 
 VerifyInput: TypeAlias = "Verify | ssl.SSLContext"
 Pins: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
@@ -236,15 +233,15 @@ _HTTPS = 443
 
 
 def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
-    """Return the TLS of verify= and cert=.
+    """Return the TLS for verify= and cert=.
 
     Args:
         verify: see TLS; "system" for the machine's authorities; or an ssl.SSLContext.
         cert: see TLS.
 
     Raises:
-        OSError: a file is not there, or the machine has no authorities.
-        ValueError: what is given is none, or libcurl cannot do what the context asks for.
+        OSError: a file is missing, or the machine has no authorities.
+        ValueError: an argument is invalid, or libcurl cannot do what the context requires.
     """
     if isinstance(verify, str) and verify == "system":
         return TLS(verify=_find_system_authorities(), cert=cert)
@@ -253,7 +250,7 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
         from curlhttp._client.ssl_context import get_tls_arguments
 
         found = get_tls_arguments(cast("ssl.SSLContext", verify))
-        # It has some, which it does not show: those of the machine, as a rule.
+        # Its authorities are in a folder, which it does not show: mostly those of the machine.
         if "verify" not in found:
             found["verify"] = _find_system_authorities()
         return TLS(cert=cert, **found)
@@ -263,26 +260,26 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
 def _find_system_authorities() -> str:
     from curlhttp._client.ssl_context import find_system_authorities
 
-    if sys.platform in ("darwin", "win32"):  # they are no files there
+    if sys.platform in ("darwin", "win32"):  # where they are not files
         return "system"
     found = find_system_authorities()
     if found is None:
         raise OSError(
-            "this machine has no authorities where OpenSSL looks for them: install them (often a "
-            "package named ca-certificates), or pass verify= the path of a file or a folder"
+            "this machine has no authorities where OpenSSL looks for them: install them (often the "
+            "package ca-certificates), or pass the path of a file or a folder as verify="
         )
     return found
 
 
 def join_pins(pins: Pins) -> dict[str, str]:
-    """Return what CURLOPT_PINNEDPUBLICKEY takes, by canonical host.
+    """Return the values for CURLOPT_PINNEDPUBLICKEY by canonical host.
 
     Args:
-        pins: one or several of "sha256//" and the hash of a public key in base64, by host.
+        pins: by host, one or several of "sha256//" and the hash of a public key in base64.
 
     Raises:
-        TypeError: it is no mapping.
-        ValueError: a host or a pin is none.
+        TypeError: it is not a mapping.
+        ValueError: a host or a pin is invalid.
     """
     if pins is not None and not isinstance(pins, Mapping):
         raise TypeError(f"pins must be a mapping by host, not {type(pins).__name__}")
@@ -290,7 +287,7 @@ def join_pins(pins: Pins) -> dict[str, str]:
     for host, given in (pins or {}).items():
         each = [given] if isinstance(given, str) else list(given)
         if not each:
-            raise ValueError(f"pins has none for {host!r}: leave the host out")
+            raise ValueError(f"pins has no pin for {host!r}: omit the host")
         for pin in each:
             _validate_pin(pin)
         found[_parse_pinned_host(host)] = ";".join(each)
@@ -304,8 +301,8 @@ def _validate_pin(pin: str) -> None:
         digest = b""
     if len(digest) != _HASH_SIZE or not pin.startswith(_SHA256):
         raise ValueError(
-            f"a pin is {_SHA256!r} and the base64 of a SHA-256 of a public key (44 characters), "
-            f"not {pin!r}"
+            f"a pin must be {_SHA256!r} and the SHA-256 of a public key in base64 (44 "
+            f"characters), not {pin!r}"
         )
 
 
@@ -316,17 +313,17 @@ def _parse_pinned_host(host: str) -> str:
     except RequestException:
         url = None
     if url is None or url.port != _HTTPS or set(host) & set("/?#@\\"):
-        raise ValueError(f"pins goes by host names, without a port, not {host!r}")
+        raise ValueError(f"the keys of pins must be host names without a port, not {host!r}")
     return to_pinned_host(url)
 
 
 def to_pinned_host(url: URL) -> str:
-    """Return the host name that pins use: that of the certificate, without a final dot."""
+    """Return the host name that pins use: as in the certificate, without a final dot."""
     return url.host.rstrip(".")
 
 
 class RouteOptions(TypedDict, total=False):
-    """The keywords of a client and a request for routes: addresses, proxies and TLS.
+    """The keywords of clients and requests for routes: addresses, proxies and TLS.
 
     A request uses its client's value for each keyword that you omit; None turns a setting off,
     except for proxies. Settings do not affect other requests: connections and resolved names are
@@ -337,19 +334,19 @@ class RouteOptions(TypedDict, total=False):
         verify: see TLS; "system" for the authorities that the machine trusts; an ssl.SSLContext,
             whose authorities, check_hostname, versions and ciphers are used.
         cert: see TLS.
-        pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256, one
-            of which the server must have (CURLOPT_PINNEDPUBLICKEY). Other hosts have none.
+        pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256. The
+            server must have one of these keys (CURLOPT_PINNEDPUBLICKEY). Other hosts need none.
         uds: the path of a Unix socket to connect to, whatever the URL (CURLOPT_UNIX_SOCKET_PATH).
-        resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports:
-            names that are not looked up. A proxy is told the first.
+        resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports.
+            These names are not looked up. Proxies are asked to connect to the first address.
         connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
-            "host" of the URL, whose name stays that of TLS and Host (CURLOPT_CONNECT_TO).
+            "host" of the URL. TLS and the Host header keep the URL's host (CURLOPT_CONNECT_TO).
         local_address: the IP address to connect from (CURLOPT_INTERFACE).
         interface: the name of the network interface to connect through (CURLOPT_INTERFACE).
-        doh: the https URL of a server that is asked for addresses (RFC 8484, CURLOPT_DOH_URL).
-        ip_version: 4 or 6, to connect to such addresses alone (CURLOPT_IPRESOLVE).
-        happy_eyeballs_timeout: seconds that IPv6 has before IPv4 is tried as well, 0.2 if not
-            set (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
+        doh: the https URL of a DNS over HTTPS server (RFC 8484, CURLOPT_DOH_URL).
+        ip_version: 4 or 6, to connect to such addresses only (CURLOPT_IPRESOLVE).
+        happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well, 0.2 by default
+            (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
     """
 
     proxies: Proxies
@@ -369,38 +366,38 @@ class RouteOptions(TypedDict, total=False):
 TransportWrapper: TypeAlias = "Callable[[Transport], Transport]"
 
 _ROUTE_OPTIONS = frozenset(RouteOptions.__annotations__)
-# Those of build_request, for what is close to a keyword that there is not.
+# Those of build_request, to suggest the right keyword for a misspelled one.
 _REQUEST_OPTIONS = {
     *("params", "data", "json", "content", "files", "headers", "cookies", "auth", "timeout"),
     *("follow_redirects", "allow_redirects", "stream", "max_response_size", "retry", "progress"),
 }
-_MAX_CACHED = 64  # Transports of one selector
+_MAX_CACHED = 64  # Transports per selector
 _UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
 
 
 class Routing:
-    """Choose the Transport for each request of one client, from validated settings.
+    """Validate the route settings of one client, and choose the Transport for each request.
 
     Args:
         http2: see Transport.
-        http3: the same; "auto" for origins that say that they speak it (Alt-Svc).
-        trust_env: heed the environment's proxies and authorities.
-        settings: the client's own RouteOptions.
+        http3: see Transport; "auto" for origins that advertise it (Alt-Svc).
+        trust_env: use the environment's proxies and authorities.
+        settings: the client's RouteOptions.
         certificates: see Transport.
         guard: decides which addresses the client may connect to, or None.
-        dns_ttl: seconds that an address is good for that a proxy is told to dial.
+        dns_ttl: seconds for which the guard may reuse an address that it looked up for a proxy.
 
     Attributes:
-        environ: the variables that count, empty without trust_env.
-        direct: the Transport of requests that take no proxy, and say nothing of their own.
-        route: gives the Transport for a URL; None where `direct` is good for all.
-        alternatives: the origins that speak HTTP/3, with http3="auto"; else None.
+        environ: the environment variables to use; empty without trust_env.
+        direct: the Transport of requests without a proxy and without route settings.
+        route: returns the Transport for a URL; None if all requests use `direct`.
+        alternatives: the origins that advertised HTTP/3, with http3="auto"; else None.
         wrappers: the engine wrappers of the guard.
         with_guard: adds the guard to a Transport.
 
     Raises:
-        ValueError: a setting is none, or this libcurl cannot do it.
-        OSError: a file is not there.
+        ValueError: a setting is invalid, or this libcurl does not support it.
+        OSError: a file is missing.
     """
 
     def __init__(
@@ -418,14 +415,14 @@ class Routing:
         self.http2 = _validate_http2(http2)
         self.http3 = _validate_http3(http3) is True
         self.alternatives = _make_alternatives() if http3 == "auto" else None
-        self.authorities = find_ca_bundle(self.environ) or True  # what verify=True comes to
-        self.asks_environ = trust_env and has_proxies(self.environ)
+        self.authorities = find_ca_bundle(self.environ) or True  # used for verify=True
+        self.uses_environ_proxies = trust_env and has_proxies(self.environ)
         self.certificates = certificates
         self._settings = settings
-        checkpoint = None if guard is None else _make_checkpoint(guard, dns_ttl)
-        self.wrappers: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
+        checker = None if guard is None else _make_address_checker(guard, dns_ttl)
+        self.wrappers: tuple[EngineWrapper, ...] = () if checker is None else (checker,)
         self.with_guard: TransportWrapper = (
-            _unchanged if checkpoint is None else checkpoint.guard_transport
+            _unchanged if checker is None else checker.guard_transport
         )
         self._proxies = settings.get("proxies")
         selector = _TransportSelector(self, settings, (self._proxies,))
@@ -437,15 +434,15 @@ class Routing:
         )
 
     def make_route(self, own: RouteOptions) -> Callable[[URL], Transport]:
-        """Return what gives the Transport of a request for a URL.
+        """Return a function from URL to Transport for one request.
 
         Args:
-            own: what the request says of its own.
+            own: the request's own settings.
 
         Raises:
-            TypeError: that is no setting.
-            ValueError: it is not what it should be.
-            OSError: a file is not there.
+            TypeError: a keyword is unknown.
+            ValueError: a setting is invalid.
+            OSError: a file is missing.
         """
         if not own.keys() <= _ROUTE_OPTIONS:
             name = min(own.keys() - _ROUTE_OPTIONS)
@@ -462,8 +459,8 @@ class _TransportSelector:
 
     Args:
         routing: the client's.
-        settings: all that is set, by the request or the client.
-        proxies: what may name a proxy, in the order of precedence; then comes the environment.
+        settings: the client's, overridden by the request's.
+        proxies: settings of proxies by precedence; the environment comes last.
     """
 
     __slots__ = (
@@ -487,11 +484,13 @@ class _TransportSelector:
         self._pins = join_pins(settings.get("pins"))
         self._proxies = [_to_proxy_mapping(choice) for choice in proxies if choice is not None]
         # The environment's proxies do not apply to a Unix socket.
-        asks = routing.asks_environ and self.direct.unix_socket is None
-        self._environ = routing.environ if asks else None
+        uses_environ = routing.uses_environ_proxies and self.direct.unix_socket is None
+        self._environ = routing.environ if uses_environ else None
         # Neither a proxy nor a Unix socket can carry QUIC.
         self._alternatives = None if self._base.unix_socket else routing.alternatives
-        self.depends_on_url = bool(proxies != (None,) or self._pins or asks or self._alternatives)
+        self.depends_on_url = bool(
+            proxies != (None,) or self._pins or uses_environ or self._alternatives
+        )
         self._found: dict[tuple[str | None, str | None, bool], Transport] = {}
 
     def __call__(self, url: URL) -> Transport:
@@ -505,7 +504,7 @@ class _TransportSelector:
         return found
 
     def _find_proxy(self, url: URL) -> str | None:
-        """Return the proxy: the request's choice, else the client's, else the environment's."""
+        """Return the proxy of the request, else of the client, else of the environment."""
         for choice in self._proxies:
             proxy = select_proxy(url, choice)
             if proxy is not None:
@@ -515,7 +514,7 @@ class _TransportSelector:
     def _make_transport(self, proxy: str | None, pins: str | None, http3: bool) -> Transport:
         if proxy and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
-        if len(self._found) >= _MAX_CACHED:  # the environment's proxies are the user's to vary
+        if len(self._found) >= _MAX_CACHED:  # a program may change the environment's proxies
             self._found.clear()
         transport = self._base
         if proxy:
@@ -539,11 +538,11 @@ def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, s
 
 
 def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transport:
-    """Return the Transport without a proxy and without pins."""
+    """Return the Transport without proxy and pins."""
     verify, cert = settings.get("verify", True), settings.get("cert")
     if verify is True:
         verify = routing.authorities
-    # Any: each field of a Transport has a type of its own.
+    # Any: each field of a Transport has its own type.
     where: dict[str, Any] = {
         name: value
         for name, value in settings.items()
@@ -555,7 +554,7 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
     if verify == "system" or hasattr(verify, "get_ca_certs"):
         fields["tls"] = make_tls(verify, cert)
         verify, cert = True, None
-    # Any path can be hashed, and so can all of a client's certificate.
+    # All kinds of verify and cert that are left here can be hashed.
     transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
     return derive_transport(transport, **fields) if fields else transport
 
@@ -570,7 +569,7 @@ def _unchanged(transport: Transport) -> Transport:
     return transport
 
 
-def _make_checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
+def _make_address_checker(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._policy.guard import to_address_guard
 

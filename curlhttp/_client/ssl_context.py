@@ -1,6 +1,6 @@
 """Translate an `ssl.SSLContext` into TLS settings for libcurl.
 
-A client certificate that was loaded into a context cannot be read from it.
+A context does not reveal the client certificate that was loaded into it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 def get_tls_arguments(context: ssl.SSLContext) -> TLSArguments:
-    """Return the arguments of TLS that a context stands for.
+    """Return the arguments of TLS that correspond to a context.
 
-    Authorities are taken over where the context has loaded any; a folder of them is read by
-    OpenSSL only when a certificate is checked, and cannot be seen. Callbacks, the key log and other
+    The authorities that the context has loaded are copied. Those in a folder cannot be seen,
+    because OpenSSL reads them only when it checks a certificate. Callbacks, the key log and other
     flags of the context have no counterpart.
 
     Raises:
-        ValueError: it asks for lists of revoked certificates, which libcurl would not check, or
-            trusts nothing but certificates that cannot be read from it.
+        ValueError: the context checks revocation lists, which libcurl would not check, or it
+            trusts only certificates that cannot be read from it.
     """
     import ssl
 
     if context.verify_flags & ssl.VERIFY_CRL_CHECK_CHAIN:
         raise ValueError(
-            "the SSLContext checks lists of revoked certificates (VERIFY_CRL_CHECK_*), which "
-            "libcurl cannot take over"
+            "the SSLContext checks revocation lists (VERIFY_CRL_CHECK_*), which libcurl cannot "
+            "take over"
         )
     found: TLSArguments = {}
     if context.verify_mode == ssl.CERT_NONE:
@@ -50,17 +50,15 @@ def get_tls_arguments(context: ssl.SSLContext) -> TLSArguments:
         if own:
             found["verify"] = "".join(map(ssl.DER_cert_to_PEM_cert, own)).encode()
         elif context.cert_store_stats()["x509"]:
-            # What else would be trusted in their place is more.
+            # Trusting the machine's authorities instead would trust more servers.
             raise ValueError(
-                "the SSLContext trusts certificates that are no authorities (CA:FALSE), which "
-                "cannot be read from it: give the path of their file as verify="
+                "the SSLContext trusts certificates that are not authorities (CA:FALSE), which "
+                "cannot be read from it: pass the path of their file as verify="
             )
     if not context.check_hostname:
         found["check_hostname"] = False
-    lowest, highest = (
-        to_tls_version(context.minimum_version),
-        to_tls_version(context.maximum_version),
-    )
+    lowest = to_tls_version(context.minimum_version)
+    highest = to_tls_version(context.maximum_version)
     if lowest or highest:
         found["versions"] = (lowest, highest)
     names = _get_ciphers(context)
@@ -77,7 +75,7 @@ def _get_default_ciphers() -> list[str]:
 
 
 def _get_ciphers(context: ssl.SSLContext) -> list[str]:
-    """Return their names, without those of TLS 1.3, which are not chosen."""
+    """Return the names of a context's ciphers, except for TLS 1.3, which has a fixed list."""
     return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
 
@@ -91,17 +89,19 @@ def to_tls_version(value: object) -> str | None:
 
 
 def find_system_authorities() -> str | None:
-    """Return the path of the authorities that the machine trusts, as OpenSSL was built to look.
+    """Return the path of the authorities that the machine trusts.
+
+    It looks in the default paths of this OpenSSL, and in those of Linux distributions.
 
     Returns:
-        A PEM file, a folder of hashed certificates, or None where neither is there: on macOS and
-        Windows they are no files.
+        A PEM file, a folder of hashed certificates, or None if there is neither: on macOS and
+        Windows the authorities are not files.
     """
     import os
     import ssl
 
     paths = ssl.get_default_verify_paths()
-    # Not cafile and capath, which SSL_CERT_FILE and SSL_CERT_DIR may have changed.
+    # Not cafile and capath, which the variables SSL_CERT_FILE and SSL_CERT_DIR change.
     for file in (paths.openssl_cafile, *_BUNDLES):
         if os.path.isfile(file):
             return file
@@ -109,7 +109,7 @@ def find_system_authorities() -> str | None:
     return folder if os.path.isdir(folder) and os.listdir(folder) else None
 
 
-# Where distributions keep them, for a Python that brings an OpenSSL of its own.
+# The paths of distributions, for a Python with its own OpenSSL.
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
     "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL

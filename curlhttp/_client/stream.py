@@ -115,7 +115,10 @@ class AsyncStreamedResponse(BaseStreamedResponse):
 
 
 class _AsyncChunks(Generic[T]):
-    """Iterate over chunks. Not a generator, because one that you leave early needs a loop."""
+    """Iterate over chunks.
+
+    It is not an async generator, because the event loop has to clean up one that you leave early.
+    """
 
     def __init__(self, read: Read, chunker: Chunker[T]) -> None:
         self._read = read
@@ -132,12 +135,12 @@ class _AsyncChunks(Generic[T]):
             for part in self._parts:
                 return part
             if self._error is not None:
-                self._fail()
+                self._raise_error()
             if self._has_ended:
                 raise StopAsyncIteration
-            self._parts = await self._more()
+            self._parts = await self._read_more()
 
-    async def _more(self) -> Iterator[T]:
+    async def _read_more(self) -> Iterator[T]:
         try:
             piece = await self._read()
         except Exception as error:
@@ -146,10 +149,10 @@ class _AsyncChunks(Generic[T]):
         self._has_ended = not piece
         return self._chunker.add(piece) if piece else self._chunker.end()
 
-    def _fail(self) -> NoReturn:
+    def _raise_error(self) -> NoReturn:
         error, self._error = self._error, None
         assert error is not None
         try:
             raise error
         finally:
-            del error  # otherwise its traceback refers to it, in a cycle
+            del error  # otherwise the error and its traceback form a reference cycle

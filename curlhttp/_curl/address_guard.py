@@ -21,7 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._curl.options import get_addresses, get_connect_target
-from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, connector
+from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, to_connector
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, Transport
 from curlhttp._models.fork import register
@@ -195,7 +195,7 @@ class GuardedEngine:
         """
         if self._needs_target(request):
             request.transport = await self._checker.resolve_target(request, self._engine)
-        return await connector(self._engine).connect(request)
+        return await to_connector(self._engine).connect(request)
 
     def _needs_target(self, request: Request) -> bool:
         """Return whether a proxy needs the address to connect to.

@@ -1,7 +1,7 @@
-"""Protocols between the flow, which decides the order of things, and the engines, which move bytes.
+"""Protocols between the flow, which orders the layers, and the engines, which move bytes.
 
 The code above the engines is written once, as coroutines that suspend only in an engine's methods.
-Those of the blocking engine never suspend, so `run_sync` can run the same code.
+The methods of the blocking engine never suspend, so `run_sync` can run the same coroutines.
 """
 
 from __future__ import annotations
@@ -19,36 +19,39 @@ if TYPE_CHECKING:
 MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its connection
 
 AttemptResult: TypeAlias = "Response | Exception | None"
-"""The outcome of an attempt: its response without the body, its error, None if it was cancelled."""
+"""The outcome of an attempt: its response without the body, its error, or None if cancelled."""
 
-# Any: an engine gets what its own `open` returned, whose class other engines need not know.
+# Any: an engine receives only what its own `open` returned. Other engines do not know its class.
 _Opened: TypeAlias = Any
 
 
 class Incoming(Protocol):
-    """A response whose head is in, and whose body is still on the wire."""
+    """A response whose head has arrived, and whose body is still on the wire."""
 
     @property
     def head(self) -> Head | None:
-        """Return the head; None until it is in."""
+        """Return the head; None until it has arrived."""
 
     @property
     def done(self) -> bool:
-        """Return whether nothing more will come, so that reading the rest does not wait."""
+        """Return whether everything has arrived, so that reads do not wait."""
 
     def timings(self) -> Timings | CurlTimings:
         """Return where the time went so far."""
 
     def certificate(self) -> str | None:
-        """Return the server's certificate as PEM, at least for a new TLS connection; else None."""
+        """Return the server's certificate as PEM; None without TLS.
+
+        It may also be None if the connection was reused.
+        """
 
 
 class HedgePlan(Protocol):
     """Decisions about the attempts of one request that may run at the same time.
 
     Attributes:
-        after: seconds without a head, after which one more attempt is due; None for never.
-        most: attempts after the first.
+        after: seconds to wait for a head before one more attempt; None for no more attempts.
+        most: the maximum number of attempts after the first.
     """
 
     after: float | None
@@ -58,13 +61,13 @@ class HedgePlan(Protocol):
         """Return the request of one more attempt, or None for no more attempts."""
 
     def is_good(self, status_code: int) -> bool:
-        """Return whether a response wins while other attempts are running."""
+        """Return whether a response with this status wins while other attempts are running."""
 
     def won(self, request: Request) -> None:
         """Note the attempt whose outcome the engine returns or raises.
 
         Args:
-            request: of the attempt.
+            request: the request of the attempt.
         """
 
     def dropped(
@@ -73,28 +76,28 @@ class HedgePlan(Protocol):
         """Note an attempt that did not win.
 
         Args:
-            request: of the attempt.
+            request: the request of the attempt.
             result: its outcome.
             elapsed: seconds that it took.
             was_sent: the server may have seen it.
         """
 
     def timed(self, seconds: float) -> None:
-        """Note how long the first attempt took to its head, or has taken so far without one."""
+        """Note how long the first attempt took until its head, or has taken without one."""
 
 
 class Waiter(Protocol):
-    """Lets one caller wait until another one wakes it."""
+    """Let one caller wait until another one wakes it."""
 
     def wake(self) -> object:
-        """Wake the caller; never blocks, may be called twice.
+        """Wake the caller. Never blocks, and may be called twice.
 
         Returns:
             False if the event loop of the caller has ended.
         """
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        """Return an awaitable that ends at `wake`, or after so many seconds."""
+        """Return an awaitable that completes after `wake`, or after so many seconds."""
 
 
 class Engine(Protocol):
@@ -105,14 +108,14 @@ class Engine(Protocol):
 
         Args:
             request: complete.
-            plan: when to send it again while it is running; None for never.
+            plan: when to send more attempts while the first is running; None for never.
 
         Raises:
             RequestException: no response was received.
         """
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
+        """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
@@ -123,17 +126,17 @@ class Engine(Protocol):
         """
 
     async def read(self, incoming: _Opened) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
+        """Return the next piece of the body as received, b"" at the end.
 
         Raises:
-            RequestException: the body broke off, and the engine has abandoned the response.
+            RequestException: the body was incomplete, and the engine has aborted the response.
         """
 
     def abort(self, incoming: _Opened) -> None:
-        """Abandon a response; never blocks."""
+        """Abort a response. Never blocks."""
 
     def abort_from_finalizer(self, incoming: _Opened) -> None:
-        """Abandon a response from a finalizer, which may run in any thread."""
+        """Abort a response from a finalizer, which may run in any thread."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -152,24 +155,24 @@ class Engine(Protocol):
 
 
 class EngineWrapper(Protocol):
-    """Wraps the engines that a client makes, and sees what they do."""
+    """Wrap the engines of a client, to observe or change what they do."""
 
     def wrap(self, engine: Engine) -> Engine:
-        """Return an engine that replaces another one; called for each request in AsyncClient."""
+        """Return an engine to use instead of `engine`. AsyncClient calls this for each request."""
 
     def close(self) -> object:
-        """Clean up, after the client was closed."""
+        """Clean up after the client has closed its engines."""
 
 
 class ByteStream(Protocol):
-    """A connection on which both sides send bytes at any time.
+    """A connection on which both sides may send bytes at any time.
 
-    One caller at a time receives. Any caller may write, in a blocking client from several threads.
-    A wait may be cancelled without losing bytes.
+    One caller at a time may receive. Any caller may write; in a blocking client, several threads
+    may write. Cancelling a wait loses no bytes.
     """
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return the next bytes, b"" at the end, None if none came in time.
+        """Return the next bytes, b"" at the end, or None if none arrived in time.
 
         Args:
             seconds: how long to wait; None for no limit.
@@ -179,17 +182,17 @@ class ByteStream(Protocol):
         """
 
     def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None if it would have to wait."""
+        """Return what `receive` would return, or None if it would have to wait."""
 
     def write(self, data: bytes) -> None:
-        """Queue bytes to send, and send what can go out at once; never blocks.
+        """Queue bytes, and send as many as possible without blocking.
 
         Raises:
             RequestException: the connection broke, or was closed.
         """
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Wait until everything written is sent; return False if it was not in time.
+        """Wait until everything written is sent; return False if time ran out.
 
         Args:
             seconds: how long to wait; None for no limit.
@@ -199,13 +202,13 @@ class ByteStream(Protocol):
         """
 
     def unsent(self) -> int:
-        """Return how many bytes were written and wait to be sent."""
+        """Return how many written bytes are not sent yet."""
 
     def abort(self, error: Exception | None = None) -> None:
-        """Close the connection at once, from any thread; never blocks, may be called twice.
+        """Close the connection at once, from any thread. Never blocks, and may be called twice.
 
         Args:
-            error: raised in callers that wait for it or use it later; or None.
+            error: raised in callers that wait for the connection or use it later; or None.
         """
 
     def timings(self) -> Timings:
@@ -218,8 +221,8 @@ class Connector(Protocol):
     async def connect(self, request: Request) -> ByteStream:
         """Open a separate connection to a request's origin, and send nothing on it.
 
-        The caller writes the head of the request and reads that of the response, as bytes of
-        HTTP/1.1. A stream that is dropped unclosed closes its connection in its finalizer.
+        The caller writes the head of the request and reads the head of the response, as bytes of
+        HTTP/1.1. The stream's finalizer closes the connection if the caller does not.
 
         Args:
             request: complete; its transport, timeouts and deadline apply.
@@ -229,16 +232,16 @@ class Connector(Protocol):
         """
 
 
-def connector(engine: Engine) -> Connector:
+def to_connector(engine: Engine) -> Connector:
     """Return an engine as a Connector.
 
     Raises:
-        TypeError: it opens no connections.
+        TypeError: it has no connect().
     """
     if not hasattr(engine, "connect"):
         raise TypeError(
-            f"{type(engine).__name__} has no connect(): it opens no connection "
-            "for another protocol, such as WebSocket"
+            f"{type(engine).__name__} has no connect(), so it cannot open connections for other "
+            "protocols, such as WebSocket"
         )
     return cast("Connector", engine)
 
@@ -246,31 +249,32 @@ def connector(engine: Engine) -> Connector:
 def get_reader(incoming: Incoming, engine: Engine) -> Engine:
     """Return the engine that reads a response.
 
-    A replacement of the network reads what it opened, even after it was removed.
+    A response that a network override opened names its engine in an attribute, so it stays
+    readable after the override was removed.
 
     Args:
         incoming: the response.
-        engine: was called for it.
+        engine: the engine whose `open` was called.
     """
     found: Engine = getattr(incoming, "engine", engine)
     return found
 
 
 def validate_transport(transport: Engine, client: str) -> None:
-    """Check that an engine works with a kind of client; most work with both.
+    """Validate that an engine of the user works with a class of clients; most work with both.
 
     Args:
-        transport: the user's; one for a single kind of client names it in `needs_client`.
+        transport: the engine; its attribute `needs_client`, if any, names the only class.
         client: "Client" or "AsyncClient".
 
     Raises:
-        TypeError: it is for the other kind, or it is no engine, such as a transport of httpx.
+        TypeError: it needs the other class, or it is not an engine, such as a transport of httpx.
     """
     needed = getattr(transport, "needs_client", client)
     name = type(transport).__name__
     if not hasattr(transport, "now"):
         raise TypeError(
-            f"{name} is no transport of {client}: it takes such as curlhttp.Record(...), an app in "
+            f"{name} is not a transport for {client}: pass curlhttp.Record(...), an app in "
             "ASGITransport or WSGITransport, or a ScriptedEngine"
         )
     if needed != client:
@@ -279,12 +283,12 @@ def validate_transport(transport: Engine, client: str) -> None:
 
 
 class Clock(NamedTuple):
-    """The engine's time: the machine's for real engines, simulated for a scripted one.
+    """The time source of an engine: real for real engines, simulated for a scripted one.
 
     Attributes:
         now: returns monotonic seconds.
         wall: returns the time of day in seconds since the epoch.
-        sleep: waits for seconds; awaited.
+        sleep: a coroutine function that waits for so many seconds.
     """
 
     now: Callable[[], float]

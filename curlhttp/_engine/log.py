@@ -1,4 +1,4 @@
-"""The logger "curlhttp": collect the lines of a request, and log them at its end.
+"""The logger "curlhttp": collect the lines of a request, and log them when it ends.
 
 They are logged in the caller's thread or task, because handlers are the user's code: they may
 block, raise, or send requests, which libcurl's callbacks must not do. Requests that a handler sends
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
 INFO, DEBUG = 20, 10  # as in `logging`
-_KEY = "curlhttp.watch"  # in the extensions of a request
+_KEY = "curlhttp.log"  # in the extensions of a request
 _is_logging: ContextVar[bool] = ContextVar("curlhttp_is_logging", default=False)
 _numbers = count(1)
 
@@ -36,11 +36,12 @@ class Source(Protocol):
 
 
 class Log:
-    """The logger, once `logging` was imported; before that, nobody has set a level.
+    """The logger, looked up once `logging` is imported: before that, nobody has set a level.
 
     Attributes:
-        takes: returns whether lines of a level are logged; called for each request, because that
-            may change at any time. It becomes the logger's method, which saves a call.
+        is_enabled_for: returns whether lines of a level are logged. It is called for each request,
+            because levels may change at any time. The logger's own method replaces it, which saves
+            a call.
         masks: whether credentials are masked; only the command line's --show-secrets turns it off.
     """
 
@@ -48,41 +49,41 @@ class Log:
     masks = True
 
     def __init__(self) -> None:
-        self.takes: Callable[[int], bool] = self._find
+        self.is_enabled_for: Callable[[int], bool] = self._find_logger
 
-    def _find(self, level: int) -> bool:
+    def _find_logger(self, level: int) -> bool:
         if "logging" not in modules:
             return False
         import logging
 
         self.logger = logging.getLogger("curlhttp")
-        self.takes = self.logger.isEnabledFor
-        return self.takes(level)
+        self.is_enabled_for = self.logger.isEnabledFor
+        return self.is_enabled_for(level)
 
 
 log = Log()
 
 
 def get_request_log(request: Request) -> RequestLog | None:
-    """Return the RequestLog that collects DEBUG lines of a request, None for none."""
+    """Return the RequestLog that collects the DEBUG lines of a request, or None."""
     extensions = request.extensions
     found = None if extensions is None else extensions.get(_KEY)
     return found if isinstance(found, RequestLog) else None
 
 
 class RequestLog:
-    """Collects the lines of one request, and logs them at the end of the `with` block.
+    """Collect the lines of one request, and log them at the end of the `with` block.
 
     Args:
-        request: is sent within that block.
+        request: sent within that block.
     """
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._sources: list[Source] = []
-        self._answer: tuple[Head, Timings] | None = None
+        self._response: tuple[Head, Timings] | None = None
         self._is_silent = _is_logging.get()
-        self._is_debug = not self._is_silent and log.takes(DEBUG)
+        self._is_debug = not self._is_silent and log.is_enabled_for(DEBUG)
 
     def __enter__(self) -> RequestLog:
         request = self._request
@@ -97,23 +98,23 @@ class RequestLog:
         """Also log the lines of a source, after those of earlier ones."""
         self._sources.append(source)
 
-    def answered(self, head: Head, timings: Timings, request: Request) -> None:
-        """Set the outcome of the request.
+    def set_response(self, head: Head, timings: Timings, request: Request) -> None:
+        """Set the response to log.
 
         Args:
-            head: of the response.
-            timings: of the attempt that received it.
-            request: of that attempt; with a hedge it is a copy.
+            head: the head of the response.
+            timings: the timings of the attempt that received it.
+            request: the request of that attempt; with a hedge it is a copy.
         """
-        self._answer = head, timings
-        _forget(request)
+        self._response = head, timings
+        _detach(request)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        _forget(self._request)
+        _detach(self._request)
         if not self._had_extensions:
-            # Others may use them by now.
+            # They may have other entries by now.
             self._request.extensions = self._request.extensions or None
         # A dropped coroutine ends in a finalizer, which must not call handlers: they take locks.
         if self._is_silent or kind is GeneratorExit:
@@ -141,10 +142,10 @@ class RequestLog:
             if error is not None:
                 # As text, because a handler that keeps records would keep the error's frames alive.
                 logger.debug("#%d failed: %s: %s", number, type(error).__name__, str(error))
-            elif self._answer is not None:
-                logger.debug("#%d times: %s", number, _times(self._answer[1]))
-        if self._answer is not None:
-            head = self._answer[0]
+            elif self._response is not None:
+                logger.debug("#%d times: %s", number, _format_timings(self._response[1]))
+        if self._response is not None:
+            head = self._response[0]
             reason = escape_bytes(head.reason_phrase.encode("latin-1", "replace"))
             logger.info(
                 'HTTP Request: %s %s "%s %d%s"',
@@ -156,13 +157,13 @@ class RequestLog:
             )
 
 
-def _forget(request: Request) -> None:
+def _detach(request: Request) -> None:
     if request.extensions is not None:
         request.extensions.pop(_KEY, None)
 
 
-def _times(timings: Timings) -> str:
-    """Return where the time went, in seconds."""
+def _format_timings(timings: Timings) -> str:
+    """Return the time of each phase as text, in seconds."""
     first = f"queue {timings.queue:.6f} s"
     if not timings.reused:
         first += f", dns {timings.dns:.6f} s, connect {timings.connect:.6f} s"

@@ -1,7 +1,7 @@
 """Replace the network for all engines at once: by a mock in tests, or to trace each attempt.
 
-Engines that move bytes look here for an override, so that it also serves clients that it does not
-know: those made before it, and those inside the code under test.
+Engines that move bytes look up the override here, so it also serves clients that you cannot pass
+it to: clients made earlier, and clients inside the code under test.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from curlhttp._engine.engine import Engine
 from curlhttp._models.request import Request
 
 
-class Waits(Protocol):
-    """What an override may use of the engine whose request it takes."""
+class OverriddenEngine(Protocol):
+    """What an override may use of the engine whose requests it takes."""
 
     @property
     def is_closed(self) -> bool:
@@ -25,59 +25,61 @@ class Waits(Protocol):
 
 
 class NetworkOverride(Protocol):
-    """Takes requests from the engines that reach the network."""
+    """Take requests from the engines that reach the network."""
 
-    def engine_for(self, request: Request, engine: Waits) -> Engine | None:
-        """Return the engine that takes a request, or None to leave it to its own engine.
+    def engine_for(self, request: Request, engine: OverriddenEngine) -> Engine | None:
+        """Return the engine that takes a request, or None to send it as usual.
 
         Args:
             request: complete.
-            engine: the request's own. A response that another engine opens needs an attribute
-                `engine`, which reads it.
+            engine: the engine that would send it. A response that another engine opens needs an
+                attribute `engine`: the engine that reads it.
         """
 
     def skip(self, seconds: float) -> bool:
-        """Return whether to skip a wait of an engine, after moving the clock by that much."""
+        """Return whether to skip a wait of an engine; if so, the clock was moved forward."""
 
 
 class Instrumentation(Protocol):
-    """Sees each attempt of all engines, also with a mock."""
+    """Observe each attempt of all engines, also with a mock."""
 
-    def over(self, mocked: NetworkOverride | None) -> NetworkOverride:
-        """Return an override that sees each request and leaves it to the mock, if there is one."""
+    def wrap(self, mocked: NetworkOverride | None) -> NetworkOverride:
+        """Return an override that observes each request, and passes it to the mock if any."""
 
 
 class Network:
     """State shared by all engines of this process that reach the network.
 
     Attributes:
-        override: takes their requests, or None; read by the engines.
-        mocked: the mock, or None; it is the override, or instrumentation wraps it.
+        override: takes their requests, or None; the engines read it.
+        mocked: the mock, or None. It is the override, unless instrumentation wraps it.
         skipped: seconds of waits that an override skipped.
-        counts_sends: number of observers that need the number of each attempt of a request.
+        counts_sends: how many observers need the number of each attempt of a request.
     """
 
     override: NetworkOverride | None = None
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
     counts_sends: int = 0
-    _watcher: Instrumentation | None = None
+    _instrumentation: Instrumentation | None = None
 
     def mock(self, override: NetworkOverride | None) -> None:
-        """Set the mock that replaces the network, None for the network."""
+        """Set the mock that replaces the network; None removes it."""
         self.mocked = override
-        self._settle()
+        self._update_override()
 
-    def watch(self, watcher: Instrumentation | None) -> None:
-        """Set the instrumentation that sees each attempt, None for none."""
-        self._watcher = watcher
-        self._settle()
+    def instrument(self, instrumentation: Instrumentation | None) -> None:
+        """Set the instrumentation that observes each attempt; None removes it."""
+        self._instrumentation = instrumentation
+        self._update_override()
 
-    def _settle(self) -> None:
-        self.override = self.mocked if self._watcher is None else self._watcher.over(self.mocked)
+    def _update_override(self) -> None:
+        self.override = self.mocked
+        if self._instrumentation is not None:
+            self.override = self._instrumentation.wrap(self.mocked)
 
     def skip(self, seconds: float) -> bool:
-        """Return whether an override skips a wait."""
+        """Return whether the override skips a wait."""
         override = self.override  # read once, because another thread may remove it
         return override is not None and override.skip(seconds)
 

@@ -30,25 +30,25 @@ NEEDS_A_LOOP = (
 )
 
 
-# These functions make the coroutine themselves, by a call without `*`. A Ctrl-C at the start of the
-# function would leave a coroutine behind that was passed, with a warning, and so would a Ctrl-C
-# right after `call(*arguments)`. The interpreter handles signals there, but not between the two
-# steps below.
+# These functions make the coroutine themselves, by a call without `*`. If they received a
+# coroutine, a Ctrl-C at their start would drop it unawaited, with a warning. So would a Ctrl-C
+# right after `call(*arguments)`. The interpreter handles signals at these points, but not between
+# the two steps below.
 def run_sync(call: Callable[[], Awaitable[T]]) -> T:
     """Run a coroutine that never suspends, and return its result.
 
     Args:
-        call: makes the coroutine; its type only promises an awaitable.
+        call: makes the coroutine, although its type only promises an awaitable.
 
     Raises:
-        RuntimeError: it suspended, because something in it awaits an event loop.
+        RuntimeError: it suspended, because something in it needs an event loop.
     """
     awaitable = call()
     try:
         awaitable.send(None)  # type: ignore[attr-defined]  # most are coroutines
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    raise _suspended(awaitable)
+    raise _make_suspended_error(awaitable)
 
 
 def send_sync(send: Callable[[R], Awaitable[T]], request: R) -> T:
@@ -58,10 +58,10 @@ def send_sync(send: Callable[[R], Awaitable[T]], request: R) -> T:
         awaitable.send(None)  # type: ignore[attr-defined]
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    raise _suspended(awaitable)
+    raise _make_suspended_error(awaitable)
 
 
-def _suspended(awaitable: Awaitable[object]) -> RuntimeError:
+def _make_suspended_error(awaitable: Awaitable[object]) -> RuntimeError:
     awaitable.close()  # type: ignore[attr-defined]
     return RuntimeError(NEEDS_A_LOOP)
 
@@ -72,8 +72,8 @@ def _suspended(awaitable: Awaitable[object]) -> RuntimeError:
 class ThreadWaiter:
     """A waiter for one thread, which any thread may wake.
 
-    It is no threading.Event, because a finalizer that sets one in the thread that waits for it
-    would deadlock, and Ctrl-C during its wait may become a RuntimeError.
+    It does not use threading.Event: a finalizer that sets the event in the waiting thread would
+    deadlock, and Ctrl-C during a wait may become a RuntimeError.
     """
 
     __slots__ = ("_lock",)
@@ -83,16 +83,16 @@ class ThreadWaiter:
         self._lock.acquire()
 
     def wake(self) -> None:
-        """Wake the thread; never blocks, may be called twice."""
+        """Wake the thread. Never blocks, and may be called twice."""
         with suppress(RuntimeError):  # it was already woken
             self._lock.release()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is woken, or for so many seconds."""
+        """Wait until `wake` is called, or for so many seconds."""
         self.wait_blocking(seconds)
 
     def wait_blocking(self, seconds: float | None = None) -> bool:
-        """Wait as `wait` does, without a coroutine; return whether it was woken."""
+        """Wait as `wait` does, without a coroutine; return whether `wake` was called."""
         return self._lock.acquire(
             timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
         )

@@ -26,7 +26,7 @@ async def send_logged(request: Request, send: Exchange, plan: HedgePlan | None =
     """
     with RequestLog(request) as request_log:
         response = await send(request, plan)
-        request_log.answered(response._head, response.timings, response.request)
+        request_log.set_response(response._head, response.timings, response.request)
     return response
 
 
@@ -72,7 +72,7 @@ def exchange(
             if request.body is not None and request.body.is_async:
                 raise TypeError("an async body needs AsyncClient")
             prepare(request, now)
-        if log.takes(INFO):
+        if log.is_enabled_for(INFO):
             return send_logged(request, _unlogged(engine, kind), plan)
         if request.stream:
             return _open(engine, request, kind, plan)
@@ -101,7 +101,7 @@ def exchange_async(
         except RequestException as error:
             error.request = error.request or request
             raise
-        if log.takes(INFO):
+        if log.is_enabled_for(INFO):
             return send_logged(request, _unlogged(engine, kind), plan)
         if request.stream:
             return _open(engine, request, kind, plan)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
+from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, HedgePlan, to_connector
 from curlhttp._engine.log import INFO, log
 from curlhttp._flow.exchange import prepare, record_head, send_logged
 from curlhttp._models.decoding import decode_content
@@ -112,8 +112,8 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
         prepare(request, now)
         if request.transport.negotiate:
             raise ValueError("Negotiate is done by libcurl, which cannot send an upgrade request")
-        engine = connector(choose())
-        if log.takes(INFO):
+        engine = to_connector(choose())
+        if log.is_enabled_for(INFO):
             return send_logged(request, lambda request, plan=None: _upgrade(engine, request, now))
         return _upgrade(engine, request, now)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from curlhttp._engine.engine import Engine, Incoming, connector
+from curlhttp._engine.engine import Engine, Incoming, to_connector
 from curlhttp._engine.run import run_sync
 from curlhttp._flow.upgrade import Reply, send_upgrade
 from curlhttp._models.headers import Headers
@@ -97,7 +97,7 @@ class NetworkStream:
 
 async def open_upgrade(engine: Engine, sent: Request) -> Incoming:
     """Return the response to a request for another protocol."""
-    return UpgradeResponse(await send_upgrade(connector(engine), sent, engine.now))
+    return UpgradeResponse(await send_upgrade(to_connector(engine), sent, engine.now))
 
 
 class UpgradeResponse:

@@ -144,7 +144,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             if self._address_checker is not None:
                 sent.transport = self._address_checker.guard_transport(sent.transport)
                 engine = self._address_checker.wrap(engine)
-            if log.takes(DEBUG):  # httpx itself logs requests at INFO
+            if log.is_enabled_for(DEBUG):  # httpx itself logs requests at INFO
                 with RequestLog(sent):
                     incoming = await self._begin_exchange(engine, sent)
             else:

@@ -66,11 +66,11 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
     ) -> None:
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         self._end = observe_connections(tracing.meter, meter_provider, registered)
-        network.watch(NetworkTracing(tracing))
+        network.instrument(NetworkTracing(tracing))
         network.counts_sends += 1
 
     def _uninstrument(self, **others: object) -> None:
-        network.watch(None)
+        network.instrument(None)
         network.counts_sends -= 1
         self._end()
 

@@ -23,9 +23,9 @@ from curlhttp._engine.engine import (
     HedgePlan,
     Incoming,
     Waiter,
-    connector,
+    to_connector,
 )
-from curlhttp._engine.network import NetworkOverride, Waits
+from curlhttp._engine.network import NetworkOverride, OverriddenEngine
 from curlhttp._flow.attempt_middleware import wrap_exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
@@ -140,7 +140,7 @@ class TracedEngine:
 
     async def connect(self, request: Request) -> ByteStream:
         """Open a connection for another protocol; the span ends with the response on it."""
-        engine = connector(self._engine)
+        engine = to_connector(self._engine)
         if not is_http_instrumentation_enabled():
             return await self._send_untraced(request, engine.connect)
         ensure_numbered(request)
@@ -180,7 +180,7 @@ class NetworkTracing:
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
 
-    def over(self, mocked: NetworkOverride | None) -> NetworkOverride:
+    def wrap(self, mocked: NetworkOverride | None) -> NetworkOverride:
         """Return an override that traces each request; a mock, if there is one, responds to it."""
         return _TracedOverride(self._tracing, mocked)
 
@@ -190,7 +190,7 @@ class _TracedOverride:
         self._tracing = tracing
         self._mocked = mocked
 
-    def engine_for(self, request: Request, engine: Waits) -> Engine | None:
+    def engine_for(self, request: Request, engine: OverriddenEngine) -> Engine | None:
         if id(request) not in _untraced and is_http_instrumentation_enabled():
             return TracedEngine(self._tracing, cast("Engine", engine))
         return None if self._mocked is None else self._mocked.engine_for(request, engine)

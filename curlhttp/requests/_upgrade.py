@@ -17,7 +17,7 @@ from socket import SHUT_RDWR, SocketIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._curl.streams.blocking import SocketStream, as_socket
-from curlhttp._engine.engine import Engine, connector
+from curlhttp._engine.engine import Engine, to_connector
 from curlhttp._engine.run import run_sync
 from curlhttp._flow.upgrade import send_upgrade
 from curlhttp._models.response import Response
@@ -53,7 +53,7 @@ def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
     Raises:
         RequestException: no response was received.
     """
-    reply = run_sync(partial(send_upgrade, connector(engine), request, engine.now))
+    reply = run_sync(partial(send_upgrade, to_connector(engine), request, engine.now))
     sock = None
     try:
         sock = as_socket(cast("SocketStream", reply.stream), reply.rest)

@@ -708,7 +708,7 @@ class HTTPAdapter(BaseAdapter):
             engine = self._make_engine()
         if self._address_checker is not None:
             engine = self._address_checker.wrap(engine)
-        if log.takes(INFO):
+        if log.is_enabled_for(INFO):
             return _send_logged(engine, sent)
         return _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
 
@@ -737,7 +737,7 @@ _GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # which tests rep
 def _send_logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
     with RequestLog(sent) as watch:
         response = _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
-        watch.answered(response._head, response.timings, response.request)
+        watch.set_response(response._head, response.timings, response.request)
     return response
 
 

@@ -23,8 +23,8 @@ from curlhttp._engine.engine import (
     HedgePlan,
     Incoming,
     Waiter,
-    connector,
     get_reader,
+    to_connector,
 )
 from curlhttp._engine.log import INFO, log
 from curlhttp._models.errors import Unpicklable, client_closed
@@ -231,7 +231,7 @@ class Chaos(Unpicklable):
         """
         url = display_url(request.url)
         self.injected.append(Injected(fault, value, request.method, url, fate.number))
-        if log.takes(INFO):
+        if log.is_enabled_for(INFO):
             log.logger.info(
                 "chaos: %s %s: %s%s (seed %s, attempt %d)",
                 request.method,
@@ -424,7 +424,7 @@ class ChaosEngine:
         if fate.failure == "refuse":
             self.chaos.note(request, fate, "refuse")
             raise make_refusal(request)
-        stream = await connector(self._engine).connect(request)
+        stream = await to_connector(self._engine).connect(request)
         if fate.failure == "reset":
             self.chaos.note(request, fate, "reset")
             stream.abort()

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp._engine.engine import ByteStream, Engine
-from curlhttp._engine.network import NetworkOverride, Waits, network, now, wall
+from curlhttp._engine.network import NetworkOverride, OverriddenEngine, network, now, wall
 from curlhttp._models.body import read_whole
 from curlhttp._models.errors import client_closed
 from curlhttp._models.headers import check_method
@@ -515,7 +515,7 @@ class Mock:
 
     # requests
 
-    def engine_for(self, request: Request, engine: Waits) -> Engine | None:
+    def engine_for(self, request: Request, engine: OverriddenEngine) -> Engine | None:
         """Return the engine that responds to a request, or None if its host is allowed."""
         if self._allowed:
             url = request.url
@@ -653,7 +653,7 @@ def mock(base_url: str = "", *, assert_all_called: bool = True, real_time: bool 
 class _MockEngine(ScriptedEngine):
     """Respond to one request from a mock's routes, on the clock of all clients."""
 
-    def __init__(self, mocked: Mock, real: Waits) -> None:
+    def __init__(self, mocked: Mock, real: OverriddenEngine) -> None:
         super().__init__(())
         self._mock = mocked
         self._real = real

@@ -1,1 +1,1 @@
-"""What the fuzzer and the storm share: a child for the server, findings, a watchdog, leftovers."""
+"""Shared by the fuzzer and the storm: a server process, findings, a watchdog, leak checks."""

@@ -1,7 +1,4 @@
-"""What was found: each kind once with its first example, and how often.
-
-A finding that is known is printed no second time, but all of them are counted.
-"""
+"""Findings: each kind is printed once with its first example, and all are counted."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ import threading
 import traceback
 from collections import Counter
 from pathlib import Path
-
-__all__ = ["Findings", "place_of", "tell"]
 
 _ROOT = Path(__file__).parents[2]
 
@@ -42,7 +37,7 @@ class Findings:
                 return
             self.texts[kind] = text
             if not self._quiet:
-                tell(f"\n=== {kind}\n{text}")
+                print_line(f"\n=== {kind}\n{text}")
 
     def summary(self) -> str:
         """Return a line for each kind, the most frequent first."""
@@ -53,13 +48,13 @@ class Findings:
         return sum(self.counts.values())
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     """Write a line to stderr, where progress goes."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-def place_of(error: BaseException) -> str:
+def find_place(error: BaseException) -> str:
     """Return where an exception was raised: the last line of ours in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "curlhttp" in frame.filename]

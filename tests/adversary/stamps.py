@@ -1,11 +1,9 @@
-"""Stamps: bytes in a body that say whose answer it is, and that no damage turns into another's."""
+"""Stamps: bytes in a body that identify its request, and that no damage turns into another's."""
 
 from __future__ import annotations
 
 import re
 from zlib import crc32
-
-__all__ = ["owners_in", "stamp"]
 
 _STAMP = re.compile(rb"\[\[([\w.-]{1,60})~([0-9a-f]{8})\]\]")
 
@@ -20,8 +18,8 @@ def stamp(owner: str) -> bytes:
     return b"[[%s~%08x]]" % (name, crc32(b"stamp" + name))
 
 
-def owners_in(data: bytes) -> set[str]:
-    """Return whose stamps are in the bytes; damaged ones count for nobody's."""
+def find_owners(data: bytes) -> set[str]:
+    """Return whose stamps are in the bytes; damaged ones are ignored."""
     found = set()
     for name, check in _STAMP.findall(data):
         if b"%08x" % crc32(b"stamp" + name) == check:

@@ -1,4 +1,4 @@
-"""Ends the process when something takes longer than any time limit of it allows.
+"""End the process if something takes longer than all of its time limits together.
 
 It writes what hung and where all threads are: nothing else could, of a call that never returns.
 """
@@ -19,14 +19,12 @@ from typing import Any
 
 from curlhttp._curl.transfer import Transfer
 
-__all__ = ["HUNG", "Watchdog"]
-
 HUNG = 3  # the exit status
 _STATE = ("done", "code", "failed", "sends", "wake", "paused", "starving", "lines", "restarts")
 
 
 def _waiting() -> Iterator[str]:
-    """Give what all tasks of asyncio wait for, and the state of all transfers under way."""
+    """Give what all tasks of asyncio wait for, and the state of all transfers running."""
     for thing in gc.get_objects():
         if isinstance(thing, asyncio.Task) and not thing.done():
             awaited: Any = thing.get_coro()
@@ -39,7 +37,7 @@ def _waiting() -> Iterator[str]:
 
 
 class Watchdog:
-    """Watch what is under way, from a thread of its own.
+    """Watch what is running, from its own thread.
 
     Args:
         seconds: far more than all time limits of one item together.

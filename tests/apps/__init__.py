@@ -1,1 +1,1 @@
-"""Applications in place of the network."""
+"""Applications instead of the network."""

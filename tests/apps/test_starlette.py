@@ -1,4 +1,4 @@
-"""ASGITransport with apps of Starlette and FastAPI, as their users write them."""
+"""ASGITransport with typical apps of Starlette and FastAPI."""
 
 from __future__ import annotations
 

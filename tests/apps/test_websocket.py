@@ -1,4 +1,4 @@
-"""WebSockets to ASGI apps: the client's side is the package websockets, on the bytes in memory."""
+"""WebSockets to ASGI apps: the package websockets is the client, on bytes in memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Peer:
             self.protocol.send_binary(data)
         self.flush()
 
-    async def hear(self) -> Any:
+    async def read_message(self) -> Any:
         frame = await self.next()
         return None if frame is None else (frame.opcode.name, bytes(frame.data))
 
@@ -109,25 +109,23 @@ async def test_messages_go_both_ways(meet: Meet) -> None:
         reply = await peer.shake_hands()
         assert (reply.status_code, reply.headers["x-app"]) == (101, "mine")
         await peer.say("héllo")
-        assert await peer.hear() == ("TEXT", "héllo".encode())
+        assert await peer.read_message() == ("TEXT", "héllo".encode())
         await peer.say(b"\0\xff")
-        assert await peer.hear() == ("BINARY", b"\0\xff")
+        assert await peer.read_message() == ("BINARY", b"\0\xff")
         peer.protocol.send_text(b"in ", fin=False)
         peer.protocol.send_continuation(b"parts", fin=True)
         peer.protocol.send_ping(b"alive?")
         peer.flush()
-        assert await peer.hear() == ("PONG", b"alive?")  # at once, whatever the app does
-        assert await peer.hear() == ("TEXT", b"in parts")
+        assert await peer.read_message() == ("PONG", b"alive?")  # at once, whatever the app does
+        assert await peer.read_message() == ("TEXT", b"in parts")
         peer.protocol.send_close(1001, "bye")
         peer.flush()
-        assert (await peer.hear())[0] == "CLOSE"
-        assert await peer.hear() is None
+        assert (await peer.read_message())[0] == "CLOSE"
+        assert await peer.read_message() is None
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 99])
-async def test_an_app_that_sends_without_end_leaves_the_loop_to_others(
-    meet: Meet, data: bytes
-) -> None:
+async def test_an_app_that_sends_for_ever_does_not_block_the_loop(meet: Meet, data: bytes) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "websocket.accept"})
         limit = time.monotonic() + 30
@@ -139,14 +137,12 @@ async def test_an_app_that_sends_without_end_leaves_the_loop_to_others(
         await peer.shake_hands()
         with anyio.move_on_after(SOON) as scope:
             while True:
-                assert await peer.hear() == ("BINARY", data)
+                assert await peer.read_message() == ("BINARY", data)
         assert scope.cancelled_caught
 
 
 @pytest.mark.parametrize("kind", ["websocket.receive", "websocket.http.response.body"])
-async def test_an_app_that_never_answers_and_never_waits_can_be_given_up(
-    meet: Meet, kind: str
-) -> None:
+async def test_an_app_that_never_responds_nor_waits_can_be_cancelled(meet: Meet, kind: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         limit = time.monotonic() + 30
         if kind != "websocket.receive":
@@ -167,7 +163,7 @@ async def test_an_app_that_never_answers_and_never_waits_can_be_given_up(
         assert scope.cancelled_caught
 
 
-async def test_the_scope_says_what_was_asked(meet: Meet) -> None:
+async def test_the_scope_describes_the_request(meet: Meet) -> None:
     seen: dict[str, Any] = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -179,7 +175,7 @@ async def test_the_scope_says_what_was_asked(meet: Meet) -> None:
         reply = await peer.shake_hands()
         assert reply.headers["sec-websocket-protocol"] == "two"
         assert peer.protocol.subprotocol == "two"
-        assert await peer.hear() == ("CLOSE", b"\x03\xe8")  # the app has ended: 1000
+        assert await peer.read_message() == ("CLOSE", b"\x03\xe8")  # the app has ended: 1000
     fields = dict(seen.pop("headers"))
     assert fields[b"host"] == b"app.test"
     assert fields[b"x-mine"] == b"some"
@@ -199,12 +195,12 @@ async def test_the_scope_says_what_was_asked(meet: Meet) -> None:
     }
 
 
-async def test_messages_are_compressed_where_the_client_offers_it(meet: Meet) -> None:
+async def test_messages_are_compressed_if_the_client_offers_it(meet: Meet) -> None:
     async with meet(app_of(echo), extensions=[ClientPerMessageDeflateFactory()]) as peer:
         reply = await peer.shake_hands()
         assert "permessage-deflate" in reply.headers["sec-websocket-extensions"]
         await peer.say("x" * 100_000)
-        assert await peer.hear() == ("TEXT", b"x" * 100_000)
+        assert await peer.read_message() == ("TEXT", b"x" * 100_000)
 
 
 async def test_an_app_closes_with_a_code(meet: Meet) -> None:
@@ -214,19 +210,19 @@ async def test_an_app_closes_with_a_code(meet: Meet) -> None:
 
     async with meet(app_of(endpoint)) as peer:
         await peer.shake_hands()
-        assert await peer.hear() == ("CLOSE", b"\x0f\xa1enough")
-        assert await peer.hear() is None
+        assert await peer.read_message() == ("CLOSE", b"\x0f\xa1enough")
+        assert await peer.read_message() is None
 
 
-async def test_an_app_hears_how_the_client_closes(meet: Meet) -> None:
-    told: list[tuple[int, str]] = []
+async def test_an_app_gets_the_close_code_of_the_client(meet: Meet) -> None:
+    received: list[tuple[int, str]] = []
 
     async def endpoint(websocket: WebSocket) -> None:
         await websocket.accept()
         try:
             await websocket.receive_text()
         except WebSocketDisconnect as error:
-            told.append((error.code, error.reason))
+            received.append((error.code, error.reason))
 
     for leave in ("close", "silently", "drop"):
         async with meet(app_of(endpoint)) as peer:
@@ -234,29 +230,29 @@ async def test_an_app_hears_how_the_client_closes(meet: Meet) -> None:
             if leave == "close":
                 peer.protocol.send_close(4000, "bye")
                 peer.flush()
-                await peer.hear()
+                await peer.read_message()
             elif leave == "silently":
                 peer.stream.abort()
             else:
                 del peer.stream
                 gc.collect()
             with anyio.fail_after(30):
-                while not told:
+                while not received:
                     await anyio.sleep(0.001)
-        assert told.pop() == ((4000, "bye") if leave == "close" else (1006, ""))
+        assert received.pop() == ((4000, "bye") if leave == "close" else (1006, ""))
 
 
-async def test_an_app_that_does_not_accept_answers_403(meet: Meet) -> None:
+async def test_an_app_that_does_not_accept_responds_403(meet: Meet) -> None:
     async def endpoint(websocket: WebSocket) -> None:
         await websocket.close()
 
     async with meet(app_of(endpoint)) as peer:
         reply = await peer.shake_hands()
         assert (reply.status_code, reply.reason_phrase) == (403, "Forbidden")
-        assert await peer.hear() is None
+        assert await peer.read_message() is None
 
 
-async def test_an_app_refuses_with_a_response_of_its_own(meet: Meet) -> None:
+async def test_an_app_may_refuse_with_its_own_response(meet: Meet) -> None:
     async def endpoint(websocket: WebSocket) -> None:
         await websocket.send_denial_response(PlainTextResponse("pay first", status_code=402))
 
@@ -273,7 +269,7 @@ async def broken(scope: Any, receive: Any, send: Any) -> None:
         raise ZeroDivisionError("of the app")
 
 
-async def test_what_the_app_raises_is_raised_or_a_refusal(meet: Meet) -> None:
+async def test_an_exception_of_the_app_is_raised_or_a_refusal(meet: Meet) -> None:
     async with meet(broken) as peer:
         with pytest.raises(ZeroDivisionError, match="of the app"):
             await peer.shake_hands()
@@ -290,13 +286,13 @@ async def test_an_app_that_fails_later_closes_with_1011(meet: Meet) -> None:
 
     async with meet(app, raises=False) as peer:
         await peer.shake_hands()
-        assert await peer.hear() == ("TEXT", b"one")
-        assert await peer.hear() == ("CLOSE", b"\x03\xf3")
+        assert await peer.read_message() == ("TEXT", b"one")
+        assert await peer.read_message() == ("CLOSE", b"\x03\xf3")
     async with meet(app) as peer:
         await peer.shake_hands()
         with pytest.raises(ZeroDivisionError):
             while True:
-                await peer.hear()
+                await peer.read_message()
 
 
 WRONG: list[tuple[list[dict[str, Any]], type[Exception]]] = [
@@ -319,25 +315,25 @@ async def test_an_app_that_breaks_the_protocol_is_an_error(
     async with meet(app) as peer:
         with pytest.raises(kind):
             await peer.shake_hands()
-            await peer.hear()
+            await peer.read_message()
 
 
 @pytest.mark.parametrize("garbage", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 99])
 async def test_garbage_for_a_handshake_is_refused(meet: Meet, garbage: bytes) -> None:
     async with meet(app_of(echo)) as peer:
         peer.stream.write(garbage + b"\r\n\r\n")
-        answer = b""
+        response = b""
         while piece := await peer.stream.receive(30):
-            answer += piece
-        assert b"101" not in answer[:20]
+            response += piece
+        assert b"101" not in response[:20]
 
 
 async def test_garbage_for_frames_ends_the_connection(meet: Meet) -> None:
     async with meet(app_of(echo)) as peer:
         await peer.shake_hands()
         peer.stream.write(b"\xff" * 100)
-        assert (await peer.hear())[0] == "CLOSE"
-        assert await peer.hear() is None
+        assert (await peer.read_message())[0] == "CLOSE"
+        assert await peer.read_message() is None
         peer.stream.write(b"more")
 
 
@@ -346,7 +342,7 @@ async def test_text_that_is_no_utf8_closes_with_1007(meet: Meet) -> None:
         await peer.shake_hands()
         peer.protocol.send_text(b"\xff\xfe")
         peer.flush()
-        assert (await peer.hear())[1][:2] == b"\x03\xef"
+        assert (await peer.read_message())[1][:2] == b"\x03\xef"
 
 
 async def test_both_sides_wait_for_a_slow_one(meet: Meet) -> None:
@@ -370,7 +366,7 @@ async def test_both_sides_wait_for_a_slow_one(meet: Meet) -> None:
             await anyio.sleep(0)
         assert sent < 10
         for _ in range(50):
-            await peer.hear()
+            await peer.read_message()
         for _ in range(8):
             await peer.say(b"y" * 16_384)
         assert not await peer.stream.drain(0)
@@ -395,7 +391,7 @@ async def test_no_app_outlives_the_client(meet: Meet) -> None:
         await peer.stream.receive()
 
 
-async def test_waiting_can_be_given_up_and_loses_nothing(meet: Meet) -> None:
+async def test_a_cancelled_receive_loses_nothing(meet: Meet) -> None:
     async with meet(app_of(echo)) as peer:
         await peer.shake_hands()
         assert await peer.stream.receive(0) is None
@@ -403,7 +399,7 @@ async def test_waiting_can_be_given_up_and_loses_nothing(meet: Meet) -> None:
         with anyio.move_on_after(0.001):
             await peer.stream.receive()
         await peer.say("still there")
-        assert await peer.hear() == ("TEXT", b"still there")
+        assert await peer.read_message() == ("TEXT", b"still there")
 
 
 # --- as users have it ---

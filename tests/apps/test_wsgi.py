@@ -1,4 +1,4 @@
-"""WSGITransport: a WSGI app in place of the network, held against wsgiref's validator."""
+"""WSGITransport: a WSGI app instead of the network, checked by wsgiref's validator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def client_of(app: Any, settings: Any = None, **options: Any) -> Client:
     return Client(transport=WSGITransport(app, **options), **(settings or {}))
 
 
-def test_a_request_is_answered_by_the_app() -> None:
+def test_the_app_responds_to_a_request() -> None:
     with client_of(validator(hello)) as client:
         found = client.get(URL)
     assert (found.status_code, found.reason_phrase, found.content) == (200, "Very OK", b"hello")
@@ -48,7 +48,7 @@ def test_a_request_is_answered_by_the_app() -> None:
         client.get(URL)
 
 
-def test_the_environ_says_exactly_what_was_asked() -> None:
+def test_the_environ_describes_the_request_exactly() -> None:
     seen: Environ = {}
 
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -105,7 +105,7 @@ def test_the_mount_is_taken_off_the_paths_below_it(path: str, script: str, info:
         assert client.get(URL + path).content == b"hello"
 
 
-def test_what_is_above_the_network_works_as_ever(tmp_path: Path) -> None:
+def test_layers_above_the_network_work_as_usual(tmp_path: Path) -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/login":
@@ -141,7 +141,7 @@ def test_what_is_above_the_network_works_as_ever(tmp_path: Path) -> None:
 # --- bodies ---
 
 
-def test_a_request_body_is_read_as_the_app_asks_for_it() -> None:
+def test_a_request_body_is_read_as_the_app_receives_it() -> None:
     given: list[bytes] = []
 
     def body() -> Iterator[bytes]:
@@ -180,7 +180,7 @@ def test_files_and_forms_arrive_whole(tmp_path: Path) -> None:
         assert client.post(URL).text == "0"
 
 
-def test_what_the_body_itself_raises_is_raised_whatever_the_app_makes_of_it() -> None:
+def test_an_exception_of_the_body_is_raised_even_if_the_app_handles_it() -> None:
     def body() -> Iterator[bytes]:
         yield b"one"
         raise ZeroDivisionError
@@ -226,7 +226,7 @@ def returning(body: Any, *headers: tuple[str, str], status: str = "200 OK") -> A
     return app
 
 
-def test_a_stream_gives_pieces_as_the_app_gives_them_and_closes_once() -> None:
+def test_a_stream_yields_chunks_as_the_app_does_and_closes_once() -> None:
     body = Closing(b"", b"one", b"", b"two", b"three")
     with client_of(returning(body)) as client:
         with client.stream("GET", URL) as response:
@@ -254,7 +254,7 @@ def test_a_stream_that_is_dropped_is_closed_by_the_next_request() -> None:
         assert body.closed == 2  # of both
 
 
-def test_write_comes_before_what_is_returned() -> None:
+def test_written_data_precedes_the_returned_iterable() -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         write = start_response("200 OK", [("Content-Type", "text/plain")])
         write(b"one ")
@@ -271,7 +271,7 @@ def test_write_comes_before_what_is_returned() -> None:
 
 
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "304 Not Modified"])
-def test_what_has_no_body_gets_none(status: str) -> None:
+def test_a_response_without_a_body_gets_none(status: str) -> None:
     body = Closing(b"hello", b"there")
     with client_of(returning(body, ("Content-Length", "10"), status=status)) as client:
         assert client.request("HEAD" if status[0] == "2" else "GET", URL).content == b""
@@ -281,7 +281,7 @@ def test_what_has_no_body_gets_none(status: str) -> None:
 # --- apps that fail ---
 
 
-def test_start_response_takes_another_answer_until_the_body_begins() -> None:
+def test_start_response_may_be_called_again_until_the_body_begins() -> None:
     def app(environ: Environ, start_response: Start) -> Iterator[bytes]:
         start_response("200 OK", [("Content-Type", "text/plain")])
         if environ["PATH_INFO"] == "/late":
@@ -299,7 +299,7 @@ def test_start_response_takes_another_answer_until_the_body_begins() -> None:
             client.get(URL + "/late")
 
 
-def test_what_the_app_raises_is_raised_or_a_response() -> None:
+def test_an_exception_of_the_app_is_raised_or_a_response() -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/within":
             start_response("200 OK", [])
@@ -334,12 +334,12 @@ BROKEN: list[tuple[Any, type[Exception], str]] = [
     (lambda environ, start_response: [], e.RemoteProtocolError, "without a response"),
     (lambda environ, start_response: [b"x"], e.RemoteProtocolError, "before a head"),
     (twice, RuntimeError, "twice"),
-    (returning(["text"]), TypeError, "gave str"),
-    (returning(b"bytes"), TypeError, "gave int"),
+    (returning(["text"]), TypeError, "returned str"),
+    (returning(b"bytes"), TypeError, "returned int"),
     (returning(None), TypeError, "not iterable"),
-    (returning([], status="99 What"), ValueError, "no status"),
-    (returning([], status="OK"), ValueError, "no status"),
-    (returning([], ("A", "b\r\nC: d")), ValueError, "no status or header"),
+    (returning([], status="99 What"), ValueError, "invalid status"),
+    (returning([], status="OK"), ValueError, "invalid status"),
+    (returning([], ("A", "b\r\nC: d")), ValueError, "invalid status or header"),
     (returning([b"short"], ("Content-Length", "9")), e.ChunkedEncodingError, "announces"),
     (returning([b"long", b"er"], ("Content-Length", "4")), e.ChunkedEncodingError, "announces"),
 ]
@@ -356,7 +356,7 @@ def test_an_app_that_breaks_the_protocol_is_an_error(
 # --- time and threads ---
 
 
-def test_an_app_that_is_too_slow_is_an_error_once_it_gives_something() -> None:
+def test_a_slow_app_is_an_error_once_it_yields() -> None:
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
         start_response("200 OK", [])
         if environ["PATH_INFO"] == "/head":
@@ -380,7 +380,7 @@ def test_an_app_that_is_too_slow_is_an_error_once_it_gives_something() -> None:
 _var = contextvars.ContextVar("_var", default="unset")
 
 
-def test_the_app_runs_in_the_callers_thread_with_a_context_of_its_own() -> None:
+def test_the_app_runs_in_the_callers_thread_with_its_own_context() -> None:
     seen: list[Any] = []
 
     def app(environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -417,7 +417,9 @@ def test_the_wrong_app_or_client_says_what_to_use() -> None:
         curlhttp.AsyncClient(transport=WSGITransport(hello))
     app: Any = hello  # as who forgot WSGITransport gives it
     for client in (curlhttp.Client, curlhttp.AsyncClient):
-        with pytest.raises(TypeError, match=rf"^function is no transport of {client.__name__}: "):
+        with pytest.raises(
+            TypeError, match=rf"^function is not a transport for {client.__name__}: "
+        ):
             client(transport=app)
 
 

@@ -1,4 +1,4 @@
-"""A small reverse proxy on AsyncClient with a cache, for what tests caches over the network.
+"""A small caching reverse proxy on AsyncClient, for suites that test caches over the network.
 
 python -m tests.cache.proxy --port 8002 --origin http://127.0.0.1:8000 [--private]
 """
@@ -19,14 +19,14 @@ _HOP_BY_HOP = {
 
 
 class Proxy:
-    """Passes requests on through a client, and answers back."""
+    """Forward requests through a client, and return the responses."""
 
     def __init__(self, origin: str, client: AsyncClient) -> None:
         self._origin = origin
         self._client = client
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
+        """Respond to the requests of one connection."""
         with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             while True:
                 lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

@@ -66,7 +66,7 @@ def test_a_url_alone_is_requested(app: AppServer) -> None:
     assert echoed("PUT", place)["method"] == "PUT"
 
 
-def test_a_word_that_is_no_url_is_no_command() -> None:
+def test_a_word_that_is_no_url_is_an_unknown_command() -> None:
     ended = run("git", "x")
     assert (ended.status, ended.out) == (2, b"")
     assert "No such command 'git'" in ended.err
@@ -103,7 +103,7 @@ def test_the_short_options_of_scripts_are_taken(app: AppServer) -> None:
 
 
 @pytest.mark.slow
-def test_what_stdout_cannot_show_is_escaped(app: AppServer, tmp_path: Path) -> None:
+def test_characters_that_stdout_cannot_encode_are_escaped(app: AppServer, tmp_path: Path) -> None:
     app.route("/t", lambda record, conn: conn.reply(
         200, "\u20ac".encode(), [("Content-Type", "text/plain; charset=utf-8")]
     ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""`curlhttp bench`: what it sends, counts and shows."""
+"""`curlhttp bench`: its requests, counts and output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_it_sends_and_counts_so_many(app: AppServer) -> None:
     assert app.max_open <= 4
 
 
-def test_it_sends_what_it_is_told(app: AppServer) -> None:
+def test_it_sends_the_configured_request(app: AppServer) -> None:
     run("bench", app.url, "-c", "1", "-n", "1", "-X", "PUT", "-d", "x=1", "-H", "X-A: b")
     for record in app.requests:
         assert (record.method, record.body, record.values("x-a")) == ("PUT", b"x=1", ["b"])
@@ -52,7 +52,7 @@ def test_statuses_from_400_on_are_failures(app: AppServer) -> None:
     assert re.search(rb"^statuses +503 10$", ended.out, re.MULTILINE)
 
 
-def test_a_server_that_is_not_there_is_told_at_once() -> None:
+def test_an_unreachable_server_is_reported_at_once() -> None:
     with refused_port() as port:
         ended = run("bench", f"http://127.0.0.1:{port}/", "-n", "100000")
     assert (ended.status, ended.out) == (7, b"")
@@ -115,7 +115,7 @@ def test_fewer_requests_than_at_once_are_all_at_once(app: AppServer) -> None:
     assert app.max_open <= 3
 
 
-def test_two_urls_take_turns(app: AppServer) -> None:
+def test_two_urls_alternate(app: AppServer) -> None:
     first, second = app.url + "/bytes/10", app.url + "/bytes/20"
     ended = run("bench", first, second, "-c", "2", "-n", "25", "--json")
     assert ended.status == 0, ended.err
@@ -133,7 +133,7 @@ def test_three_urls_are_refused(app: AppServer) -> None:
     assert run("bench", app.url, app.url, app.url).status == 2
 
 
-def test_a_rate_is_kept(app: AppServer) -> None:
+def test_a_rate_is_observed(app: AppServer) -> None:
     found = json.loads(run("bench", app.url, "--rate", "100", "-n", "50", "--json").out)
     assert (found["requests"], found["ok"]) == (50, 50)
     assert found["seconds"] > 0.45
@@ -152,13 +152,13 @@ def stall_once(app: AppServer, at: int) -> None:
     """Let the server do nothing at all for a second, at one of its requests."""
     turn, seen = threading.Lock(), itertools.count()
 
-    def answer(record: Any, conn: Any) -> None:
+    def respond(record: Any, conn: Any) -> None:
         with turn:
             if next(seen) == at:
                 time.sleep(1)
         conn.reply(200, b"ok", [])
 
-    app.route("/stalls", answer)
+    app.route("/stalls", respond)
 
 
 def test_an_open_loop_shows_a_stall_that_a_closed_one_hides(app: AppServer) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.cli import run
 
 
-def test_the_doctor_shows_what_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_shows_the_effective_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://me:sesame@proxy.test:3128")
     monkeypatch.setenv("NO_PROXY", "localhost")
     ended = run("doctor", "--json")
@@ -30,7 +30,7 @@ def test_the_doctor_shows_what_is_in_force(monkeypatch: pytest.MonkeyPatch) -> N
     assert "sesame" not in shown + ended.out.decode()
 
 
-def test_the_doctor_warns_of_what_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_warns_of_settings_that_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
     monkeypatch.setenv("http_proxy", "gopher://x")
     ended = run("doctor")

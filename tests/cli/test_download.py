@@ -1,4 +1,4 @@
-"""`-o`, `-O`, `-J` and `-C`: file names, and how an interrupted download is resumed."""
+"""`-o`, `-O`, `-J` and `-C`: file names, and resuming an interrupted download."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CUT = b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: "1"\r\n\r\n' + BODY[:60
 
 
 def ranged(record: Record, conn: AppConnection) -> None:
-    """Give 1000 bytes, or what is asked for of them from an offset on; stop after 600 at first."""
+    """Return 1000 bytes, or the requested range from an offset on; stop after 600 at first."""
     wanted = record.header("range")
     if wanted is None:
         conn.send(CUT)
@@ -39,7 +39,7 @@ def ranged(record: Record, conn: AppConnection) -> None:
     conn.reply(206, BODY[start:], fields)
 
 
-def test_what_came_of_a_cut_body_is_kept_and_the_command_completes_it(tmp_path: Path) -> None:
+def test_a_partial_download_is_kept_and_the_shown_command_completes_it(tmp_path: Path) -> None:
     file = tmp_path / "saved"
     with RawServer(respond_and_close(CUT)) as server:
         ended = run("get", server.url, "-o", file)
@@ -99,7 +99,7 @@ def test_the_command_to_resume_shows_no_credential(tmp_path: Path, options: list
     assert "sesame" not in ended.err + within.err + plain.err + named.err
 
 
-def test_the_command_to_resume_shows_what_is_no_secret(tmp_path: Path) -> None:
+def test_the_command_to_resume_shows_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "saved"
     with RawServer(respond_and_close(CUT)) as server:
         options = ["-o", str(file), "-H", "Accept: text/csv", "page==2", "X-Page:1"]
@@ -120,14 +120,14 @@ def test_a_name_of_the_server_is_not_in_the_command(
 
 
 @pytest.mark.parametrize("taken", ["mine.part", "mine.part.json"])
-@pytest.mark.parametrize("answer", [CUT, CUT.replace(b"ETag", b"X")])
+@pytest.mark.parametrize("response", [CUT, CUT.replace(b"ETag", b"X")])
 def test_a_name_of_the_server_touches_no_file_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str, answer: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str, response: bytes
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(taken).write_text("of the user")
-    answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=mine\r\n\r\n")
-    with RawServer(respond_and_close(answer)) as server:
+    response = response.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=mine\r\n\r\n")
+    with RawServer(respond_and_close(response)) as server:
         ended = run("get", "-OJ", f"{server.url}/x")
     assert (ended.status, os.listdir(tmp_path)) == (23, [taken])
     assert f"{taken}: the file exists" in ended.err
@@ -135,18 +135,18 @@ def test_a_name_of_the_server_touches_no_file_of_the_user(
 
 
 @pytest.mark.parametrize("name", ["f.part", "f.part.json", "F.PART"])
-def test_a_server_cannot_leave_what_another_download_resumes(
+def test_a_server_cannot_leave_a_part_for_another_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = response(b"evil", headers=[("Content-Disposition", f"x; filename={name}")])
-    with RawServer(respond_and_close(answer)) as server:
+    found = response(b"evil", headers=[("Content-Disposition", f"x; filename={name}")])
+    with RawServer(respond_and_close(found)) as server:
         ended = run("get", "-OJ", f"{server.url}/x")
     assert (ended.status, os.listdir(tmp_path)) == (23, [])
     assert "use -o FILE" in ended.err
 
 
-def test_what_cannot_be_completed_is_not_kept(tmp_path: Path) -> None:
+def test_a_part_that_cannot_be_resumed_is_not_kept(tmp_path: Path) -> None:
     with RawServer(respond_and_close(CUT.replace(b'"1"', b'W/"1"'))) as server:
         ended = run("get", server.url, "-o", tmp_path / "saved")
     assert ended.status == 18
@@ -156,7 +156,7 @@ def test_what_cannot_be_completed_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [[], ["-C"]])
-def test_ctrl_c_keeps_what_came(app: AppServer, tmp_path: Path, option: list[str]) -> None:
+def test_ctrl_c_keeps_the_received_part(app: AppServer, tmp_path: Path, option: list[str]) -> None:
     file = tmp_path / "saved"
     app.route("/ranged", ranged)
     process = start("get", app.url + "/ranged", "-o", file, *option)
@@ -201,12 +201,12 @@ def test_output_saves_the_body(app: AppServer, tmp_path: Path) -> None:
 def test_output_has_the_name_that_the_user_gave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continues: bool
 ) -> None:
-    """S92: what the server calls the file is only text."""
+    """What the server calls the file is only text."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     for value in named_by_a_server(tmp_path):
-        answer = response(b"x", headers=[("Content-Disposition", value), ("ETag", '"1"')])
-        with RawServer(respond(answer)) as server:
+        found = response(b"x", headers=[("Content-Disposition", value), ("ETag", '"1"')])
+        with RawServer(respond(found)) as server:
             for name in (".", "..", f"{tmp_path}/"):  # no file, and none is made up
                 assert run("get", server.url, "-o", name).status == 23
             assert run("get", server.url + "/evil", "-o", "mine", *["-C"] * continues).status == 0
@@ -214,7 +214,7 @@ def test_output_has_the_name_that_the_user_gave(
     assert [path.name for path in tmp_path.rglob("*") if not path.is_dir()] == ["mine"]
 
 
-def test_a_body_that_is_cut_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_truncated_body_keeps_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "saved"
     file.write_text("old")
     cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nnot all"
@@ -262,13 +262,13 @@ def test_the_file_has_the_name_in_the_url(
         ("attachment", "asked"),
     ],
 )
-def test_a_name_of_the_server_stays_in_the_folder(
+def test_a_filename_of_the_server_stays_in_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, name: str
 ) -> None:
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")
-    answer = response(b"x", headers=[("Content-Disposition", value)])
-    with RawServer(respond(answer)) as server:
+    found = response(b"x", headers=[("Content-Disposition", value)])
+    with RawServer(respond(found)) as server:
         assert run("-OJ", server.url + "/asked").status == 0
         assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [name]
         again = run("-OJ", server.url + "/asked")

@@ -1,4 +1,4 @@
-"""`curlhttp fetch`: what goes in, what is recorded, what is shown, and how fast it may be."""
+"""`curlhttp fetch`: input, records, output, concurrency and rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.servers import (
 )
 from tests.support.cli import finish, listed, on_terminal, recorded, run, start
 from tests.support.downloads import named_by_a_server
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 from tests.support.pace import assert_in_time
 
 KINDS = ["out.jsonl", "out", "out.db"]
@@ -41,7 +41,7 @@ def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 # --- what is recorded ---
 
 
-def test_what_came_of_each_line_is_recorded(app: AppServer, tmp_path: Path, out: Path) -> None:
+def test_the_outcome_of_each_line_is_recorded(app: AppServer, tmp_path: Path, out: Path) -> None:
     file = listed(
         tmp_path,
         app.url + "/bytes/300?n=1",
@@ -72,15 +72,15 @@ def test_what_came_of_each_line_is_recorded(app: AppServer, tmp_path: Path, out:
 def test_files_of_a_folder_are_named_by_their_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S92: neither the server's name for a file nor its URL names one here."""
+    """Neither the server's name for a file nor its URL names one here."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     values = named_by_a_server(tmp_path)
-    answers = [response(b"x", headers=[("Content-Disposition", value)]) for value in values]
-    with RawServer(respond(*answers)) as server:
+    responses = [response(b"x", headers=[("Content-Disposition", value)]) for value in values]
+    with RawServer(respond(*responses)) as server:
         lines = [
             {"url": f"{server.url}/..%2f..%2fevil{n}", "id": "../../evil"}
-            for n in range(len(answers))
+            for n in range(len(responses))
         ]
         file = listed(tmp_path, *lines)
         assert run("fetch", file, "-o", "pages", "-c", "1").status == 0
@@ -99,15 +99,15 @@ def test_errors_are_recorded_with_their_kind(tmp_path: Path, out: Path) -> None:
     assert record["body"] is None
 
 
-def test_no_answer_ends_the_run(tmp_path: Path, out: Path) -> None:
-    answers = [
+def test_no_response_ends_the_run(tmp_path: Path, out: Path) -> None:
+    responses = [
         b"\r\nHTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1\t200 OK\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/2026 05:00:00\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/3200 x\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\n",
     ]
-    by_path = {f"/{number}": answer for number, answer in enumerate(answers)}
+    by_path = {f"/{number}": response for number, response in enumerate(responses)}
 
     def handler(conn: RawConnection) -> None:
         if head := conn.read_request()[0]:
@@ -121,7 +121,7 @@ def test_no_answer_ends_the_run(tmp_path: Path, out: Path) -> None:
     assert kinds == ["RemoteProtocolError"] * 4 + ["ChunkedEncodingError", None]
 
 
-def test_a_bad_line_is_told_and_recorded_and_does_not_stop_the_run(
+def test_a_bad_line_is_reported_and_recorded_and_does_not_stop_the_run(
     app: AppServer, tmp_path: Path, out: Path
 ) -> None:
     file = listed(
@@ -141,8 +141,8 @@ def test_a_bad_line_is_told_and_recorded_and_does_not_stop_the_run(
     )
     ended = run("fetch", file, "-o", out)
     assert ended.status == 1
-    told = re.findall(r"^curlhttp: line (\d+): .+$", ended.err, re.MULTILINE)
-    assert told == [str(number) for number in range(2, 12)]
+    numbers = re.findall(r"^curlhttp: line (\d+): .+$", ended.err, re.MULTILINE)
+    assert numbers == [str(number) for number in range(2, 12)]
     records = recorded(out)
     assert [record["line"] for record in records] == list(range(1, 13))
     assert [record["error"] for record in records] == [None, *["BadLine"] * 10, None]
@@ -214,7 +214,7 @@ def test_a_list_may_come_from_stdin(app: AppServer) -> None:
 
 
 @pytest.mark.slow
-def test_who_reads_records_gets_them_at_once(app: AppServer) -> None:
+def test_records_are_flushed_at_once(app: AppServer) -> None:
     process = start("fetch", "-", "-c", "1", "-q", stdin=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -227,9 +227,7 @@ def test_who_reads_records_gets_them_at_once(app: AppServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_of_records_that_leaves_ends_the_run_quietly(
-    app: AppServer, tmp_path: Path
-) -> None:
+def test_a_closed_pipe_of_records_ends_the_run_quietly(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, *[app.url + "/bytes/3000"] * 3000)
     process = start("fetch", file)
     assert process.stdout is not None
@@ -248,9 +246,7 @@ def run_apart(*arguments: object, stdin: bytes | None = None) -> Any:
 # --- what it does not do ---
 
 
-def test_an_output_is_not_overwritten_unless_told(
-    app: AppServer, tmp_path: Path, out: Path
-) -> None:
+def test_an_output_is_not_overwritten_by_default(app: AppServer, tmp_path: Path, out: Path) -> None:
     file = listed(tmp_path, app.url)
     run("fetch", file, "-o", out)
     before = recorded(out)
@@ -270,7 +266,7 @@ def test_the_list_itself_is_not_overwritten(app: AppServer, tmp_path: Path) -> N
     assert file.read_text() == app.url + "\n"
 
 
-def test_a_folder_of_other_files_is_left_alone(app: AppServer, tmp_path: Path) -> None:
+def test_a_folder_of_other_files_is_not_changed(app: AppServer, tmp_path: Path) -> None:
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "letter").write_text("dear")
@@ -294,7 +290,7 @@ def test_a_folder_of_other_files_is_left_alone(app: AppServer, tmp_path: Path) -
         ["{list}", "--max-body", "-1"],
     ],
 )
-def test_a_mistake_is_told_before_anything_is_sent(
+def test_a_usage_error_is_reported_before_anything_is_sent(
     app: AppServer, tmp_path: Path, arguments: list[str]
 ) -> None:
     places = {"list": listed(tmp_path, app.url), "out": tmp_path / "out"}
@@ -304,7 +300,7 @@ def test_a_mistake_is_told_before_anything_is_sent(
     assert app.connections == 0
 
 
-def test_an_output_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_reported(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, app.url)
     for name in ("out.jsonl", "out.db"):
         ended = run("fetch", file, "-o", tmp_path / "nowhere" / name)
@@ -316,13 +312,13 @@ def test_an_output_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path
 # --- how fast ---
 
 
-def test_so_many_are_under_way_at_once(app: AppServer, tmp_path: Path) -> None:
+def test_concurrency_bounds_the_requests_at_once(app: AppServer, tmp_path: Path) -> None:
     most = watch_most(app)
     run("fetch", listed(tmp_path, *[app.url + "/busy"] * 40), "-c", "8", "-o", tmp_path / "o.db")
     assert most() == 8
 
 
-def test_a_host_is_asked_by_so_many_at_once(app: AppServer, tmp_path: Path) -> None:
+def test_per_host_bounds_the_requests_to_a_host(app: AppServer, tmp_path: Path) -> None:
     most = watch_most(app)
     file = listed(tmp_path, *[app.url + "/busy"] * 40)
     run("fetch", file, "-c", "8", "--per-host", "3", "-o", tmp_path / "o.db")
@@ -330,7 +326,7 @@ def test_a_host_is_asked_by_so_many_at_once(app: AppServer, tmp_path: Path) -> N
 
 
 def watch_most(app: AppServer) -> Any:
-    """Serve /busy; return what tells how many there were at once."""
+    """Serve /busy; return a function that returns the most requests at once."""
     lock, now, most = threading.Lock(), [0], [0]
 
     def busy(record: Record, conn: AppConnection) -> None:
@@ -346,7 +342,7 @@ def watch_most(app: AppServer) -> Any:
     return lambda: most[0]
 
 
-def test_the_rate_is_kept(app: AppServer, tmp_path: Path) -> None:
+def test_the_rate_is_observed(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, *[app.url] * 6)
     ended = run("fetch", file, "-o", tmp_path / "o.db", "--rate", "600/m", "--summary", "json")
     seconds = json.loads(ended.out)["seconds"]
@@ -354,7 +350,7 @@ def test_the_rate_is_kept(app: AppServer, tmp_path: Path) -> None:
     assert_in_time(seconds, 0.5, 1.5)
 
 
-def test_an_origin_that_fails_is_left_alone(app: AppServer, tmp_path: Path) -> None:
+def test_a_failing_origin_is_not_contacted(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, *[app.url + "/status/503"] * 20)
     run("fetch", file, "-o", tmp_path / "o.db", "--breaker", "3", "-c", "1")
     kinds = Counter(record["error"] for record in recorded(tmp_path / "o.db"))
@@ -362,7 +358,7 @@ def test_an_origin_that_fails_is_left_alone(app: AppServer, tmp_path: Path) -> N
     assert len(app.requests) == 3
 
 
-def test_what_fails_is_sent_again(app: AppServer, tmp_path: Path) -> None:
+def test_a_failed_request_is_retried(app: AppServer, tmp_path: Path) -> None:
     app.route("/flaky", lambda record, conn: conn.reply(503 if len(app.requests) < 3 else 200))
     run("fetch", listed(tmp_path, app.url + "/flaky"), "-o", tmp_path / "o.db", "--retry", "3")
     (record,) = recorded(tmp_path / "o.db")
@@ -398,7 +394,7 @@ def test_memory_does_not_grow_with_the_bodies(app: AppServer, tmp_path: Path) ->
 # --- what is shown ---
 
 
-def test_the_summary_tells_what_happened(app: AppServer, tmp_path: Path) -> None:
+def test_the_summary_counts_outcomes(app: AppServer, tmp_path: Path) -> None:
     with refused_port() as port:
         lines = [app.url, app.url, app.url + "/status/404", f"http://127.0.0.1:{port}/", "nope"]
         ended = run("fetch", listed(tmp_path, *lines), "-o", tmp_path / "out.jsonl")
@@ -478,7 +474,7 @@ def test_closed_messages_do_not_end_a_run(app: AppServer, tmp_path: Path) -> Non
     assert len(recorded(out)) == 2
 
 
-def test_fetch_refuses_what_is_not_public(app: AppServer, tmp_path: Path) -> None:
+def test_fetch_refuses_addresses_that_are_not_public(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, app.url + "/1", f"http://2130706433:{app.port}/2")
     ended = run("fetch", file, "-o", tmp_path / "out.jsonl", "--public-only")
     assert ended.status == 1

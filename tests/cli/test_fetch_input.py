@@ -1,4 +1,4 @@
-"""The list that `curlhttp fetch` reads."""
+"""The input of `curlhttp fetch`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lines(*texts: bytes) -> list[InputLine]:
     return list(InputLines(BytesIO(b"".join(text.removesuffix(b"\n") + b"\n" for text in texts))))
 
 
-def test_a_line_without_an_end_is_bad_and_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_bad_and_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("curlhttp.cli.fetch.input._MAX_LINE", 20)
     found = lines(b"http://h/123456789a", b"x" * 21, b"x" * 1000, b"http://h/b")
     assert [bool(line.problem) for line in found] == [False, True, True, False]
@@ -24,7 +24,7 @@ def test_a_line_without_an_end_is_bad_and_not_held(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", [2**63, -(2**63) - 1, "\ud800", 1.5, []])
-def test_an_id_that_cannot_be_recorded_makes_a_bad_line(name: object) -> None:
+def test_a_line_whose_id_cannot_be_recorded_is_bad(name: object) -> None:
     (line,) = lines(json.dumps({"url": "http://h/", "id": name}).encode())
     assert "id must be" in line.problem
 

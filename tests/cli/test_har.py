@@ -24,7 +24,7 @@ from curlhttp.cli.waterfall import PHASES, Row, render
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer, refused_port
 from tests.support.cli import run
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 from tests.support.scripted import steady
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

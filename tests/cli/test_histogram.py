@@ -34,7 +34,7 @@ def test_a_histogram_counts_everything_once(values: list[float], rows: int) -> N
     assert bounds == sorted(bounds)
 
 
-def test_of_no_latency_there_is_nothing_to_tell() -> None:
+def test_an_empty_histogram_prints_nothing() -> None:
     assert (
         LatencyHistogram().percentile(50),
         LatencyHistogram().mean,

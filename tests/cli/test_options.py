@@ -40,21 +40,21 @@ def test_a_url_gets_the_scheme_that_its_host_is_likely_to_speak(typed: str, url:
     assert add_scheme(typed) == url
 
 
-def test_the_scheme_that_was_chosen_is_told_with_verbose(app: AppServer) -> None:
+def test_verbose_shows_the_chosen_scheme(app: AppServer) -> None:
     ended = run("get", "-v", f"127.0.0.1:{app.port}/echo")
     assert ended.status == 0
     assert f"* no scheme was given: http://127.0.0.1:{app.port}/echo\n" in ended.err
     assert "no scheme" not in run("get", "-v", app.url).err
 
 
-def test_names_are_resolved_as_told(app: AppServer) -> None:
+def test_resolve_sets_the_address_of_a_name(app: AppServer) -> None:
     url = f"http://nobody.invalid:{app.port}/"
     place = f"nobody.invalid:{app.port}"
     assert run("get", url, "--resolve", f"{place}:127.0.0.1").out == b"hello"
     assert run("get", url, "--resolve", f"{place}:[::1],127.0.0.1").out == b"hello"
 
 
-def test_a_unix_socket_is_asked(tmp_path: Path) -> None:
+def test_unix_socket_sends_through_the_socket(tmp_path: Path) -> None:
     ended = run("get", "--unix-socket", tmp_path / "none", "localhost/x")
     assert ended.status == 7, ended.err
     assert str(tmp_path) in ended.err or "localhost" in ended.err
@@ -105,6 +105,6 @@ def test_a_number_is_read(read: Callable[[str], float], text: str, number: float
         (integer(), "1.0"),
     ],
 )
-def test_what_is_no_such_number_is_told(read: Callable[[str], float], text: str) -> None:
+def test_an_invalid_number_is_reported(read: Callable[[str], float], text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a"):
         read(text)

@@ -1,4 +1,4 @@
-"""How requests and responses are shown: on a terminal, in a pipe, by -v, --print, --json, -w."""
+"""Output of requests and responses: on a terminal, in a pipe, -v, --print, --json, -w."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_verbose_masks_cookies_that_are_set(app: AppServer) -> None:
     assert "< Set-Cookie: [secret]" in ended.err.splitlines()
 
 
-def test_verbose_tells_of_retries(app: AppServer) -> None:
+def test_verbose_shows_retries(app: AppServer) -> None:
     ended = run("get", "-v", "--retry", "1", app.url + "/status/503")
     assert re.search(r"^\* attempt 1: 503; retrying in \d\.\d\d s$", ended.err, re.MULTILINE)
 
@@ -123,19 +123,19 @@ def test_a_terminal_gets_no_control_characters_of_a_server(app: AppServer) -> No
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("answer", ["302 Found", "400 Bad", "101 Up", "events", "no head"])
+@pytest.mark.parametrize("found", ["302 Found", "400 Bad", "101 Up", "events", "no head"])
 def test_nothing_of_a_server_is_a_command_to_the_terminal(
-    tmp_path: Path, answer: str, arguments: list[str]
+    tmp_path: Path, found: str, arguments: list[str]
 ) -> None:
     evil = "\x1b]0;owned\x07\x9b2J"
     fields = [("X-A", evil), ("Content-Type", f"text/plain{evil}"), ("Location", f"x{evil}://y"),
               ("Set-Cookie", f"a{evil}=1"), ("Upgrade", "websocket"), ("Connection", "upgrade"),
               ("Sec-WebSocket-Accept", evil), ("WWW-Authenticate", evil)]  # fmt: skip
-    content = response(f"\x9b2J{evil}".encode(), f"{answer} {evil}", fields)
-    if answer == "events":
+    content = response(f"\x9b2J{evil}".encode(), f"{found} {evil}", fields)
+    if found == "events":
         fields = [("Content-Type", "text/event-stream")]
         content = response(f"event: {evil}\ndata: {evil}\n\n".encode(), "200 OK", fields)
-    elif answer == "no head":
+    elif found == "no head":
         content = f"HTTP/1.1 {evil}\r\n{evil}: {evil}\r\n\r\n".encode()
     with RawServer(respond_and_close(content)) as server:
         url = server.url
@@ -196,7 +196,7 @@ def answer_of(status: str = "200 OK", *fields: tuple[str, str]) -> bytes:
         ("", ""),
     ],
 )
-def test_write_out_shows_where_it_leads_without_secrets(location: str, shown: str) -> None:
+def test_write_out_shows_the_url_without_secrets(location: str, shown: str) -> None:
     with RawServer(respond(answer_of("302 Found", ("Location", location)))) as server:
         ended = run("--no-follow", "-w", "%{redirect_url}", f"{server.url}/y")
         assert ended.out.decode() == shown.format(url=server.url)
@@ -234,14 +234,14 @@ def test_json_is_one_line_with_all_of_the_response(app: AppServer) -> None:
     assert "body_base64" in json.loads(run("get", "--json", app.url + "/bytes/300").out)
 
 
-def test_json_tells_of_what_failed() -> None:
+def test_json_describes_a_failure() -> None:
     ended = run("get", "--json", "http://nobody.invalid/")
     assert ended.status == 6
     assert json.loads(ended.out)["error"] == "ConnectionError"
     assert ended.err.startswith("curlhttp: ")
 
 
-def test_print_shows_the_parts_that_are_asked_for(app: AppServer) -> None:
+def test_print_shows_the_chosen_parts(app: AppServer) -> None:
     options = ("-H", "Authorization: Bearer sesame", "a=1", "--print", "HBhbm")
     shown = run("post", app.url + "/status/200", *options).out.decode().replace("\r", "")
     assert shown.startswith("POST /status/200 HTTP/1.1\nHost: 127.0.0.1:")
@@ -278,7 +278,7 @@ def test_print_shows_a_body_to_a_pipe_as_its_bytes(app: AppServer) -> None:
     assert shown == b"a=\xff\n\n"
 
 
-def test_verbose_shows_each_line_that_is_on_the_wire(app: AppServer) -> None:
+def test_verbose_shows_each_line_on_the_wire(app: AppServer) -> None:
     ended = run("post", "-v", "-u", "me:sesame", app.url + "/echo", "-d", "a=1")
     lines = ended.err.splitlines()
     sent = [line for line in lines if line.startswith("> ")]
@@ -290,7 +290,7 @@ def test_verbose_shows_each_line_that_is_on_the_wire(app: AppServer) -> None:
     assert len(sent) == len(app.requests[0].headers) + 1  # nothing was left out, nothing is more
 
 
-def test_verbose_shows_secrets_where_they_are_wanted(app: AppServer) -> None:
+def test_verbose_shows_secrets_on_request(app: AppServer) -> None:
     options = ("-u", "me:sesame", app.url + "/redirect/1?token=s3same")
     ended = run("get", "-v", "--show-secrets", *options)
     assert ended.err.count("> Authorization: Basic bWU6c2VzYW1l") == 2
@@ -340,7 +340,7 @@ def test_pretty_json_keeps_every_token() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1,]", "hello", "[" * 100_000])
-def test_what_is_not_json_is_not_laid_out(text: str) -> None:
+def test_invalid_json_is_not_formatted(text: str) -> None:
     assert indent_json(text) is None
 
 

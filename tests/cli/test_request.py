@@ -1,4 +1,4 @@
-"""One request: what is sent, where the body goes, and how it ends."""
+"""One request: what is sent, where the body is written, and the exit status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_headers_are_sent_replaced_emptied_and_left_out(app: AppServer) -> None:
     assert "Accept-Encoding" not in sent
 
 
-def test_redirects_are_followed_unless_told_otherwise(app: AppServer) -> None:
+def test_redirects_are_followed_by_default(app: AppServer) -> None:
     assert run("get", app.url + "/redirect/2").out == b"hello"
     ended = run("get", "-i", "--no-follow", app.url + "/redirect/2")
     assert ended.out.startswith(b"HTTP/1.1 302 Found\r\n")
@@ -56,7 +56,7 @@ def test_the_user_is_authenticated(app: AppServer) -> None:
     assert app.requests[0].values("authorization") == ["Basic bWU6c2VjcmV0OmVy"]
 
 
-def test_what_fails_is_sent_again(app: AppServer) -> None:
+def test_a_failed_request_is_retried(app: AppServer) -> None:
     def flaky(record: Record, conn: AppConnection) -> None:
         conn.reply(503 if len(app.requests) < 3 else 200, b"done")
 
@@ -82,7 +82,7 @@ def test_har_has_all_that_happened_without_credentials(app: AppServer, tmp_path:
     assert entries[1]["response"]["content"]["text"] == "hello"
 
 
-def test_har_tells_of_what_failed(tmp_path: Path) -> None:
+def test_har_records_failures(tmp_path: Path) -> None:
     path = tmp_path / "all.har"
     assert run("get", "--har", path, "http://127.0.0.1:1/").status == 7
     (entry,) = json.loads(path.read_text())["log"]["entries"]
@@ -110,7 +110,7 @@ def test_a_pipe_gets_the_bytes_as_they_are(app: AppServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_ends_it_quietly(app: AppServer) -> None:
+def test_a_closed_pipe_ends_it_quietly(app: AppServer) -> None:
     process = start("get", app.url + "/big")
     assert process.stdout is not None
     assert process.stdout.read(10) == bytes(10)
@@ -123,14 +123,14 @@ def test_a_reader_that_leaves_ends_it_quietly(app: AppServer) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_told_of_once(app: AppServer) -> None:
+def test_a_full_disk_is_reported_once(app: AppServer) -> None:
     with open("/dev/full", "wb") as full:
         ended = finish(start("get", app.url, stdout=full))
     assert ended.status == 23
     assert ended.err == "curlhttp: No space left on device\n"
 
 
-def test_a_file_without_a_folder_is_told_before_anything_is_sent(
+def test_a_missing_folder_is_reported_before_anything_is_sent(
     app: AppServer, tmp_path: Path
 ) -> None:
     assert run("get", app.url, "-o", tmp_path / "nowhere" / "file").status == 23
@@ -189,7 +189,9 @@ def test_it_ends_with_the_number_of_curl(
         ["git", "{url}"],
     ],
 )
-def test_a_mistake_is_told_before_anything_is_sent(app: AppServer, arguments: list[str]) -> None:
+def test_a_usage_error_is_reported_before_anything_is_sent(
+    app: AppServer, arguments: list[str]
+) -> None:
     ended = run(*(part.replace("{url}", app.url) for part in arguments))
     assert (ended.status, ended.out) == (2, b"")
     assert "Error: " in ended.err

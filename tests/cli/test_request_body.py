@@ -1,4 +1,4 @@
-"""Bodies: items as in httpie, and the options of curl."""
+"""Request bodies: items as in httpie, and the options of curl."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_data_is_joined_to_a_form(app: AppServer, tmp_path: Path) -> None:
     assert sent_body(app, "-d", "@-", stdin=b"x=1\n") == ("x=1", form)
 
 
-def test_binary_data_is_sent_as_it_is(app: AppServer, tmp_path: Path) -> None:
+def test_binary_data_is_sent_unchanged(app: AppServer, tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_bytes(b"a\nb\n")
     assert sent_body(app, "--data-binary", f"@{file}")[0] == "a\nb\n"
@@ -105,7 +105,7 @@ def test_items_read_files(app: AppServer, tmp_path: Path) -> None:
         (["-b", __file__], 26, "not a cookie file"),
     ],
 )
-def test_a_mistake_says_what_to_write_and_sends_nothing(
+def test_a_usage_error_says_what_to_write_and_sends_nothing(
     app: AppServer, items: list[str], status: int, says: str
 ) -> None:
     ended = run("post", app.url, *items)

@@ -1,4 +1,4 @@
-"""`curlhttp fetch --resume`: after a kill nothing is lost, and nothing is recorded twice."""
+"""`curlhttp fetch --resume`: after a kill nothing is lost or recorded twice."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_after_kills_at_any_moment_the_union_is_exact(
 
 
 @pytest.mark.slow
-def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Path) -> None:
+def test_ctrl_c_records_complete_responses(app: AppServer, tmp_path: Path, out: Path) -> None:
     file = listed(tmp_path, *urls(app, LINES))
     ended = fetch_until(app, 700, signal.SIGINT, file, "-o", out, "-c", "8")
     assert ended.status == 130
@@ -104,7 +104,7 @@ def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Pa
     assert "Traceback" not in ended.err
     kept = whole(out)
     assert set(kept) <= set(asked(app))
-    assert len(asked(app)) - len(kept) <= 4 * 8  # under way, or complete and not taken yet
+    assert len(asked(app)) - len(kept) <= 4 * 8  # running, or complete and not taken yet
     app.reset_counts()
     assert run("fetch", file, "-o", out, "--resume").status == 0
     assert not set(kept) & set(asked(app))
@@ -188,9 +188,7 @@ def begin(line: int, fingerprint: str = "00000001") -> str:
         begin(9_999_999_999) + "}\n",
     ],
 )
-def test_a_file_that_is_something_else_is_left_alone(
-    app: AppServer, tmp_path: Path, text: str
-) -> None:
+def test_a_file_of_another_kind_is_not_changed(app: AppServer, tmp_path: Path, text: str) -> None:
     file, out = listed(tmp_path, app.url), tmp_path / "out.jsonl"
     out.write_text(text, errors="surrogatepass")
     ended = run("fetch", file, "-o", out, "--resume")
@@ -201,7 +199,7 @@ def test_a_file_that_is_something_else_is_left_alone(
 
 
 @pytest.mark.parametrize("rest", ["}", '"file": []}', '"id": ' + "[" * 100_000, "9" * 5000, "\0"])
-def test_a_damaged_line_of_a_folders_index_is_fetched_again(
+def test_a_damaged_line_of_an_index_is_fetched_again(
     app: AppServer, tmp_path: Path, rest: str
 ) -> None:
     file, out = listed(tmp_path, app.url + "/bytes/3"), tmp_path / "out"
@@ -214,7 +212,7 @@ def test_a_damaged_line_of_a_folders_index_is_fetched_again(
 @pytest.mark.parametrize(
     "row", [(1, "zz", 1), (1, "ffffffff", 1), (0, "1", 1), (2**62, "1", 1), (1, 1.5, 1)]
 )
-def test_a_database_with_a_row_of_something_else_is_left_alone(
+def test_a_database_with_a_foreign_row_is_not_changed(
     app: AppServer, tmp_path: Path, row: tuple[object, ...]
 ) -> None:
     file, out = listed(tmp_path, app.url), tmp_path / "out.db"
@@ -228,7 +226,7 @@ def test_a_database_with_a_row_of_something_else_is_left_alone(
     assert not app.requests
 
 
-def test_a_database_of_something_else_is_left_alone(app: AppServer, tmp_path: Path) -> None:
+def test_a_database_of_another_kind_is_not_changed(app: AppServer, tmp_path: Path) -> None:
     file, out = listed(tmp_path, app.url), tmp_path / "out.db"
     with closing(sqlite3.connect(out)) as database:
         database.execute("CREATE TABLE results (mine)")
@@ -239,7 +237,7 @@ def test_a_database_of_something_else_is_left_alone(app: AppServer, tmp_path: Pa
     assert app.connections == 0
 
 
-def test_what_failed_stays_recorded_unless_told(app: AppServer, tmp_path: Path, out: Path) -> None:
+def test_failures_stay_recorded_by_default(app: AppServer, tmp_path: Path, out: Path) -> None:
     status = 503
 
     def changing(record: Record, conn: AppConnection) -> None:
@@ -262,7 +260,7 @@ def test_what_failed_stays_recorded_unless_told(app: AppServer, tmp_path: Path, 
     assert asked(app) == []
 
 
-def test_a_bad_line_that_was_mended_is_fetched(app: AppServer, tmp_path: Path, out: Path) -> None:
+def test_a_corrected_line_is_fetched(app: AppServer, tmp_path: Path, out: Path) -> None:
     assert run("fetch", listed(tmp_path, "nope", '{"ur'), "-o", out).status == 1
     mended = listed(tmp_path, *urls(app, 2))
     assert run("fetch", mended, "-o", out, "--resume").status == 0

@@ -1,4 +1,4 @@
-"""--session: what is kept, for whom, and who may read it."""
+"""--session: what is saved, for which host, and who may read the file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_session_of_another_name_or_none_gets_nothing(app: AppServer) -> None:
     assert "x-key" not in got(run("get", url))
 
 
-def test_what_is_of_one_request_is_not_kept(app: AppServer, home: Path) -> None:
+def test_settings_of_one_request_are_not_saved(app: AppServer, home: Path) -> None:
     headers = ("Content-Language:en", "If-None-Match:x", "Range:bytes=0-1", "X-Key:1", "Host:x")
     run("post", "--session=a", f"{app.url}/echo", *headers, "a=1", "-b", "b=2")
     kept = json.loads(files_of(home)[1].read_text())
@@ -71,7 +71,7 @@ def test_a_header_that_is_taken_away_is_forgotten(app: AppServer) -> None:
     assert "x-key" not in got(run("get", "--session=a", url))
 
 
-def test_a_session_that_is_read_only_stays_as_it_was(app: AppServer, home: Path) -> None:
+def test_a_read_only_session_is_not_changed(app: AppServer, home: Path) -> None:
     got(run("get", "--session=a", f"{app.url}/echo", "X-Key:1"))
     before = [path.read_text() for path in files_of(home)]
     sent = got(run("get", "--session-read-only=a", f"{app.url}/echo", "X-More:2"))
@@ -89,7 +89,7 @@ def test_only_its_owner_may_read_a_session(app: AppServer, home: Path) -> None:
     assert stat.S_IMODE(files[0].parent.stat().st_mode) == 0o700
 
 
-def test_each_origin_has_sessions_of_its_own(app: AppServer, home: Path) -> None:
+def test_each_origin_has_its_own_sessions(app: AppServer, home: Path) -> None:
     with AppServer() as other:
         got(run("get", "--session=a", f"{app.url}/echo", "-u", "me:secret"))
         assert "authorization" not in got(run("get", "--session=a", f"{other.url}/echo"))
@@ -110,7 +110,9 @@ def test_a_session_in_a_file_is_of_one_origin(app: AppServer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"origin": 1}', '{"a": "b"', "\x00"])
-def test_a_file_that_is_no_session_is_left_alone(app: AppServer, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_session_is_not_changed(
+    app: AppServer, tmp_path: Path, text: str
+) -> None:
     file = tmp_path / "mine.json"
     file.write_text(text)
     ended = run("get", "--session", file, f"{app.url}/echo")
@@ -126,7 +128,7 @@ def test_a_name_that_could_be_another_file_is_refused(app: AppServer, name: str)
     assert "--session" in ended.err
 
 
-def test_a_session_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path) -> None:
+def test_a_session_that_cannot_be_written_is_reported(app: AppServer, tmp_path: Path) -> None:
     missing = run("get", "--session", tmp_path / "no" / "a.json", f"{app.url}/echo")
     assert (missing.status, app.requests) == (23, [])
     assert "the folder does not exist" in missing.err
@@ -136,7 +138,7 @@ def test_a_session_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path
     assert str(tmp_path / "config") in ended.err
 
 
-def test_a_session_is_kept_where_no_answer_was_good(app: AppServer) -> None:
+def test_a_session_is_saved_even_if_all_responses_are_errors(app: AppServer) -> None:
     assert run("get", "-f", "--session=a", f"{app.url}/status/404", "X-Key:1").status == 22
     assert got(run("get", "--session=a", f"{app.url}/echo"))["x-key"] == "1"
 
@@ -145,7 +147,7 @@ def test_a_session_is_kept_where_no_answer_was_good(app: AppServer) -> None:
 
 
 def setting(record: Record, conn: AppConnection) -> None:
-    """Set a cookie for the whole host, and lead elsewhere if that was asked for."""
+    """Set a cookie for the whole host, and redirect if requested."""
     target = record.query("to", "")
     fields = [("Set-Cookie", f"{record.query('name')}={record.query('value')}; Path=/")]
     conn.reply(302 if target else 200, b"", [*fields, *([("Location", target)] if target else [])])
@@ -164,7 +166,7 @@ def lower(record: Record) -> dict[str, str]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("extra", [(), ("-b", "given=1"), ("Cookie:given=1",), ("-C", "-o", "x")])
-def test_a_redirect_to_another_origin_takes_nothing_along(
+def test_a_redirect_to_another_origin_gets_nothing_of_the_session(
     app: AppServer,
     other: AppServer,
     tmp_path: Path,
@@ -191,7 +193,7 @@ def test_a_redirect_to_another_origin_takes_nothing_along(
     assert "x-api-key" not in got(back), "the session of the other origin"
 
 
-def test_cookies_of_another_origin_go_back_to_it_and_are_not_kept(
+def test_cookies_of_another_origin_are_sent_to_it_and_not_saved(
     app: AppServer, other: AppServer, home: Path
 ) -> None:
     app.route("/set", setting)
@@ -207,7 +209,7 @@ def test_cookies_of_another_origin_go_back_to_it_and_are_not_kept(
     assert "mine" in kept.read_text()
 
 
-def test_cookies_of_a_file_go_to_their_hosts_and_those_of_others_are_not_kept(
+def test_cookies_of_a_file_are_sent_to_their_hosts_only(
     app: AppServer, other: AppServer, tmp_path: Path, home: Path
 ) -> None:
     jar = tmp_path / "jar"
@@ -225,7 +227,7 @@ def test_cookies_of_a_file_go_to_their_hosts_and_those_of_others_are_not_kept(
     assert {"ours", "theirs"} <= set(jar.read_text().split())
 
 
-# --- files that nobody here wrote ---
+# --- files of other programs ---
 
 ORIGIN = "http://127.0.0.1:1"
 
@@ -254,7 +256,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_session_is_an_error_and_left_as_it_is(tmp_path: Path, text: str) -> None:
+def test_a_hostile_session_is_an_error_and_not_changed(tmp_path: Path, text: str) -> None:
     file = tmp_path / "mine.json"
     file.write_text(text, encoding="latin-1")
     ended = run("get", "--session", file, f"{ORIGIN}/echo")
@@ -283,7 +285,7 @@ def cookie_line(expires: str = "0", domain: str = "127.0.0.1") -> str:
     ],
     ids=repr,
 )
-def test_a_hostile_cookie_file_is_an_error_and_left_as_it_is(
+def test_a_hostile_cookie_file_is_an_error_and_not_changed(
     tmp_path: Path, text: str, option: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.cookies"
@@ -310,7 +312,7 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither FIFOs nor these links")
 @pytest.mark.parametrize("suffix", [".json", ".cookies"])
 @pytest.mark.parametrize("kind", ["fifo", "loop", "folder", "device"])
-def test_what_is_no_file_is_no_session(tmp_path: Path, suffix: str, kind: str) -> None:
+def test_a_path_that_is_no_file_is_no_session(tmp_path: Path, suffix: str, kind: str) -> None:
     place = tmp_path / f"mine{suffix}"
     if kind == "fifo":
         os.mkfifo(place)
@@ -326,7 +328,7 @@ def test_what_is_no_file_is_no_session(tmp_path: Path, suffix: str, kind: str) -
     assert os.listdir(tmp_path) == [place.name]
 
 
-def test_a_link_to_a_session_stays_one(app: AppServer, tmp_path: Path) -> None:
+def test_a_symbolic_link_to_a_session_is_kept(app: AppServer, tmp_path: Path) -> None:
     link, file = tmp_path / "link.json", tmp_path / "real.json"
     link.symlink_to(file)
     for _ in range(2):
@@ -335,7 +337,7 @@ def test_a_link_to_a_session_stays_one(app: AppServer, tmp_path: Path) -> None:
     assert json.loads(file.read_text())["headers"] == [["X-Key", "1"]]
 
 
-def test_what_a_run_that_was_killed_left_stops_no_other(app: AppServer, tmp_path: Path) -> None:
+def test_files_of_a_killed_run_block_no_other(app: AppServer, tmp_path: Path) -> None:
     for name in ("mine.json", "mine.cookies", "jar"):
         (tmp_path / f".{name}.{os.getpid()}.new").write_text("torn")
     file, jar = tmp_path / "mine.json", tmp_path / "jar"
@@ -344,7 +346,7 @@ def test_what_a_run_that_was_killed_left_stops_no_other(app: AppServer, tmp_path
     assert jar.exists()
 
 
-def test_cookies_are_kept_in_a_file_that_curl_reads(app: AppServer, tmp_path: Path) -> None:
+def test_cookies_are_saved_in_a_file_that_curl_reads(app: AppServer, tmp_path: Path) -> None:
     jar = tmp_path / "jar"
     assert run("get", "-b", jar, "-c", jar, app.url + "/cookies/set?id=sesame").status == 0
     assert stat.S_IMODE(jar.stat().st_mode) == 0o600
@@ -371,5 +373,5 @@ def test_the_jar_of_curl_is_read(app: AppServer, tmp_path: Path) -> None:
     assert "old" not in jar.read_text()
 
 
-def test_cookies_on_the_command_line_go_to_their_host_alone(app: AppServer) -> None:
+def test_cookies_on_the_command_line_are_sent_to_their_host_only(app: AppServer) -> None:
     assert echoed("get", "-b", "a=1; b=2=3", app.url + "/echo")["headers"]["cookie"] == "a=1; b=2=3"

@@ -16,7 +16,7 @@ EVENTS = (
 )
 
 
-def test_lines_of_a_pipe_are_messages_and_answers_are_lines() -> None:
+def test_lines_from_a_pipe_are_messages_and_replies_are_lines() -> None:
     pytest.importorskip("websockets")
     with RawServer(speaking(echo)) as server:
         place = server.url.removeprefix("http://")
@@ -28,8 +28,8 @@ def test_lines_of_a_pipe_are_messages_and_answers_are_lines() -> None:
 
 def test_a_refused_websocket_is_an_error() -> None:
     pytest.importorskip("websockets")
-    answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
-    with RawServer(respond_and_close(answer)) as server:
+    response = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+    with RawServer(respond_and_close(response)) as server:
         ended = finish(start("ws", server.url, stdin=-1), b"")
     assert ended.status != 0
     assert "403" in ended.err

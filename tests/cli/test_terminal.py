@@ -1,4 +1,4 @@
-"""Readable text and numbers."""
+"""Formatting of text and numbers."""
 
 from __future__ import annotations
 

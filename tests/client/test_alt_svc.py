@@ -1,4 +1,4 @@
-"""HTTP/3 for origins that say that they speak it; there is no HTTP/3 server here, but UDP is."""
+"""HTTP/3 by Alt-Svc. A UDP socket stands in for an HTTP/3 server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def server(certs: Certs) -> Iterator[AppServer]:
 
 @pytest.fixture
 def datagrams(server: AppServer) -> Iterator[socket.socket]:
-    """Return a socket for UDP at the server's port; nothing answers there."""
+    """Return a socket for UDP at the server's port; nothing replies there."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.bind(("127.0.0.1", server.port))
         datagrams.setblocking(False)
@@ -47,7 +47,7 @@ def asked_for_quic(datagrams: socket.socket) -> bool:
 
 
 @needs_http3
-async def test_an_origin_that_says_so_is_asked_by_http3_and_falls_back(
+async def test_an_origin_with_alt_svc_is_tried_over_http3_and_falls_back(
     make_client: MakeClient, server: AppServer, datagrams: socket.socket
 ) -> None:
     client = make_client(http3="auto")
@@ -65,7 +65,7 @@ async def test_an_origin_that_says_so_is_asked_by_http3_and_falls_back(
 
 
 @needs_http3
-async def test_another_client_and_another_host_are_asked_as_ever(
+async def test_another_client_and_another_host_do_not_use_http3(
     make_client: MakeClient, server: AppServer, datagrams: socket.socket
 ) -> None:
     await make_client(http3="auto").get(server.url + "/quic")
@@ -76,7 +76,7 @@ async def test_another_client_and_another_host_are_asked_as_ever(
 
 
 @needs_http3
-async def test_nothing_goes_past_a_proxy(
+async def test_nothing_bypasses_a_proxy(
     make_client: MakeClient, server: AppServer, datagrams: socket.socket
 ) -> None:
     with HTTPProxy() as proxy:
@@ -88,7 +88,7 @@ async def test_nothing_goes_past_a_proxy(
 
 
 @ONE_OF_EACH
-async def test_what_is_none_is_refused(
+async def test_an_invalid_value_is_refused(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd: Any = "always"

@@ -1,4 +1,4 @@
-"""Cancelling: whatever a request is doing, its handle is free at once and nobody else notices."""
+"""Cancelling a request at any point frees its handle at once and disturbs no other request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import AnyClient, AnyStream
-from tests.support.inner import descriptors, engine_of, slots_of, until_waiting
+from tests.support.internals import count_descriptors, get_engine, get_slots, wait_until_waiting
 
 pytestmark = [
     pytest.mark.anyio,
@@ -61,7 +61,7 @@ async def cancel_once(
 
 
 def assert_free(client: AnyClient) -> None:
-    engine = engine_of(client)
+    engine = get_engine(client)
     assert engine._pool.slots.used == 0
     assert not engine._pool.slots.waiters
     assert not engine._driver.running
@@ -83,7 +83,7 @@ async def test_a_request_cancelled_while_it_waits_for_the_pool_leaves_the_queue(
 ) -> None:
     client = make_client(max_connections=1)
     async with await client.stream("GET", app.url + "/stall-after"):
-        waiting = slots_of(client).waiters
+        waiting = get_slots(client).waiters
         await cancel_once(
             lambda: len(waiting) == 3, lambda: client.get(app.url + "/cancelled"), count=3
         )
@@ -108,29 +108,29 @@ async def test_a_slot_granted_to_a_request_that_is_cancelled_goes_to_the_next(
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as cancelled:
                     cancelled.start_soon(get)
-                    await until_waiting(client, 1)
+                    await wait_until_waiting(client, 1)
                     tasks.start_soon(get)
-                    await until_waiting(client, 2)
+                    await wait_until_waiting(client, 2)
                     await held.aclose()  # grants the first
                     scope.cancel()
     assert statuses == [200]
     assert_free(client)
 
 
-async def test_a_request_cancelled_while_connecting_lets_go_of_its_socket(
+async def test_a_request_cancelled_while_connecting_closes_its_socket(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
     await client.get(app.url + "/")
-    before = descriptors()
+    before = count_descriptors()
     with BlackHole() as hole:
         await cancel_once(
-            lambda: len(engine_of(client)._driver.running) == 5,
+            lambda: len(get_engine(client)._driver.running) == 5,
             lambda: client.get(hole.url + "/"),
             count=5,
         )
         assert_free(client)
-    assert descriptors() <= before + 1  # the five may have made one more wake-up descriptor
+    assert count_descriptors() <= before + 1  # the five may have made one more wake-up descriptor
 
 
 @pytest.mark.parametrize("path", ["/stall", "/stall-in-head", "/stall-after"])
@@ -143,7 +143,7 @@ async def test_a_request_cancelled_while_it_waits_closes_its_connection(
     assert app.wait_for(lambda: not app.open_connections)
 
 
-async def test_other_requests_go_on_when_one_is_cancelled(
+async def test_other_requests_continue_when_one_is_cancelled(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
@@ -162,7 +162,7 @@ async def test_other_requests_go_on_when_one_is_cancelled(
     assert_free(client)
 
 
-async def test_whoever_waits_for_the_sockets_may_be_cancelled_first(
+async def test_the_task_that_polls_the_sockets_may_be_cancelled_first(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     # On trio the first to wait does so for all: the others must not sleep on without it.
@@ -222,7 +222,7 @@ async def test_cancelling_the_reading_of_a_stream_closes_it(
     assert app.wait_for(lambda: not app.open_connections)
     assert streamed.real.is_closed
     await streamed.aclose()
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0
 
 
 async def test_cancelling_an_upload_from_an_async_iterator_ends_the_iterator(
@@ -249,10 +249,10 @@ async def test_cancelling_an_upload_that_the_server_does_not_read_frees_the_hand
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
-    told = threading.Event()
+    notified = threading.Event()
 
     def never_read(record: Record, conn: AppConnection) -> None:
-        told.wait(60)
+        notified.wait(60)
         conn.closing = True
 
     app.route("/unread", never_read, read_body=False)
@@ -260,7 +260,7 @@ async def test_cancelling_an_upload_that_the_server_does_not_read_frees_the_hand
         lambda: app.requests,
         lambda: client.post(app.url + "/unread", content=bytes(8 << 20)),
     )
-    told.set()
+    notified.set()
     assert_free(client)
     assert app.wait_for(lambda: not app.open_connections)
 
@@ -309,22 +309,22 @@ async def test_a_thousand_cancels_leave_nothing_behind(
     await client.gather(50, "GET", app.url + "/delay/0.02")
     await client.get(h2_app.url + "/")
     tasks = None if colour == "trio" else asyncio.all_tasks()
-    before = descriptors()
+    before = count_descriptors()
     with BlackHole() as hole:
         urls = [app.url + "/stall", h2_app.url + "/stall", hole.url + "/", app.url + "/stall-after"]
 
         def ready() -> bool:
-            return len(engine_of(client)._driver.running) >= 50
+            return len(get_engine(client)._driver.running) >= 50
 
         for number in range(20):
             url = urls[number % 4]
             await cancel_once(ready, lambda url=url: client.get(url), count=50)  # type: ignore[misc]
     assert_free(client)
-    assert len(engine_of(client)._pool.all) <= 60
+    assert len(get_engine(client)._pool.all) <= 60
     if tasks is not None:
         assert asyncio.all_tasks() == tasks
     assert app.wait_for(lambda: not app.open_connections)
-    assert descriptors() <= before
+    assert count_descriptors() <= before
     assert (await client.get(app.url + "/")).status_code == 200
 
 
@@ -334,10 +334,10 @@ async def test_closing_a_response_ends_the_read_of_another_task(
 ) -> None:
     """The reader must not wait for ever, nor get what the next request on its handle is sent."""
     ends: list[Exception] = []
-    answers = respond_and_stall(_BEGUN), respond(response(b"next"))
+    responses = respond_and_stall(_BEGUN), respond(response(b"next"))
 
     def handler(conn: RawConnection) -> None:
-        answers[min(conn.index, 1)](conn)
+        responses[min(conn.index, 1)](conn)
 
     async def read(stream: AnyStream) -> None:
         try:

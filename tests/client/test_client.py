@@ -1,11 +1,9 @@
-"""The clients' own settings: URLs, headers, values that are checked, and what a client is not."""
+"""Settings of the clients: URLs, headers, checked values, copies and pickles."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import pickle
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,9 +22,9 @@ from curlhttp.exceptions import (
     InvalidURL,
     MissingSchema,
 )
-from tests.servers import AppServer, H2Server, Record, payload
+from tests.servers import AppServer, H2Server, Record
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -109,7 +107,7 @@ async def test_the_default_headers_are_few(client: AnyClient, app: AppServer) ->
     assert sent["Host"] == app.url.removeprefix("http://")
 
 
-async def test_headers_go_out_in_their_order_and_case(make_client: Make, app: AppServer) -> None:
+async def test_headers_are_sent_in_their_order_and_case(make_client: Make, app: AppServer) -> None:
     client = make_client(headers=[("X-ClienT", "c"), ("accept", "a/b")])
     await client.get(app.url, headers=[("x-One", "1"), ("X-Two", "2"), ("x-one", "again")])
     names = [name for name, _ in app.requests[-1].headers if name not in ("Host",)]
@@ -118,7 +116,7 @@ async def test_headers_go_out_in_their_order_and_case(make_client: Make, app: Ap
     assert app.requests[-1].values("x-one") == ["1", "again"]
 
 
-async def test_none_takes_a_header_away(make_client: Make, app: AppServer) -> None:
+async def test_none_removes_a_header(make_client: Make, app: AppServer) -> None:
     client = make_client(headers={"X-A": "1", "Accept": None})
     await client.get(app.url, headers={"x-a": None, "USER-AGENT": None})
     names = {name.lower() for name, _ in app.requests[-1].headers}
@@ -151,7 +149,9 @@ async def test_the_clients_headers_may_be_changed(make_client: Make, app: AppSer
     assert app.requests[-1].header("user-agent")
 
 
-async def test_a_requests_headers_do_not_stay(client: AnyClient, app: AppServer) -> None:
+async def test_headers_of_a_request_are_not_sent_with_the_next(
+    client: AnyClient, app: AppServer
+) -> None:
     await client.get(app.url, headers={"Authorization": "secret", "X-A": "1"})
     await client.get(app.url)
     assert app.requests[-1].values("authorization") == app.requests[-1].values("x-a") == []
@@ -171,41 +171,39 @@ async def test_the_host_header_may_be_set(client: AnyClient, app: AppServer) -> 
 async def test_a_header_that_would_break_the_message_is_refused_before_connecting(
     client: AnyClient, app: AppServer, headers: dict[str, str]
 ) -> None:
-    """S1, S2, S4: no line end, no NUL, nothing beyond Latin-1; and a name is a token."""
+    """No line end, no NUL, nothing beyond Latin-1; and a name is a token."""
     with pytest.raises(InvalidHeader):
         await client.get(app.url, headers=headers)
     assert app.connections == 0
 
 
-@EVERY_WAY
-async def test_a_header_that_would_break_the_message_is_refused_in_every_way(
-    ask: Ask, app: AppServer
+@EVERY_API
+async def test_a_header_that_would_break_the_message_is_refused_by_every_api(
+    fetch: Fetch, app: AppServer
 ) -> None:
-    """S1, S2, S4: line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
+    """Line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
     values: list[Any] = ["a\r\nX: b", "a\nb", "a\rb", "a\0b", b"a\r\nX: b", b"a\0", "\u20ac"]
     names: list[Any] = ["", "X\r\nY", "X\0", "X:", ":", b"X\n"]
     for headers in (*({"X": value} for value in values), *({name: "a"} for name in names)):
         with pytest.raises(InvalidHeader):
-            await ask(app.url, headers=headers)
+            await fetch(app.url, headers=headers)
     assert app.connections == 0
 
 
-@EVERY_WAY
-async def test_no_blanks_around_a_value_are_sent(ask: Ask, app: AppServer) -> None:
-    """S3: they are refused; those behind the value are left out by the drop-in, as in requests."""
+@EVERY_API
+async def test_no_blanks_around_a_value_are_sent(fetch: Fetch, app: AppServer) -> None:
+    """They are refused; those behind the value are left out by the drop-in, as in requests."""
     for value in (" a", "a ", "\ta", "a\t", b"a "):
         with suppress(InvalidHeader):
-            await ask(app.url, headers={"X": value})
+            await fetch(app.url, headers={"X": value})
     assert {value for record in app.requests for value in raw_values(record, b"x")} <= {b" a"}
 
 
-@EVERY_WAY
-async def test_where_a_request_comes_from_is_told_without_userinfo(
-    ask: Ask, app: AppServer
-) -> None:
-    """S25: user and password of the URL in Referer or Origin do not go to another server."""
+@EVERY_API
+async def test_referer_and_origin_are_sent_without_userinfo(fetch: Fetch, app: AppServer) -> None:
+    """User and password of the URL in Referer or Origin do not go to another server."""
     url = "https://me:hush@shop.test/cart?mail=a@b.test"
-    await ask(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})
+    await fetch(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})
     assert app.requests[-1].values("referer") == ["https://shop.test/cart?mail=a@b.test"]
     assert app.requests[-1].values("origin") == ["https://shop.test"]
     assert b"hush" not in app.requests[-1].raw
@@ -215,7 +213,7 @@ async def test_where_a_request_comes_from_is_told_without_userinfo(
 async def test_a_method_that_is_no_token_is_refused_before_connecting(
     client: AnyClient, app: AppServer, method: str
 ) -> None:
-    """S5: a method is a token."""
+    """A method is a token."""
     with pytest.raises(InvalidMethod):
         await client.request(method, app.url)
     assert app.connections == 0
@@ -337,7 +335,7 @@ def test_timeout_is_a_setting_and_an_exception() -> None:
 
 
 def test_no_setting_shows_a_secret() -> None:
-    """S82: of a client."""
+    """Of a client."""
     proxy = Proxy.parse("http://user:secret@proxy:3128")
     assert proxy.password == "secret"
     tls = TLS(verify=b"secret", cert=(b"secret", b"secret", "secret"))
@@ -357,10 +355,10 @@ def test_a_client_shows_its_base() -> None:
 
 
 @BOTH
-def test_what_holds_connections_can_be_neither_pickled_nor_copied(
+def test_objects_with_connections_can_be_neither_pickled_nor_copied(
     kind: Any, tmp_path: Path
 ) -> None:
-    """S82: it says so, be it in an object that somebody hands to another process."""
+    """It says so, be it in an object that somebody hands to another process."""
     client = kind(auth=("user", "secret"))
     web_socket = curlhttp.WebSocket if kind is Client else curlhttp.AsyncWebSocket
     for thing in (
@@ -404,13 +402,13 @@ async def test_a_client_can_be_subclassed(colour: str, app: AppServer) -> None:
     assert repr(api) == f"<curlhttp.Api {app.url}/>" or "Api" in repr(api)
 
 
-async def test_a_built_request_is_sent_as_it_is(client: AnyClient, app: AppServer) -> None:
+async def test_a_built_request_is_sent_unchanged(client: AnyClient, app: AppServer) -> None:
     request = client.real.build_request("POST", app.url + "/echo", json={"a": 1})
     request.headers["X-Later"] = "1"
-    answer = await client.send(request)
-    assert answer.request.url == request.url
+    response = await client.send(request)
+    assert response.request.url == request.url
     assert app.requests[-1].header("x-later") == "1"
-    assert answer.json()["body"] == '{"a": 1}'
+    assert response.json()["body"] == '{"a": 1}'
     assert (await client.send(request)).json()["body"] == '{"a": 1}'  # once more
 
 
@@ -443,9 +441,10 @@ async def test_the_with_statement_closes(colour: str, app: AppServer) -> None:
 
 
 async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> None:
-    """S74: what is one client's is no other's."""
+    """Clients share no state."""
     one, two = make_client(headers={"X-A": "1"}), make_client()
     await one.get(app.url + "/cookies/set?a=1")
+    assert app.requests[-1].header("cookie") is None
     await two.get(app.url + "/cookies")
     assert app.requests[-1].header("cookie") is None
     assert app.requests[-1].header("x-a") is None
@@ -454,27 +453,31 @@ async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> N
     assert app.requests[-1].header("cookie") == "a=1"
 
 
-def test_eight_threads_on_one_client_get_their_own_answers(app: AppServer) -> None:
-    """S85: threads get their own answers."""
-    wrong: list[Any] = []
+async def test_no_file_is_written(
+    make_client: Make,
+    tls_app: AppServer,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Alt-Svc and HSTS are off; a file name in the response is only text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
 
-    def work(number: int, client: Client) -> None:
-        for turn in range(60):
-            size, seed = 100 + 37 * turn, number
-            body = client.get(f"{app.url}/bytes/{size}?seed={seed}").content
-            if body != payload(size, seed):
-                wrong.append((number, turn))
-            sent = f"{number}-{turn}".encode()
-            seen = client.post(app.url + "/echo", content=sent).json()
-            if seen["sha256"] != hashlib.sha256(sent).hexdigest():
-                wrong.append((number, turn))
+    def respond(record: Any, conn: Any) -> None:
+        conn.reply(
+            200,
+            b"ok",
+            [
+                ("Alt-Svc", 'h2="other:1"; ma=86400'),
+                ("Strict-Transport-Security", "max-age=86400"),
+                ("Content-Disposition", "attachment; filename=../../x"),
+            ],
+        )
 
-    with Client() as client:
-        threads = [threading.Thread(target=work, args=(n, client)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
-    assert app.connections <= 8
-    assert len(app.requests) == 8 * 60 * 2
+    tls_app.route("/state", respond)
+    client = make_client()
+    assert (await client.get(tls_app.url + "/state")).content == b"ok"
+    assert (await client.get(tls_app.url + "/state")).content == b"ok"
+    assert len(tls_app.requests) == 2
+    await client.aclose()
+    assert list(tmp_path.iterdir()) == []

@@ -1,10 +1,11 @@
-"""Many at once: threads and tasks on one client, few descriptors, and stale connections."""
+"""Concurrent threads and tasks on one client, few descriptors, and stale connections."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,8 @@ import anyio.to_thread
 import pytest
 
 import curlhttp
-from curlhttp import Client, RequestException
+from curlhttp import Client, requests
+from curlhttp.exceptions import RequestException, StreamConsumedError
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -24,10 +26,11 @@ from tests.servers import (
     RawServer,
     Record,
     payload,
+    respond_and_stall,
     response,
 )
 from tests.support.colours import AnyClient
-from tests.support.inner import apart, engine_of, run_script
+from tests.support.internals import get_engine, in_thread, run_script
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
@@ -41,7 +44,7 @@ def _matches(client: Client, url: str, size: int, salt: int) -> bool:
 
 
 def _hammer(client: Client, urls: list[str], seed: int, count: int) -> int:
-    """Send requests of a random order of one thread; return how many were answered right."""
+    """Send requests of a random order of one thread; return the number of correct responses."""
     chosen = random.Random(seed)
     return sum(
         _matches(client, urls[number % len(urls)], chosen.randrange(1, 3000), chosen.randrange(16))
@@ -49,12 +52,29 @@ def _hammer(client: Client, urls: list[str], seed: int, count: int) -> int:
     )
 
 
-def test_sixteen_threads_on_one_client_each_get_their_own_answers(app: AppServer) -> None:
-    """S85: threads get their own answers."""
-    with Client() as client, ThreadPoolExecutor(16) as threads:
-        right = list(threads.map(lambda n: _hammer(client, [app.url], n, 75), range(16)))
-    assert right == [75] * 16
+def test_sixteen_threads_on_one_client_get_their_own_responses(app: AppServer) -> None:
+    wrong: list[Any] = []
+
+    def work(number: int, client: Client) -> None:
+        for turn in range(60):
+            size, seed = 100 + 37 * turn, number
+            body = client.get(f"{app.url}/bytes/{size}?seed={seed}").content
+            if body != payload(size, seed):
+                wrong.append((number, turn))
+            sent = f"{number}-{turn}".encode()
+            seen = client.post(app.url + "/echo", content=sent).json()
+            if seen["sha256"] != hashlib.sha256(sent).hexdigest():
+                wrong.append((number, turn))
+
+    with Client() as client:
+        threads = [threading.Thread(target=work, args=(n, client)) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
     assert app.connections <= 16
+    assert len(app.requests) == 16 * 60 * 2
 
 
 def test_threads_that_alternate_between_origins_reuse_connections(
@@ -88,7 +108,7 @@ def test_threads_stream_at_once(app: AppServer) -> None:
         assert all(threads.map(stream, range(32)))
 
 
-def test_closing_while_threads_work_ends_every_request_in_good_order(app: AppServer) -> None:
+def test_closing_while_threads_work_ends_every_request_cleanly(app: AppServer) -> None:
     def work() -> None:
         try:
             while True:
@@ -197,45 +217,45 @@ async def test_a_slow_first_response_does_not_hold_up_the_others(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
-    told = threading.Event()
+    close_now = threading.Event()
 
     def wait(record: Record, conn: AppConnection) -> None:
-        assert told.wait(60)
+        assert close_now.wait(60)
         conn.reply(200)
 
     app.route("/wait", wait)
     async with anyio.create_task_group() as tasks:
         for number in range(4):
-            tasks.start_soon(apart, client, "GET", app.url + ("/" if number else "/wait"))
+            tasks.start_soon(in_thread, client, "GET", app.url + ("/" if number else "/wait"))
         answered = await anyio.to_thread.run_sync(app.wait_for, lambda: len(app.requests) == 4)
-        told.set()
+        close_now.set()
     assert answered
 
 
 # --- connections that the server closed meanwhile ---
 
 
-def _answer_once_and_close_when_told(told: threading.Event) -> Callable[[RawConnection], None]:
+def _respond_once_and_close_on(close_now: threading.Event) -> Callable[[RawConnection], None]:
     def handler(conn: RawConnection) -> None:
         if conn.index:
             while conn.read_request()[0]:
                 conn.send(response(b"later"))
         elif conn.read_request()[0]:
             conn.send(response(b"first"))
-            told.wait(60)
+            close_now.wait(60)
 
     return handler
 
 
 @pytest.mark.anyio
-async def test_a_post_right_after_the_server_closed_goes_out_once_and_succeeds(
+async def test_a_post_right_after_the_server_closed_is_sent_once_and_succeeds(
     make_client: Callable[..., AnyClient],
 ) -> None:
-    told = threading.Event()
+    close_now = threading.Event()
     client = make_client()
-    with RawServer(_answer_once_and_close_when_told(told)) as server:
+    with RawServer(_respond_once_and_close_on(close_now)) as server:
         assert (await client.get(server.url + "/")).content == b"first"
-        told.set()
+        close_now.set()
         assert server.wait_for(lambda: not server.open_connections)
         posted = await client.post(server.url + "/", content=b"once")
         assert posted.content == b"later"
@@ -250,11 +270,11 @@ async def test_a_post_right_after_the_server_closed_goes_out_once_and_succeeds(
 async def test_a_get_right_after_the_server_closed_succeeds(
     make_client: Callable[..., AnyClient],
 ) -> None:
-    told = threading.Event()
+    close_now = threading.Event()
     client = make_client()
-    with RawServer(_answer_once_and_close_when_told(told)) as server:
+    with RawServer(_respond_once_and_close_on(close_now)) as server:
         await client.get(server.url + "/")
-        told.set()
+        close_now.set()
         assert server.wait_for(lambda: not server.open_connections)
         assert (await client.get(server.url + "/")).content == b"later"
         await client.aclose()
@@ -265,11 +285,11 @@ async def test_a_get_right_after_the_server_closed_succeeds(
 async def test_an_idle_connection_that_the_server_closed_wakes_the_loop_once(
     make_client: Callable[..., AnyClient],
 ) -> None:
-    told = threading.Event()
+    close_now = threading.Event()
     client = make_client()
-    with RawServer(_answer_once_and_close_when_told(told)) as server, AppServer() as other:
+    with RawServer(_respond_once_and_close_on(close_now)) as server, AppServer() as other:
         await client.get(server.url + "/")
-        poller = engine_of(client)._driver.poller
+        poller = get_engine(client)._driver.poller
         polls: list[Any] = []
         poll = poller.poll
 
@@ -278,7 +298,7 @@ async def test_an_idle_connection_that_the_server_closed_wakes_the_loop_once(
             return polls[-1]
 
         poller.poll = counted
-        told.set()
+        close_now.set()
         assert server.wait_for(lambda: not server.open_connections)
         await client.get(other.url + "/delay/0.2")
         assert len(polls) < 25, f"{len(polls)} looks at the sockets for one request"
@@ -324,13 +344,98 @@ async def test_after_a_failed_callback_the_engine_starts_over(
 
     client = make_client()
     await client.get(app.url + "/")
-    first = engine_of(client)._driver
+    first = get_engine(client)._driver
     first.poller.watch = fail
     with pytest.raises(MemoryError), anyio.fail_after(30):
         await client.get(app.url + "/delay/0.05")
     for _ in range(2):
         assert (await client.get(app.url + "/")).status_code == 200
-    engine = engine_of(client)
+    engine = get_engine(client)
     assert engine._driver is not first
     assert engine._pool.slots.used == 0
     assert app.wait_for(lambda: app.open_connections == 1)
+
+
+# --- one thread reads a streamed response, another closes it ---
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+
+
+def until(is_so: Callable[[], object]) -> None:
+    """Wait for what another thread brings about."""
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def ended_read(stream: curlhttp.StreamedResponse) -> BaseException | None:
+    """Close a response whose read waits in another thread, and return what that raised."""
+    incoming: Any = stream._incoming
+    with ThreadPoolExecutor(1) as threads:
+        read = threads.submit(stream.read)
+        until(lambda: incoming.wake is not None)
+        stream.close()
+        return read.exception(timeout=30)
+
+
+def is_free(client: curlhttp.Client) -> bool:
+    """Return whether no slot is taken."""
+    engine: Any = client._engine
+    engine._pool._release_ready()
+    return not engine._pool.slots.used and not engine._opened
+
+
+@pytest.mark.parametrize("body", [b"", b"piece"], ids=["nothing came", "some came"])
+def test_a_read_that_waits_ends(body: bytes) -> None:
+    with RawServer(respond_and_stall(HEAD + body)) as server, curlhttp.Client() as client:
+        error = ended_read(client.stream("GET", server.url, timeout=30))
+        assert isinstance(error, StreamConsumedError)
+        assert str(error) == "this response was closed while it was read"
+        assert error.request is not None
+        assert is_free(client)
+
+
+def test_a_read_that_waits_ends_on_http2(h2_app: H2Server) -> None:
+    with curlhttp.Client(http2=True, verify=False) as client:
+        stream = client.stream("GET", h2_app.url + "/stall-after?sent=3&length=9", timeout=30)
+        assert isinstance(ended_read(stream), StreamConsumedError)
+        assert is_free(client)
+
+
+def test_a_read_of_the_drop_in_ends() -> None:
+    with RawServer(respond_and_stall(HEAD)) as server, requests.Session() as session:
+        response = session.get(server.url, stream=True, timeout=30)
+        with ThreadPoolExecutor(1) as threads:
+            read = threads.submit(lambda: response.content)
+            time.sleep(0.05)
+            response.close()
+            assert isinstance(read.exception(timeout=30), requests.RequestException)
+
+
+def test_closing_at_any_moment_breaks_no_other_request(app: AppServer) -> None:
+    """One thread closes what others read, hundreds of times, while new requests start."""
+    chance = random.Random(1)
+    delays = [chance.random() * 0.002 for _ in range(400)]
+    with curlhttp.Client(max_connections=4, timeout=30) as client, ThreadPoolExecutor(6) as threads:
+        is_over = threading.Event()
+
+        def ask() -> None:
+            while not is_over.is_set():
+                assert len(client.get(app.url + "/bytes/100").content) == 100
+                with client.stream("GET", app.url + "/bytes/100") as stream:
+                    assert len(stream.read()) == 100
+
+        others = [threads.submit(ask) for _ in range(2)]
+        for delay in delays:
+            stream = client.stream("GET", app.url + "/bytes/300000")
+            read = threads.submit(stream.read)
+            time.sleep(delay)
+            stream.close()
+            error = read.exception(timeout=30)
+            assert error is None or isinstance(error, RequestException), error
+        is_over.set()
+        for other in others:
+            other.result(timeout=30)
+        assert is_free(client)

@@ -1,4 +1,4 @@
-"""Content codings over the wire, buffered and streamed. The decoders' own tests are beside this."""
+"""Content codings over the wire, buffered and streamed. models/test_decoding tests the decoders."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.servers import (
 )
 from tests.servers.routes import CODERS
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.every_api import EVERY_API, Fetch
 from tests.support.pace import assert_cheap
-from tests.support.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -45,7 +45,7 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 
 async def body_of(client: AnyClient, url: str, streams: bool, **options: Any) -> bytes:
-    """Return the decoded body, read in one of both ways."""
+    """Return the decoded body, read at once or streamed."""
     if not streams:
         content: bytes = (await client.get(url, **options)).content
         return content
@@ -54,14 +54,14 @@ async def body_of(client: AnyClient, url: str, streams: bool, **options: Any) ->
 
 
 def coded(*bodies: bytes, coding: str = "gzip") -> RawServer:
-    """Return a server that answers with the bodies in turn, as being coded."""
+    """Return a server that responds with the bodies in turn, labelled with a coding."""
     headers = [("Content-Encoding", coding)]
     return RawServer(respond(*(response(body, headers=headers) for body in bodies)))
 
 
 @pytest.mark.parametrize("coding", sorted(CODERS))
 @pytest.mark.parametrize("size", [0, 1, 100_000, MIB])
-async def test_every_coding_is_undone(
+async def test_every_coding_is_decoded(
     any_client: AnyClient, server: AppServer, streams: bool, coding: str, size: int
 ) -> None:
     url = f"{server.url}/{coding}?size={size}"
@@ -76,7 +76,7 @@ async def test_a_coded_body_may_be_chunked(
     assert body == payload(50_000)
 
 
-async def test_codings_are_undone_in_reverse(client: AnyClient, streams: bool) -> None:
+async def test_codings_are_decoded_in_reverse(client: AnyClient, streams: bool) -> None:
     body = brotli.compress(zlib.compress(gzip.compress(b"thrice" * 1000)))
     with coded(body, coding="gzip, deflate, br") as raw:
         assert await body_of(client, raw.url, streams) == b"thrice" * 1000
@@ -90,7 +90,7 @@ async def test_repeated_fields_are_one_list(client: AnyClient, streams: bool) ->
 
 
 @pytest.mark.parametrize("coding", ["unheard-of", "gzip, unheard-of", "identity", ""])
-async def test_what_is_unknown_passes_as_it_came(
+async def test_an_unknown_coding_is_not_decoded(
     client: AnyClient, streams: bool, coding: str
 ) -> None:
     with coded(b"as it came", coding=coding) as raw:
@@ -98,7 +98,7 @@ async def test_what_is_unknown_passes_as_it_came(
 
 
 async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: bool) -> None:
-    """S48: more than five codings are refused."""
+    """More than five codings are refused."""
     with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw:
         with pytest.raises(ContentDecodingError, match="6 content codings, 5 at most") as caught:
             await body_of(client, raw.url, streams)
@@ -107,18 +107,18 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
     assert caught.value.request_sent
 
 
-@EVERY_WAY
-async def test_no_way_takes_a_broken_coding_for_a_body(ask: Ask) -> None:
-    """S48, S49, S50: too many, cut, corrupt, and no coding at all."""
+@EVERY_API
+async def test_no_api_returns_a_body_with_a_broken_coding(fetch: Fetch) -> None:
+    """Too many, cut, corrupt, and no coding at all."""
     whole = gzip.compress(b"some text that is long enough " * 20)
     broken = (whole[:-9], whole[:20], whole[:-8] + bytes(8), b"no gzip at all")
     for body in broken:
         with coded(body) as raw, pytest.raises(ContentDecodingError):
-            await ask(raw.url)
+            await fetch(raw.url)
     with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw, pytest.raises(ContentDecodingError):
-        await ask(raw.url)
+        await fetch(raw.url)
     with coded(whole) as raw:
-        assert (await ask(raw.url)).ok
+        assert (await fetch(raw.url)).ok
 
 
 async def test_a_coding_is_seen_whole_and_streamed_alike(client: AnyClient, streams: bool) -> None:
@@ -129,26 +129,11 @@ async def test_a_coding_is_seen_whole_and_streamed_alike(client: AnyClient, stre
 
 
 async def test_a_hundred_fields_are_an_error(client: AnyClient, streams: bool) -> None:
-    """S48: more than five codings are refused."""
+    """More than five codings are refused."""
     headers = [("Content-Encoding", "gzip")] * 100
     with RawServer(respond(response(b"x", headers=headers))) as raw:
         with pytest.raises(ContentDecodingError, match="100 content codings"):
             await body_of(client, raw.url, streams)
-
-
-@pytest.mark.parametrize("coding", sorted(CODERS))
-async def test_a_cut_body_is_an_error_and_the_connection_lives(
-    client: AnyClient, streams: bool, coding: str
-) -> None:
-    """S49: a coded body that is cut is an error."""
-    name = {"multi-gzip": "gzip", "raw-deflate": "deflate"}.get(coding, coding)
-    with coded(CODERS[coding](payload(5000))[:-3], coding=name) as raw:
-        with pytest.raises(ContentDecodingError, match="cut short") as caught:
-            await body_of(client, raw.url, streams)
-    assert caught.value.request.method == "GET"  # type: ignore[union-attr]
-    assert caught.value.response.status_code == 200  # type: ignore[union-attr]
-    assert caught.value.request_sent
-    assert caught.value.response.timings.total > 0  # type: ignore[union-attr]
 
 
 async def test_a_coding_error_is_that_of_one_response(client: AnyClient, streams: bool) -> None:
@@ -160,7 +145,7 @@ async def test_a_coding_error_is_that_of_one_response(client: AnyClient, streams
 
 @pytest.mark.parametrize("at", [3, -8, -4])
 async def test_a_corrupt_body_is_an_error(client: AnyClient, streams: bool, at: int) -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     body = bytearray(gzip.compress(payload(2000)))
     body[at] ^= 0xFF
     with coded(bytes(body)) as raw:
@@ -169,20 +154,22 @@ async def test_a_corrupt_body_is_an_error(client: AnyClient, streams: bool, at: 
 
 
 async def test_head_and_204_have_nothing_to_decode(client: AnyClient) -> None:
-    answer = b"HTTP/1.1 204 No Content\r\nContent-Encoding: gzip\r\n\r\n"
-    with RawServer(respond(answer)) as raw:
+    response = b"HTTP/1.1 204 No Content\r\nContent-Encoding: gzip\r\n\r\n"
+    with RawServer(respond(response)) as raw:
         assert (await client.get(raw.url)).content == b""
 
 
-async def test_an_error_bodys_coding_is_undone(client: AnyClient, streams: bool) -> None:
-    """S47: bounded like any other."""
+async def test_the_body_of_an_error_is_decoded(client: AnyClient, streams: bool) -> None:
+    """Bounded like any other."""
     headers = [("Content-Encoding", "gzip")]
-    answer = response(gzip.compress(b"sorry"), status="503 No", headers=headers)
-    with RawServer(respond(answer)) as raw:
+    found = response(gzip.compress(b"sorry"), status="503 No", headers=headers)
+    with RawServer(respond(found)) as raw:
         assert await body_of(client, raw.url, streams) == b"sorry"
 
 
-async def test_what_can_be_decoded_is_asked_for(any_client: AnyClient, server: AppServer) -> None:
+async def test_accept_encoding_lists_the_supported_codings(
+    any_client: AnyClient, server: AppServer
+) -> None:
     await any_client.get(server.url)
     assert server.requests[-1].values("accept-encoding") == [ACCEPT_ENCODING]
     assert "gzip" in ACCEPT_ENCODING
@@ -193,16 +180,16 @@ async def test_what_can_be_decoded_is_asked_for(any_client: AnyClient, server: A
     assert server.requests[-1].values("accept-encoding") == ["br"]
 
 
-async def test_the_headers_tell_what_was_on_the_wire(client: AnyClient, app: AppServer) -> None:
-    answer = await client.get(app.url + "/gzip?size=9000&zeros=1")
-    assert answer.headers["content-encoding"] == "gzip"
-    assert int(answer.headers["content-length"]) < len(answer.content)
+async def test_the_headers_are_those_on_the_wire(client: AnyClient, app: AppServer) -> None:
+    response = await client.get(app.url + "/gzip?size=9000&zeros=1")
+    assert response.headers["content-encoding"] == "gzip"
+    assert int(response.headers["content-length"]) < len(response.content)
 
 
-async def test_a_megabyte_of_empty_members_costs_less_than_a_second(
+async def test_a_megabyte_of_empty_members_takes_less_than_a_second(
     client: AnyClient, streams: bool
 ) -> None:
-    """S93: bodies of empty members are read at once."""
+    """Bodies of empty members are read at once."""
     with coded(gzip.compress(b"", mtime=0) * 52_000) as raw:
         began = time.process_time()
         with contextlib.suppress(ContentDecodingError):
@@ -220,10 +207,10 @@ async def test_a_megabyte_of_tiny_frames_is_refused(client: AnyClient, streams: 
 
 
 async def test_a_redirects_coded_body_is_never_decoded(client: AnyClient) -> None:
-    """S30, S47: nobody wants it."""
+    """Nobody wants it."""
     headers = [("Content-Encoding", "gzip"), ("Location", "/")]
-    answer = response(b"not gzip at all", status="302 Found", headers=headers)
-    with RawServer(respond(answer, response(b"there"))) as raw:
+    found = response(b"not gzip at all", status="302 Found", headers=headers)
+    with RawServer(respond(found, response(b"there"))) as raw:
         got = await client.get(raw.url)
         assert got.content == b"there"
         assert got.history[0].content == b"not gzip at all"
@@ -275,10 +262,10 @@ def bombs() -> dict[str, bytes]:
 @ONE_OF_EACH
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_bomb_costs_little_more_than_the_limit(
+def test_a_bomb_takes_little_more_memory_than_the_limit(
     colour: str, app: AppServer, streams: bool, bombs: dict[str, bytes]
 ) -> None:
-    """S45, S46: as the process sees it."""
+    """As the process sees it."""
 
     def bomb(record: Record, conn: AppConnection) -> None:
         coding = record.args[0]

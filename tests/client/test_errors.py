@@ -1,4 +1,4 @@
-"""Every failure has its type, its facts and its words, and none of them holds a credential."""
+"""Each failure raises its own type with facts and a message, and none shows a credential."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ async def test_neither_a_pickled_response_nor_an_error_carries_credentials(
     )
     own = {"Proxy-Authorization": "s3cret-4", "X": "kept"}
     hidden = ("s3cret", base64.b64encode(b"user:s3cret-2").decode())
-    answer = await client.get(app.url + "/redirect-to?url=/status/503", headers=own)
-    sent = answer.request.headers
+    response = await client.get(app.url + "/redirect-to?url=/status/503", headers=own)
+    sent = response.request.headers
     assert {"Authorization", "Cookie", "X-Tenant"} <= set(sent)
     with pytest.raises(e.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     with pytest.raises(e.ChunkedEncodingError) as cut:
         await client.get(app.url + "/truncated", headers=own)
     with pytest.raises(e.ChunkedEncodingError) as cut_stream:
         async with await client.stream("GET", app.url + "/truncated", headers=own) as stream:
             await stream.read()
     with pytest.raises(e.JSONDecodeError) as no_json:
-        answer.json()
-    for value in (answer, refused.value, cut.value, cut_stream.value, no_json.value):
+        response.json()
+    for value in (response, refused.value, cut.value, cut_stream.value, no_json.value):
         data = pickle.dumps(value)
         assert not any(secret.encode() in data for secret in hidden)
         again = pickle.loads(data)
         assert again.request.headers["x"] == "kept"
         assert str(again.request) == str(value.request)
-    assert answer.request.headers is sent
+    assert response.request.headers is sent
     assert "Authorization" in sent  # of the one that was pickled
 
 
@@ -119,9 +119,9 @@ async def test_no_pickled_error_carries_the_secrets_of_urls(
     granting = curlhttp.OAuth2ClientCredentials(app.url + "/status/400" + token, "me", "s3cret-6")
     await fails(lambda: client.get(app.url, auth=granting))
     again = make_client(headers=own)
-    answer = await again.get(app.url + "/elsewhere" + token)
+    response = await again.get(app.url + "/elsewhere" + token)
     with pytest.raises(e.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     for error in (*errors, refused.value):
         data = pickle.dumps(error)
         assert b"s3cret" not in data, error
@@ -131,7 +131,7 @@ async def test_no_pickled_error_carries_the_secrets_of_urls(
     twin = pickle.loads(pickle.dumps(refused.value))
     assert (twin.request.headers["x"], twin.response.status_code) == ("kept", 503)
     assert [each.status_code for each in twin.response.history] == [302]
-    assert answer.url.endswith("?token=s3cret-1")  # of the one that was pickled
+    assert response.url.endswith("?token=s3cret-1")  # of the one that was pickled
 
 
 async def test_a_pickled_request_can_be_sent_with_its_credentials(
@@ -207,7 +207,7 @@ def test_an_error_says_what_its_code_means(code: int, facts: dict[str, Any]) -> 
     ("alert", "wants"),
     [("tlsv13 alert certificate required", True), ("alert bad record mac", False)],
 )
-def test_an_alert_says_whether_a_client_certificate_is_wanted(alert: str, wants: bool) -> None:
+def test_an_alert_says_whether_a_client_certificate_is_required(alert: str, wants: bool) -> None:
     error = make_error(failure(56, message=f"error:0A00045C:SSL routines::{alert}"))
     assert isinstance(error, e.SSLError)
     assert error.wants_certificate is wants
@@ -361,7 +361,7 @@ async def test_a_port_that_refuses(client: AnyClient) -> None:
         (respond(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000), e.RemoteProtocolError, {100, 56}),
     ],
 )
-async def test_an_answer_that_breaks_off(
+async def test_a_truncated_response(
     handler: Any, expected: type[Exception], codes: set[int], client: AnyClient
 ) -> None:
     with RawServer(handler) as server:
@@ -373,9 +373,7 @@ async def test_an_answer_that_breaks_off(
 
 
 @pytest.mark.parametrize("handler", [close_at_once, reset_at_once])
-async def test_a_connection_that_closes_before_it_was_asked(
-    handler: Any, client: AnyClient
-) -> None:
+async def test_a_connection_that_closes_before_the_request(handler: Any, client: AnyClient) -> None:
     with RawServer(handler) as server:
         error = await caught(client, server.url)
     assert type(error) is e.ConnectionError
@@ -404,7 +402,7 @@ async def test_a_server_that_does_not_speak_tls(client: AnyClient) -> None:
     assert (error.curl_code, error.request_sent) == (35, False)
 
 
-async def test_a_certificate_that_nobody_vouches_for(
+async def test_a_certificate_of_an_unknown_authority(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
     client = make_client(verify=True)
@@ -446,7 +444,7 @@ async def test_a_client_that_was_closed(client: AnyClient, app: AppServer) -> No
     assert app.connections == 0
 
 
-async def test_an_error_status_is_an_error_when_asked_for(
+async def test_raise_for_status_raises_for_an_error_status(
     client: AnyClient, app: AppServer
 ) -> None:
     response_ = await client.get(app.url + "/status/404")
@@ -505,7 +503,7 @@ def everything_shown(error: Any) -> Iterator[str]:
 async def test_no_failure_shows_a_credential(
     make_client: MakeClient, app: AppServer, tls_app: AppServer
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
 
     def with_user(url: str) -> str:
         return url.replace("://", "://user:hunter2@")
@@ -535,8 +533,8 @@ async def test_no_failure_shows_a_credential(
         assert not SECRET.search(text)
 
 
-async def test_no_failure_shows_what_was_refused_as_a_header(client: AnyClient) -> None:
-    """S81: no message, repr or log shows a secret."""
+async def test_no_error_shows_the_refused_header_value(client: AnyClient) -> None:
+    """No message, repr or log shows a secret."""
     for headers in ({"Authorization": "Bearer sesame\n"}, {"Cookie": "a=crumbs\r\n"}):
         with pytest.raises(e.InvalidHeader) as info:
             await client.get("http://127.0.0.1:1/", headers={**headers, "X-A": "b"})
@@ -547,7 +545,7 @@ async def test_no_failure_shows_what_was_refused_as_a_header(client: AnyClient) 
 async def test_no_failure_shows_a_proxys_password(
     make_client: MakeClient, app: AppServer, tls_app: AppServer
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     with HTTPProxy(("user", "other")) as proxy, refused_port() as port:
         for address in (proxy.port, port):
             client = make_client(proxies=f"http://user:hunter2@127.0.0.1:{address}")
@@ -563,7 +561,7 @@ async def test_no_failure_shows_a_proxys_password(
 
 
 async def test_a_failure_status_shows_no_credential(client: AnyClient, app: AppServer) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     url = app.url.replace("://", "://user:hunter2@") + "/status/401"
     response_ = await client.get(url, **{k: v for k, v in CREDENTIALS.items() if k == "cookies"})
     with pytest.raises(e.HTTPError) as info:
@@ -609,7 +607,7 @@ def test_every_exception_travels_with_its_facts(kind: type[e.RequestException]) 
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_json_error_travels_with_its_place(protocol: int) -> None:
+def test_a_json_error_is_pickled_with_its_position(protocol: int) -> None:
     error = e.JSONDecodeError("no value", '{"a": }', 6, request=a_request(), request_sent=True)
     twin = pickle.loads(pickle.dumps(error, protocol))
     assert type(twin) is e.JSONDecodeError
@@ -675,13 +673,13 @@ async def test_a_failing_status_travels(client: AnyClient, app: AppServer) -> No
     assert twin.response.status_code == 503
 
 
-async def test_connecting_in_vain_travels(client: AnyClient) -> None:
+async def test_a_connect_error_is_pickled(client: AnyClient) -> None:
     with BlackHole() as hole, pytest.raises(e.ConnectTimeout) as info:
         await client.get(hole.url, timeout=0.05)
     assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)
 
 
-async def test_silence_says_where(client: AnyClient) -> None:
+async def test_a_timeout_error_says_in_which_phase(client: AnyClient) -> None:
     with RawServer(respond_and_stall(b"")) as server, pytest.raises(e.ReadTimeout) as before:
         await client.get(server.url, timeout=(30, paced(0.05)))
     with RawServer(respond_and_stall(response(b"abc")[:-1])) as server:

@@ -1,4 +1,4 @@
-"""A guard judges the address that is dialled: on each hop, in each attempt, and when it is kept."""
+"""A guard checks the address that is connected to: per redirect, attempt and reused connection."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import curlhttp
 from curlhttp import BlockedAddress, PublicOnly
 from tests.servers import AppServer, Certs, H2Server, RawServer, refused_port
 from tests.support.colours import AnyClient
-from tests.support.names import Names
-from tests.support.ways import EVERY_WAY, make_ask
+from tests.support.dns import Names
+from tests.support.every_api import EVERY_API, make_fetch
 
 pytestmark = pytest.mark.anyio
 
@@ -79,9 +79,9 @@ async def test_this_machine_is_refused_however_it_is_written(
     assert app.connections == 0
 
 
-@pytest.mark.parametrize("way", ("allow", "function"))
-async def test_what_a_guard_allows_is_reached(
-    make_client: MakeClient, app: AppServer, way: str
+@pytest.mark.parametrize("kind", ("allow", "function"))
+async def test_an_allowed_address_is_reached(
+    make_client: MakeClient, app: AppServer, kind: str
 ) -> None:
     asked: list[tuple[str, str, int]] = []
 
@@ -89,28 +89,28 @@ async def test_what_a_guard_allows_is_reached(
         asked.append((host, address, port))
         return address == "127.0.0.1"
 
-    client = make_client(guard=PublicOnly(allow=["127.0.0.0/8"]) if way == "allow" else judge)
+    client = make_client(guard=PublicOnly(allow=["127.0.0.0/8"]) if kind == "allow" else judge)
     for _ in range(2):
         assert (await client.get(app.at("localhost"))).content == b"hello"
     assert app.connections == 1
-    if way == "function":
+    if kind == "function":
         assert ("localhost", "127.0.0.1", app.port) in asked
         assert {port for _, _, port in asked} == {app.port}
 
 
-@EVERY_WAY
-async def test_every_way_in_is_guarded(
-    make_client: MakeClient, way: str, tmp_path: Any, certs: Certs, app: AppServer
+@EVERY_API
+async def test_every_api_is_guarded(
+    make_client: MakeClient, api: str, tmp_path: Any, certs: Certs, app: AppServer
 ) -> None:
     with curlhttp.requests.Session(guard=PublicOnly()) as session:
-        ask = make_ask(make_client(guard=PublicOnly()), way, tmp_path, session)
+        fetch = make_fetch(make_client(guard=PublicOnly()), api, tmp_path, session)
         with pytest.raises(BlockedAddress, match="loopback"):
-            await ask(app.at("localhost"))
+            await fetch(app.at("localhost"))
     assert app.connections == 0
     assert not (tmp_path / "downloaded").exists()
 
 
-async def test_events_are_guarded_and_not_asked_for_again(
+async def test_events_are_guarded_and_not_reconnected(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(guard=PublicOnly())
@@ -156,7 +156,7 @@ async def test_a_name_with_nothing_but_private_addresses_is_refused(
     assert app.connections == 0
 
 
-async def test_a_public_address_that_does_not_answer_is_no_blocked_one(
+async def test_a_public_address_that_does_not_respond_is_not_blocked(
     make_client: MakeClient, names: Callable[..., Names]
 ) -> None:
     names(down=["10.1.2.3,127.0.0.1"])
@@ -166,18 +166,18 @@ async def test_a_public_address_that_does_not_answer_is_no_blocked_one(
     assert type(caught.value) is curlhttp.ConnectionError
 
 
-async def test_a_name_that_changes_between_attempts_is_judged_anew(
+async def test_a_name_that_changes_between_attempts_is_checked_again(
     make_client: MakeClient, names: Callable[..., Names]
 ) -> None:
-    answers = names(rebinding=["127.0.0.1", "127.0.0.2"])
+    responses = names(rebinding=["127.0.0.1", "127.0.0.2"])
     with RawServer(lambda conn: conn.close()) as server:
         client = make_client(guard=PublicOnly(allow=["127.0.0.1"]), retry=3)
         with pytest.raises(BlockedAddress) as caught:
             await client.get(f"http://rebinding.test:{server.port}/")
         assert caught.value.address == "127.0.0.2"
-        assert len(caught.value.attempts) == 2  # what is refused is not tried again
+        assert len(caught.value.attempts) == 2  # a refusal is not retried
         assert server.connections == 1
-    assert answers.answers["rebinding.test"] == ["127.0.0.2"]
+    assert responses.answers["rebinding.test"] == ["127.0.0.2"]
 
 
 async def test_a_redirect_to_this_machine_is_refused(
@@ -195,7 +195,7 @@ async def test_a_redirect_to_this_machine_is_refused(
 
 
 @pytest.mark.parametrize("server", ("app", "h2_app"))
-async def test_a_kept_connection_is_judged_that_another_request_opened(
+async def test_a_reused_connection_of_another_request_is_checked(
     make_client: MakeClient, server: str, request: pytest.FixtureRequest
 ) -> None:
     app: AppServer = request.getfixturevalue(server)
@@ -212,7 +212,7 @@ async def test_a_kept_connection_is_judged_that_another_request_opened(
     assert (await client.get(app.url)).status_code == 200  # without a guard all is as before
 
 
-async def test_a_guard_that_changes_its_mind_ends_a_kept_connection(
+async def test_a_guard_that_changes_its_decision_ends_a_reused_connection(
     make_client: MakeClient, app: AppServer
 ) -> None:
     allowed = {"127.0.0.1"}
@@ -224,10 +224,10 @@ async def test_a_guard_that_changes_its_mind_ends_a_kept_connection(
     assert len(app.requests) == 1
 
 
-# --- what comes of it
+# --- what a refusal affects
 
 
-async def test_what_is_refused_is_not_retried_hedged_or_counted(
+async def test_a_refusal_is_not_retried_hedged_or_counted(
     make_client: MakeClient, app: AppServer
 ) -> None:
     breaker = curlhttp.CircuitBreaker(minimum_calls=1, failure_threshold=1)
@@ -267,7 +267,7 @@ async def test_a_guard_that_raises_ends_the_request_with_that(
     assert capfd.readouterr().err == ""
 
 
-async def test_a_refusal_leaves_nothing_behind_for_the_next_request(
+async def test_a_refusal_does_not_affect_the_next_request(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(guard=PublicOnly(allow=["127.0.0.1"]))
@@ -289,7 +289,7 @@ async def test_many_refusals_at_once(make_client: MakeClient, app: AppServer) ->
     assert app.connections == 0
 
 
-async def test_https_only_refuses_each_hop_without_tls(
+async def test_https_only_refuses_each_redirect_without_tls(
     make_client: MakeClient, app: AppServer, tls_app: AppServer
 ) -> None:
     client = make_client(guard=PublicOnly(allow=["127.0.0.0/8"], https_only=True))
@@ -329,7 +329,7 @@ async def test_http2_connections_are_guarded(make_client: MakeClient, h2_app: H2
         await make_client(guard=PublicOnly(), http2=True).get(h2_app.url)
 
 
-async def test_a_request_of_another_client_is_judged(
+async def test_a_request_built_by_another_client_is_checked(
     make_client: MakeClient, app: AppServer
 ) -> None:
     for theirs in (None, PublicOnly(allow=["127.0.0.0/8"]), lambda *where: True):
@@ -346,7 +346,7 @@ async def test_a_unix_socket_of_a_relative_path_is_refused(make_client: MakeClie
             await client.get("http://h.test/", uds=path)
 
 
-def test_a_guard_goes_with_its_client(app: AppServer) -> None:
+def test_a_guard_applies_to_its_client(app: AppServer) -> None:
     class Judge:
         def __call__(self, host: str, address: str, port: int) -> bool:
             return True
@@ -360,7 +360,7 @@ def test_a_guard_goes_with_its_client(app: AppServer) -> None:
     assert gone() is None
 
 
-def test_a_guard_that_is_none_is_an_error_at_once() -> None:
+def test_an_invalid_guard_is_an_error_at_once() -> None:
     for wrong in ("10.0.0.0/8", PublicOnly, ["10.0.0.0/8"]):
         with pytest.raises(TypeError, match="guard must be"):
             curlhttp.Client(guard=wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Behind a proxy a guard judges what the proxy is told to dial, which is an address."""
+"""With a proxy, a guard checks the address that the proxy is asked to connect to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from curlhttp import BlockedAddress, PublicOnly, Timeout
 from curlhttp._curl import address_guard as lookups
 from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_API, make_fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -105,7 +105,7 @@ async def test_socks_proxies_get_the_address(
 
 @pytest.mark.parametrize("scheme", ("http", *SOCKS))
 @pytest.mark.parametrize("host", ("made.up", "127.0.0.2", "2130706434", "[::ffff:127.0.0.2]"))
-async def test_no_proxy_is_told_to_dial_what_is_refused(
+async def test_no_proxy_is_asked_to_connect_to_a_refused_address(
     make_client: MakeClient, socks: SOCKSProxy, monkeypatch: Any, scheme: str, host: str
 ) -> None:
     if host == "made.up":
@@ -141,7 +141,7 @@ async def test_a_proxy_that_is_trusted_gets_the_name(
 async def test_a_name_that_changes_makes_no_difference_to_a_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
-    # No time to live: the name is looked up and judged for each request.
+    # No time to live: the name is looked up and checked for each request.
     client = make_client(guard=HERE, proxies=proxy.url, dns_ttl=0)
     url = f"http://made.up:{app.port}/"
     proxy.hosts["made.up"] = ("127.0.0.2", 81)  # what the proxy would find
@@ -152,7 +152,7 @@ async def test_a_name_that_changes_makes_no_difference_to_a_proxy(
     assert [asked.target for asked in proxy.log] == [f"127.0.0.1:{app.port}"]
 
 
-async def test_a_redirect_behind_a_proxy_is_judged(
+async def test_a_redirect_behind_a_proxy_is_checked(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     client = make_client(guard=HERE, proxies=proxy.url)
@@ -163,31 +163,31 @@ async def test_a_redirect_behind_a_proxy_is_judged(
         with pytest.raises(BlockedAddress):
             await client.get(url, params={"url": target})
     resolver.known["127.0.0.1"] = ["127.0.0.1"]
-    answer = await client.get(url, params={"url": app.url})
-    assert (answer.content, len(answer.history)) == (b"hello", 1)
+    response = await client.get(url, params={"url": app.url})
+    assert (response.content, len(response.history)) == (b"hello", 1)
     assert {asked.target for asked in proxy.log} == {
         f"127.0.0.1:{app.port}",
         f"http://127.0.0.1:{app.port}/",  # an address in the URL needs no tunnel
     }
 
 
-@EVERY_WAY
-async def test_every_way_in_is_judged_behind_a_proxy(
-    make_client: MakeClient, way: str, tmp_path: Any, app: AppServer, proxy: HTTPProxy,
+@EVERY_API
+async def test_every_api_is_checked_behind_a_proxy(
+    make_client: MakeClient, api: str, tmp_path: Any, app: AppServer, proxy: HTTPProxy,
     resolver: Resolver,
 ) -> None:  # fmt: skip
     with curlhttp.requests.Session(guard=HERE) as session:
-        ask = make_ask(make_client(guard=HERE), way, tmp_path, session)
+        fetch = make_fetch(make_client(guard=HERE), api, tmp_path, session)
         proxies = {"http": proxy.url}
-        answer = await ask(f"http://made.up:{app.port}/", proxies=proxies)
-        assert answer is None or way == "download" or answer.status_code == 200
+        response = await fetch(f"http://made.up:{app.port}/", proxies=proxies)
+        assert response is None or api == "download" or response.status_code == 200
         resolver.known["intern"] = ["10.0.0.1"]
         with pytest.raises(BlockedAddress):
-            await ask("http://intern/", proxies=proxies)
+            await fetch("http://intern/", proxies=proxies)
     assert {asked.target for asked in proxy.log} == {f"127.0.0.1:{app.port}"}
 
 
-async def test_websockets_are_judged_behind_a_proxy(
+async def test_websockets_are_checked_behind_a_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     pytest.importorskip("websockets", reason="WebSockets need the package websockets")
@@ -210,7 +210,7 @@ async def test_a_tunnel_of_a_request_without_the_guard_is_not_used(
     wanted = client.real.build_request("GET", url)
     guarded = replace(wanted.transport, guard=HERE)
     wanted.transport, wanted.route = guarded, None
-    with pytest.raises(BlockedAddress, match="resolve the name"):  # nobody has judged its target
+    with pytest.raises(BlockedAddress, match="resolve the name"):  # nobody has checked its target
         await client.send(wanted)
     assert len(app.requests) == 1
 
@@ -247,16 +247,16 @@ async def test_a_slow_resolver_breaks_no_timeout_and_blocks_no_other_request(
             tasks.start_soon(lambda: client.get(url, proxies=proxy.url))
             assert (await client.get(app.url)).content == b"hello"
             resolver.goes_on.set()
-    assert len(resolver.asked) == 1  # the second one waited for the answer of the first
+    assert len(resolver.asked) == 1  # the second one waited for the response of the first
 
 
-async def test_a_name_is_looked_up_once_for_all_who_ask(
+async def test_concurrent_requests_share_one_name_resolution(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     client = make_client(guard=HERE, proxies=proxy.url)
     found = await client.gather(50, "GET", f"http://made.up:{app.port}/")
-    assert {answer.status_code for answer in found} == {200}
-    # Threads may come when the first answer is there already, and is known.
+    assert {response.status_code for response in found} == {200}
+    # Threads may start when the first result has arrived and is cached.
     assert len(resolver.asked) == 1
 
 
@@ -278,7 +278,7 @@ async def test_many_names_at_once_need_few_threads(
     assert len(seen) <= lookups._THREADS * 4  # numbers of ended threads are used again, or not
 
 
-async def test_whoever_leaves_while_a_name_is_looked_up_leaves_nothing(
+async def test_a_request_cancelled_during_name_resolution_leaves_nothing(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     client = make_client(guard=HERE, proxies=proxy.url)
@@ -295,7 +295,7 @@ async def test_whoever_leaves_while_a_name_is_looked_up_leaves_nothing(
     assert (await client.get(url)).content == b"hello"
 
 
-async def test_the_other_host_of_connect_to_is_what_is_judged(
+async def test_the_target_of_connect_to_is_checked(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     resolver.known["other.up"] = resolver.known["127.0.0.1"] = ["127.0.0.1"]
@@ -320,7 +320,7 @@ async def test_a_mock_needs_no_address(make_client: MakeClient, resolver: Resolv
     assert resolver.asked == []
 
 
-async def test_attempts_that_are_traced_are_judged(
+async def test_traced_attempts_are_checked(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:
     otel = pytest.importorskip("curlhttp.otel", reason="the extra 'otel' is not installed")

@@ -1,4 +1,4 @@
-"""HTTP/2 (and the option for HTTP/3): how it is chosen, shared, refused and lost."""
+"""HTTP/2 (and the option for HTTP/3): negotiation, sharing, refusals and lost connections."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plain_h2() -> Iterator[H2Server]:
 # --- how it is chosen ---
 
 
-async def test_it_is_offered_by_alpn_and_spoken(h2_client: AnyClient, h2_app: H2Server) -> None:
+async def test_it_is_negotiated_by_alpn(h2_client: AnyClient, h2_app: H2Server) -> None:
     response = await h2_client.get(h2_app.url + "/bytes/1000")
     assert response.http_version == "HTTP/2"
     assert response.content == payload(1000)
@@ -66,9 +66,7 @@ async def test_it_is_not_offered_when_off(make_client: MakeClient, h2_app: H2Ser
     assert h2_app.handshakes[0].alpn != "h2"
 
 
-async def test_a_server_without_it_is_spoken_to_in_http_1(
-    h2_client: AnyClient, tls_app: AppServer
-) -> None:
+async def test_a_server_without_it_gets_http_1(h2_client: AnyClient, tls_app: AppServer) -> None:
     response = await h2_client.get(tls_app.url + "/bytes/1000")
     assert response.http_version == "HTTP/1.1"
 
@@ -98,7 +96,7 @@ async def test_prior_knowledge_fails_on_a_server_of_http_1(
         await client.get(app.url + "/", timeout=30)
 
 
-def test_the_default_of_each_client_is_what_is_faster_with_it(h2_app: H2Server, certs: Any) -> None:
+def test_the_default_of_each_client_is_the_faster_protocol(h2_app: H2Server, certs: Any) -> None:
     with Client(verify=certs.ca_path) as client:
         assert client.get(h2_app.url).http_version == "HTTP/1.1"
 
@@ -110,7 +108,7 @@ def test_the_default_of_each_client_is_what_is_faster_with_it(h2_app: H2Server, 
 
 
 @pytest.mark.parametrize("value", ["yes", 2, "h2c", None])
-def test_a_value_that_is_none_is_refused(value: Any) -> None:
+def test_an_invalid_value_is_refused(value: Any) -> None:
     if value is None:
         Client(http2=None).close()
         return
@@ -154,7 +152,7 @@ async def test_concurrent_posts_share_the_one_connection(
     assert h2_client.is_blocking or h2_app.connections == 1
 
 
-async def test_more_requests_than_the_server_takes_at_once_wait(
+async def test_more_requests_than_the_servers_stream_limit_wait(
     make_client: MakeClient, certs: Any
 ) -> None:
     client = make_client(http2=True, max_connections_per_host=1)
@@ -199,7 +197,7 @@ async def test_a_stream_that_is_not_read_holds_up_no_other(
     assert h2_app.connections == 1 + h2_client.is_blocking
 
 
-async def test_a_stream_that_is_given_up_is_reset_and_the_connection_stays(
+async def test_a_cancelled_stream_is_reset_and_the_connection_stays_open(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     await h2_client.get(h2_app.url)
@@ -227,7 +225,7 @@ async def test_uploads_arrive_whole(kind: str, h2_client: AnyClient, h2_app: H2S
     assert seen["expect"] is None
 
 
-async def test_no_field_of_http_1_goes_along(h2_client: AnyClient, h2_app: H2Server) -> None:
+async def test_no_field_of_http_1_is_sent(h2_client: AnyClient, h2_app: H2Server) -> None:
     await h2_client.post(h2_app.url + "/echo", content=iter([b"abc"]))
     names = [name for name, _ in h2_app.requests[0].headers]
     assert names == [name.lower() for name in names]
@@ -235,7 +233,7 @@ async def test_no_field_of_http_1_goes_along(h2_client: AnyClient, h2_app: H2Ser
     assert h2_app.requests[0].authority == f"127.0.0.1:{h2_app.port}"
 
 
-async def test_an_early_answer_to_an_upload_is_the_answer(
+async def test_an_early_response_to_an_upload_is_returned(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     for content in (bytes(5_000_000), iter([bytes(1_000_000)] * 5)):
@@ -244,12 +242,12 @@ async def test_an_early_answer_to_an_upload_is_the_answer(
     assert (await h2_client.get(h2_app.url)).content == b"hello"
 
 
-# --- refusals and losses; what is sent again, is in test_resends ---
+# --- refusals and losses; test_http2_unprocessed has what is sent again ---
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 8, 11])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_reset_stream_is_an_error_and_the_connection_stays(
+async def test_a_reset_stream_is_an_error_and_the_connection_stays_open(
     method: str, code: int, h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     await h2_client.get(h2_app.url)
@@ -263,12 +261,12 @@ async def test_a_reset_stream_is_an_error_and_the_connection_stays(
 
 
 async def test_a_reset_within_a_body_is_an_error(h2_client: AnyClient, h2_app: H2Server) -> None:
-    def answer(record: Record, stream: Stream) -> None:
+    def respond(record: Record, stream: Stream) -> None:
         stream.head(200, [("content-length", "100")])
         stream.send(b"x" * 10)
         stream.reset(2)
 
-    h2_app.stream_route("/reset-within", answer)
+    h2_app.stream_route("/reset-within", respond)
     with pytest.raises((e.RemoteProtocolError, e.ChunkedEncodingError)):
         await h2_client.get(h2_app.url + "/reset-within")
     async with await h2_client.stream("GET", h2_app.url + "/reset-within") as stream:
@@ -279,10 +277,10 @@ async def test_a_reset_within_a_body_is_an_error(h2_client: AnyClient, h2_app: H
 async def test_a_body_shorter_than_its_length_is_an_error(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
-    def answer(record: Record, stream: Stream) -> None:
+    def respond(record: Record, stream: Stream) -> None:
         stream.stream(200, [b"x" * 10], [("content-length", "100")])
 
-    h2_app.stream_route("/short", answer)
+    h2_app.stream_route("/short", respond)
     with pytest.raises(e.RequestException) as caught:
         await h2_client.get(h2_app.url + "/short")
     assert isinstance(caught.value, (e.RemoteProtocolError, e.ChunkedEncodingError))
@@ -320,7 +318,7 @@ async def test_concurrent_gets_survive_goaway(h2_client: AnyClient, h2_app: H2Se
     assert [response.content for response in responses] == [b"hello"] * 30
 
 
-async def test_a_server_that_asks_for_http_1_gets_it(
+async def test_a_server_that_requires_http_1_gets_it(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
     response = await h2_client.get(h2_app.url + "/http11-required")
@@ -363,7 +361,7 @@ async def test_a_lost_connection_fails_all_its_streams(
 def says(
     *frames: Callable[[int, Any], bytes], ends: bool = False
 ) -> Callable[[RawConnection], None]:
-    """Answer the first request with frames, made of its stream's number and an HPACK encoder."""
+    """Respond to the first request with frames, made of its stream's number by an HPACK encoder."""
 
     def handler(conn: RawConnection) -> None:
         state = H2Connection(H2Configuration(client_side=False, header_encoding=None))
@@ -424,10 +422,10 @@ def setting(stream: int) -> Frame:
         (":path", "/"),
     ],
 )
-async def test_a_field_that_is_none_is_dropped_or_an_error(
+async def test_an_invalid_field_is_dropped_or_an_error(
     field: tuple[str, str], make_client: MakeClient
 ) -> None:
-    """S87: a field of HTTP/2 that is none goes nowhere."""
+    """A field of HTTP/2 that is none goes nowhere."""
     client = make_client(http2="prior-knowledge")
     with RawServer(says(head(("x-fine", "yes"), field))) as server:
         try:
@@ -461,7 +459,7 @@ FLOODS: dict[str, Callable[[RawConnection], None]] = {
 async def test_a_flood_ends_with_an_error_or_by_the_timeout(
     flood: str, make_client: MakeClient, plain_h2: H2Server
 ) -> None:
-    """S88: a flood ends."""
+    """A flood ends."""
     client = make_client(http2="prior-knowledge")
     with RawServer(FLOODS[flood]) as server:
         with anyio.fail_after(30), pytest.raises((e.RemoteProtocolError, e.Timeout)):
@@ -469,9 +467,9 @@ async def test_a_flood_ends_with_an_error_or_by_the_timeout(
     assert (await client.get(plain_h2.url)).content == b"hello"
 
 
-@pytest.mark.parametrize("way", ["get", "stream", "map"])
-async def test_a_broken_header_table_is_not_used_again(way: str, make_client: MakeClient) -> None:
-    """S37, S88: libcurl keeps the connection after endless 103, its HPACK state being wrong."""
+@pytest.mark.parametrize("api", ["get", "stream", "map"])
+async def test_a_broken_header_table_is_not_used_again(api: str, make_client: MakeClient) -> None:
+    """libcurl keeps the connection after endless 103, its HPACK state being wrong."""
     client = make_client(http2="prior-knowledge")
     many = [head(("x-a", "b"), ("x-c", "d"), ends=False, status="103")] * 6000
 
@@ -479,8 +477,8 @@ async def test_a_broken_header_table_is_not_used_again(way: str, make_client: Ma
         says(*(many if conn.index == 0 else [head(("x-fine", "yes"))]))(conn)
 
     async def get() -> Any:
-        if way != "map":
-            return await client.request("GET", server.url, stream=way == "stream", timeout=30)
+        if api != "map":
+            return await client.request("GET", server.url, stream=api == "stream", timeout=30)
         async with client.map([server.url]) as results:
             (found,) = [result async for result in results]
         if isinstance(found, Exception):
@@ -493,7 +491,7 @@ async def test_a_broken_header_table_is_not_used_again(way: str, make_client: Ma
         response = await get()
         assert response.headers["x-fine"] == "yes"
         assert server.connections == 2
-        if way == "stream":
+        if api == "stream":
             response.close() if client.is_blocking else await response.aclose()
 
 
@@ -545,7 +543,7 @@ async def test_a_server_that_breaks_http_2_is_an_error_at_once(
         assert server.connections == 2
 
 
-async def test_a_get_goes_to_another_connection_where_http_2_broke_before_its_answer(
+async def test_a_get_is_resent_if_its_http_2_connection_broke_before_the_response(
     make_client: MakeClient,
 ) -> None:
     client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
@@ -563,7 +561,7 @@ async def test_a_get_goes_to_another_connection_where_http_2_broke_before_its_an
 
 
 class Breaking:
-    """Answers /fine, leaves /wait without an answer, and breaks HTTP/2 at /break.
+    """Answers /fine, leaves /wait without a response, and breaks HTTP/2 at /break.
 
     Attributes:
         targets: of all requests so far.
@@ -623,10 +621,10 @@ async def test_all_streams_of_a_connection_that_broke_http_2_fail_and_the_next_g
 
 
 @pytest.mark.colours("asyncio", "uvloop", "trio")
-async def test_what_is_begun_on_a_broken_connection_goes_to_another(
+async def test_a_request_started_on_a_broken_connection_moves_to_another(
     make_client: MakeClient,
 ) -> None:
-    """Nothing of it was sent: libcurl has told the server that it goes, and may say no more."""
+    """Nothing of it was sent: libcurl has sent a GOAWAY, and may send no more requests."""
     client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
     failed = anyio.Event()
 
@@ -651,7 +649,7 @@ async def test_what_is_begun_on_a_broken_connection_goes_to_another(
 # --- HTTP/3 ---
 
 
-async def test_http3_falls_back_where_there_is_only_tcp(
+async def test_http3_falls_back_to_tcp(
     make_client: MakeClient, h2_app: H2Server, tls_app: AppServer
 ) -> None:
     if not has_http3():
@@ -665,7 +663,7 @@ async def test_http3_falls_back_where_there_is_only_tcp(
     assert (await client.post(tls_app.url + "/echo", data=b"x", timeout=30)).json()["body"] == "x"
 
 
-async def test_http3_asks_for_quic(make_client: MakeClient, certs: Any) -> None:
+async def test_http3_sends_quic(make_client: MakeClient, certs: Any) -> None:
     """A datagram arrives where only TCP answers."""
     if not has_http3():
         return

@@ -1,4 +1,4 @@
-"""HTTP/3 on the wire: connections that end while idle, and servers that are not there."""
+"""HTTP/3 on the wire: connections that end while idle, and unreachable servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from curlhttp import requests
 from curlhttp._curl import has_http3
 from tests.servers import Certs
 from tests.support.colours import AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
+from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 
 pytest.importorskip("aioquic", reason="aioquic, which the extra `test` has, is not installed")
 if not has_http3():
@@ -51,7 +51,7 @@ def closed_port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_nothing_sent_where_nothing_listens(
+async def test_a_refused_connection_sends_nothing(
     h3_client: AnyClient, closed_port: int, method: str
 ) -> None:
     with pytest.raises(curlhttp.ConnectionError, match="refused or the host is unre") as caught:
@@ -75,19 +75,19 @@ async def test_a_connection_that_the_server_closed_is_replaced(
         assert server.connections == number
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_each_way_goes_to_a_new_connection(
-    make_client: MakeClient, way: str, tmp_path: Path, server: HTTP3Server
+@EVERY_CLIENT_API
+async def test_each_api_uses_a_new_connection(
+    make_client: MakeClient, api: str, tmp_path: Path, server: HTTP3Server
 ) -> None:
     with requests.Session() as session:
-        ask = make_ask(make_client(http3=True), way, tmp_path, session)
+        fetch = make_fetch(make_client(http3=True), api, tmp_path, session)
         for number in range(1, 4):
-            assert (await ask(server.url)).status_code == 200
+            assert (await fetch(server.url)).status_code == 200
             server.end_connections()
             assert server.requests == {"GET": number}
 
 
-async def test_many_requests_at_once_go_to_new_connections(
+async def test_many_concurrent_requests_use_new_connections(
     h3_client: AnyClient, server: HTTP3Server
 ) -> None:
     for number in range(1, 4):

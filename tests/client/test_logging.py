@@ -1,4 +1,4 @@
-"""The logger "curlhttp": a line for each request at INFO, at DEBUG what libcurl did."""
+"""The logger "curlhttp": a line for each request at INFO, and libcurl's steps at DEBUG."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class _Lines(logging.Handler):
-    """Keeps what is logged."""
+    """Keeps log records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def lines(logger: logging.Logger) -> _Lines:
     return handler
 
 
-async def test_each_hop_has_a_line_at_info(
+async def test_each_redirect_logs_a_line_at_info(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     await client.get(f"{app.url}/redirect/1")
@@ -75,7 +75,7 @@ async def test_each_hop_has_a_line_at_info(
     assert len(lines.records) == 2
 
 
-async def test_each_attempt_has_a_line_at_info(
+async def test_each_attempt_logs_a_line_at_info(
     make_client: Any, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     logger.setLevel(logging.INFO)
@@ -120,7 +120,7 @@ async def test_the_connection_is_logged_and_its_reuse(
     assert lines.text.count("; reused connection") == 1
 
 
-async def test_a_kept_connection_that_has_ended_is_the_reason_for_a_new_one(
+async def test_a_closed_idle_connection_is_logged_as_the_reason_for_a_new_one(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     def end(record: Any, conn: Any) -> None:
@@ -177,7 +177,7 @@ async def test_no_credential_is_logged(
     assert "hidden" not in lines.text
 
 
-async def test_what_a_server_sends_cannot_write_lines_of_its_own(
+async def test_a_server_cannot_inject_log_lines(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     logger.setLevel(logging.DEBUG)
@@ -202,7 +202,7 @@ async def test_the_log_of_an_attempt_is_bounded(
     assert lines.of(logging.INFO)
 
 
-async def test_a_failed_request_is_logged_with_what_came_before(
+async def test_a_failed_request_is_logged_with_its_earlier_events(
     client: AnyClient, app: AppServer, logger: logging.Logger, lines: _Lines
 ) -> None:
     logger.setLevel(logging.DEBUG)

@@ -13,7 +13,7 @@ from curlhttp.exceptions import ResponseTooLarge
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
 from tests.servers.routes import CODERS
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -29,38 +29,38 @@ def server(request: pytest.FixtureRequest) -> AppServer:
 
 
 @pytest.fixture(params=["buffered", "streamed", "read"])
-def way(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     """Return how the body is read."""
     return str(request.param)
 
 
 @pytest.fixture(params=["of the client", "of the request"])
-def get(request: pytest.FixtureRequest, make_client: Make, way: str) -> Any:
-    """Return a function that gets a body with a limit, set in one of both places."""
+def get(request: pytest.FixtureRequest, make_client: Make, api: str) -> Any:
+    """Return a function that gets a body with a limit, set on the client or the request."""
 
     async def fetch(url: str, limit: int | None) -> bytes:
         of_client = request.param == "of the client"
         client = make_client(http2=True, **({"max_response_size": limit} if of_client else {}))
         options = {} if of_client else {"max_response_size": limit}
-        if way == "buffered":
+        if api == "buffered":
             content: bytes = (await client.get(url, **options)).content
             return content
         async with await client.stream("GET", url, **options) as stream:
-            if way == "read":
+            if api == "read":
                 return await stream.read()
             return b"".join([piece async for piece in stream.iterate("bytes")])
 
     return fetch
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_the_limit_holds_in_every_way(ask: Ask, app: AppServer, tmp_path: Path) -> None:
-    """S45: on the wire, and decoded; a download leaves nothing behind."""
+@EVERY_CLIENT_API
+async def test_the_limit_holds_for_every_api(fetch: Fetch, app: AppServer, tmp_path: Path) -> None:
+    """On the wire, and decoded; a download leaves nothing behind."""
     for path in ("/bytes/300000", "/chunked/300000", "/gzip?zeros=1&size=9000000"):
         with pytest.raises(ResponseTooLarge):
-            await ask(app.url + path, max_response_size=200_000)
+            await fetch(app.url + path, max_response_size=200_000)
         assert not list(tmp_path.iterdir())
-    assert (await ask(app.url + "/bytes/200000", max_response_size=200_000)).ok
+    assert (await fetch(app.url + "/bytes/200000", max_response_size=200_000)).ok
 
 
 @pytest.mark.parametrize("size", [1, 1000, 300_000])
@@ -82,7 +82,7 @@ async def test_a_chunked_body_is_bounded_to_the_byte(get: Any, app: AppServer) -
 
 @pytest.mark.parametrize("coding", sorted(CODERS))
 async def test_a_decoded_body_is_bounded_to_the_byte(get: Any, app: AppServer, coding: str) -> None:
-    """S45: a bomb costs no more than the limit."""
+    """A bomb costs no more than the limit."""
     url = f"{app.url}/{coding}?zeros=1&size=100000"
     assert await get(url, 100_000) == bytes(100_000)
     with pytest.raises(ResponseTooLarge, match="99999 bytes") as caught:
@@ -90,7 +90,9 @@ async def test_a_decoded_body_is_bounded_to_the_byte(get: Any, app: AppServer, c
     assert caught.value.response.status_code == 200  # type: ignore[union-attr]
 
 
-async def test_the_wire_counts_where_coding_makes_a_body_larger(get: Any, app: AppServer) -> None:
+async def test_the_size_on_the_wire_counts_if_coding_makes_a_body_larger(
+    get: Any, app: AppServer
+) -> None:
     size = 1000
     wire = len(gzip.compress(payload(size), mtime=0))
     assert wire > size
@@ -111,14 +113,14 @@ async def test_a_request_may_lift_the_clients_limit(make_client: Make, app: AppS
     client = make_client(max_response_size=10)
     with pytest.raises(ResponseTooLarge):
         await client.get(app.url + "/bytes/11")
-    answer = await client.get(app.url + "/bytes/11", max_response_size=None)
-    assert len(answer.content) == 11
+    response = await client.get(app.url + "/bytes/11", max_response_size=None)
+    assert len(response.content) == 11
     with pytest.raises(ResponseTooLarge):  # the limit of one request is not that of the next
         await client.get(app.url + "/bytes/11")
 
 
 async def test_an_error_status_is_bounded_too(get: Any) -> None:
-    """S47: every body is bounded."""
+    """Every body is bounded."""
     with RawServer(respond(response(payload(1000), status="500 Sorry"))) as raw:
         with pytest.raises(ResponseTooLarge):
             await get(raw.url, 999)
@@ -126,8 +128,8 @@ async def test_an_error_status_is_bounded_too(get: Any) -> None:
 
 async def test_a_head_request_has_no_body_to_bound(make_client: Make, app: AppServer) -> None:
     client = make_client(max_response_size=10)
-    answer = await client.request("HEAD", app.url + "/bytes/1000")
-    assert answer.headers["content-length"] == "1000"
+    response = await client.request("HEAD", app.url + "/bytes/1000")
+    assert response.headers["content-length"] == "1000"
 
 
 async def test_raw_pieces_are_bounded_by_the_wire(make_client: Make, app: AppServer) -> None:
@@ -138,7 +140,7 @@ async def test_raw_pieces_are_bounded_by_the_wire(make_client: Make, app: AppSer
     assert len(gzip.decompress(raw)) == 1_000_000
 
 
-async def test_what_fits_comes_before_the_error(make_client: Make, app: AppServer) -> None:
+async def test_bytes_within_the_limit_precede_the_error(make_client: Make, app: AppServer) -> None:
     client = make_client(max_response_size=100_000)
     async with await client.stream("GET", f"{app.url}/gzip?zeros=1&size=1000000") as stream:
         got = 0
@@ -149,7 +151,7 @@ async def test_what_fits_comes_before_the_error(make_client: Make, app: AppServe
 
 
 async def test_an_endless_body_ends_at_the_limit_and_closes_the_connection(get: Any) -> None:
-    """S45, S46: an abort closes the socket."""
+    """An abort closes the socket."""
     closed: list[bool] = []
 
     def endless(conn: RawConnection) -> None:
@@ -168,7 +170,7 @@ async def test_an_endless_body_ends_at_the_limit_and_closes_the_connection(get: 
     assert closed == [True]
 
 
-async def test_too_large_a_body_leaves_the_other_streams_alone(
+async def test_too_large_a_body_does_not_affect_other_streams(
     make_client: Make, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True)

@@ -18,7 +18,7 @@ from curlhttp._curl import has_negotiate
 from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 
 SBIN = "/usr/sbin:/usr/local/sbin:/usr/lib/heimdal-servers"
 TOOLS = {name: shutil.which(name) or shutil.which(name, path=SBIN) for name in
@@ -100,11 +100,11 @@ def tokens(app: AppServer) -> list[bytes]:
     return [b"" if value is None else base64.b64decode(value[10:]) for value in values]
 
 
-@EVERY_WAY_OF_CLIENTS
+@EVERY_CLIENT_API
 @pytest.mark.usefixtures("ticket")
-async def test_a_ticket_is_sent_in_every_way(ask: Ask, app: AppServer) -> None:
+async def test_every_api_sends_a_ticket(fetch: Fetch, app: AppServer) -> None:
     for _ in range(2):
-        assert (await ask(app.at("localhost") + "/bytes/1", auth=Negotiate())).status_code == 200
+        assert (await fetch(app.at("localhost") + "/bytes/1", auth=Negotiate())).status_code == 200
     assert [SPNEGO in token[:32] for token in tokens(app)] == [True, True]
 
 
@@ -123,7 +123,7 @@ async def test_connections_with_a_ticket_are_for_such_requests_alone(
 
 @WITHOUT_UVLOOP
 @pytest.mark.usefixtures("ticket")
-async def test_a_ticket_does_not_go_to_where_a_redirect_leads(
+async def test_a_ticket_is_not_sent_to_the_target_of_a_redirect(
     client: AnyClient, app: AppServer
 ) -> None:
     target = f"/redirect-to?url={app.at('127.0.0.1')}/echo"
@@ -143,12 +143,12 @@ async def test_a_server_that_refuses_a_ticket_is_believed(
     for content in (None, b"body"):
         found = await client.request("POST", url, auth=Negotiate(), content=content)
         assert (found.status_code, found.content) == (401, b"no")
-    assert len(app.requests) == 2  # libcurl sent nothing again by itself
+    assert len(app.requests) == 2  # libcurl sent nothing again on its own
     assert (await client.get(app.at("localhost"))).ok
 
 
 @WITHOUT_UVLOOP
-async def test_without_a_ticket_the_request_goes_without(
+async def test_without_a_ticket_the_request_is_sent_without_credentials(
     client: AnyClient, app: AppServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")

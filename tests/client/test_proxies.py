@@ -1,4 +1,4 @@
-"""Proxies over the wire: which one, for which hop, and who sees its credentials."""
+"""Proxies over the wire: which one is used for which URL, and who gets its credentials."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers import (
     respond_and_close,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -56,7 +56,7 @@ def tls_made_up(_tls_made_up: AppServer) -> AppServer:
 # --- kinds of proxies ---
 
 
-async def test_http_goes_through_a_proxy_in_absolute_form(
+async def test_http_uses_a_proxy_in_absolute_form(
     client: AnyClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     found = await client.post("http://made.up/echo?x=1", content=b"abc", proxies=proxy.url)
@@ -65,10 +65,10 @@ async def test_http_goes_through_a_proxy_in_absolute_form(
     assert found.timings.peer == ("127.0.0.1", proxy.port)
 
 
-async def test_https_goes_through_a_tunnel(
+async def test_https_uses_a_tunnel(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy
 ) -> None:
-    """S62, S63: nothing of the request is in CONNECT, nothing of its answer in the response."""
+    """Nothing of the request is in CONNECT, nothing of its response in the response."""
     proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
     proxy.connect_headers = [("X-Proxy", "1"), ("Set-Cookie", "proxy=1")]
     headers = {"X-Mine": "1", "Authorization": "Bearer mine", "Cookie": "a=1"}
@@ -82,7 +82,7 @@ async def test_https_goes_through_a_tunnel(
     assert ["Authorization", "Bearer mine"] in found.json()["headers"]
 
 
-async def test_a_proxy_may_be_spoken_to_over_tls(
+async def test_a_proxy_may_use_tls(
     client: AnyClient, certs: Certs, app: AppServer, tls_made_up: AppServer
 ) -> None:
     with HTTPProxy(("u", "p"), certs.server_context()) as proxy:
@@ -97,7 +97,7 @@ async def test_a_proxy_may_be_spoken_to_over_tls(
 async def test_a_proxy_with_a_bad_certificate_gets_nothing(
     client: AnyClient, certs: Certs, app: AppServer, kind: str
 ) -> None:
-    """S60: a proxy that cannot be trusted gets nothing."""
+    """A proxy that cannot be trusted gets nothing."""
     with HTTPProxy(None, getattr(certs, kind)()) as proxy:
         with pytest.raises((curlhttp.ProxyError, curlhttp.SSLError)):
             await client.get(app.url, proxies=with_credentials(proxy.url))
@@ -143,10 +143,10 @@ async def test_socks_credentials(client: AnyClient, app: AppServer) -> None:
 # --- credentials ---
 
 
-async def test_credentials_go_to_the_proxy_alone(
+async def test_credentials_are_sent_to_the_proxy_only(
     client: AnyClient, app: AppServer, tls_made_up: AppServer
 ) -> None:
-    """S61: credentials of a proxy go to no origin."""
+    """Credentials of a proxy go to no origin."""
     with HTTPProxy(("us@er", "s3cret")) as proxy:
         proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
         url = with_credentials(proxy.url)
@@ -161,7 +161,7 @@ async def test_credentials_go_to_the_proxy_alone(
 async def test_a_direct_request_after_a_proxied_one_has_no_credentials(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S65: credentials of a proxy go to no other one."""
+    """Credentials of a proxy go to no other one."""
     with HTTPProxy() as proxy, HTTPProxy() as second:
         await client.get(app.url, proxies=with_credentials(proxy.url))
         await client.get(app.url, proxies=second.url)
@@ -174,7 +174,7 @@ async def test_a_direct_request_after_a_proxied_one_has_no_credentials(
 async def test_other_credentials_never_use_the_same_tunnel(
     client: AnyClient, tls_made_up: AppServer
 ) -> None:
-    """S66: a tunnel belongs to its credentials."""
+    """A tunnel belongs to its credentials."""
     with HTTPProxy(("u", "p"), hosts={"made.up": (tls_made_up.host, tls_made_up.port)}) as proxy:
         good = with_credentials(proxy.url, "u", "p")
         assert (await client.get("https://made.up/", proxies=good)).ok
@@ -188,7 +188,7 @@ async def test_other_credentials_never_use_the_same_tunnel(
 
 
 async def test_two_users_have_two_tunnels(client: AnyClient, tls_made_up: AppServer) -> None:
-    """S66: a tunnel belongs to its credentials."""
+    """A tunnel belongs to its credentials."""
     with HTTPProxy(hosts={"made.up": (tls_made_up.host, tls_made_up.port)}) as proxy:
         for user in ("a", "b", "a"):
             await client.get("https://made.up/", proxies=with_credentials(proxy.url, user, "p"))
@@ -200,7 +200,7 @@ async def test_two_users_have_two_tunnels(client: AnyClient, tls_made_up: AppSer
 async def test_credentials_are_in_no_message_and_no_repr(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     with refused_port() as port:
         client = make_client(proxies=f"http://user:s3cret@127.0.0.1:{port}")
         with pytest.raises(curlhttp.ProxyError) as caught:
@@ -233,14 +233,14 @@ async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: Ap
         await client.get(app.url, proxies="http://u:p%00q@127.0.0.1:1")
 
 
-# --- in every way in ---
+# --- with every API ---
 
 
-@EVERY_WAY
-async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
-    ask: Ask, app: AppServer, tls_made_up: AppServer
+@EVERY_API
+async def test_no_api_mixes_credentials_of_proxy_and_origin(
+    fetch: Fetch, app: AppServer, tls_made_up: AppServer
 ) -> None:
-    """S61, S62, S63: in either direction."""
+    """In either direction."""
     with HTTPProxy(("us@er", "s3cret")) as proxy:
         proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
         proxy.connect_headers = [("X-Proxy", "1"), ("Set-Cookie", "proxy=1")]
@@ -248,7 +248,7 @@ async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
         headers = {"X-Mine": "1", "Authorization": "Bearer mine", "Cookie": "a=1"}
         for target in (app.url + "/echo", "https://made.up/echo", "https://made.up/redirect/1"):
             proxies = {"http": url, "https": url}
-            found = await ask(target, proxies=proxies, headers=headers)
+            found = await fetch(target, proxies=proxies, headers=headers)
             assert "x-proxy" not in found.headers
             assert not dict(found.cookies)
         given = {asked.header("proxy-authorization") for asked in proxy.log}
@@ -262,44 +262,44 @@ async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
         assert record.header("x-mine") == "1"
 
 
-@EVERY_WAY
-async def test_no_way_shows_a_proxy_the_credentials_for_another(
-    ask: Ask, app: AppServer, tls_made_up: AppServer
+@EVERY_API
+async def test_no_api_sends_a_proxy_the_credentials_for_another(
+    fetch: Fetch, app: AppServer, tls_made_up: AppServer
 ) -> None:
-    """S65, S66: another proxy, none, or the same one as another user."""
+    """Another proxy, none, or the same one as another user."""
     hosts = {"made.up": (tls_made_up.host, tls_made_up.port)}
     with HTTPProxy(hosts=hosts) as proxy, HTTPProxy(hosts=hosts) as second:
         for target in (app.url, "https://made.up/"):
             for url in (with_credentials(proxy.url), second.url, None):
                 if url is None:
-                    await ask(app.url)
+                    await fetch(app.url)
                 else:
-                    await ask(target, proxies={"http": url, "https": url})
+                    await fetch(target, proxies={"http": url, "https": url})
         assert {asked.header("proxy-authorization") for asked in second.log} == {None}
         for user in ("a", "b", "a"):
             url = with_credentials(proxy.url, user, "p")
-            await ask("https://made.up/", proxies={"https": url})
+            await fetch("https://made.up/", proxies={"https": url})
         given = [asked.header("proxy-authorization") for asked in proxy.log]
         assert given[:2] == [basic("us@er", "s3cret")] * 2
         assert given[2:4] == [basic("a", "p"), basic("b", "p")]
     assert all(record.header("proxy-authorization") is None for record in app.requests)
 
 
-@EVERY_WAY
-async def test_no_way_takes_a_refusal_of_a_proxy_for_an_answer(
-    ask: Ask, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
+@EVERY_API
+async def test_no_api_returns_a_refusal_of_a_proxy_as_the_response(
+    fetch: Fetch, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
 ) -> None:
-    """S60, S64: a tunnel that is refused, and a proxy on TLS that cannot be trusted."""
+    """A tunnel that is refused, and a proxy on TLS that cannot be trusted."""
     for status in (407, 403, 502):
         proxy.connect_status = status
         with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
-            await ask("https://made.up/", proxies={"https": proxy.url})
+            await fetch("https://made.up/", proxies={"https": proxy.url})
         assert "the proxy says no" not in str(caught.value)
         assert caught.value.response is None
     for kind in ("unknown_ca", "expired", "wrong_host"):
         with HTTPProxy(None, getattr(certs, f"{kind}_context")()) as bad:
             with pytest.raises((curlhttp.ProxyError, curlhttp.SSLError)):
-                await ask(app.url, proxies={"http": with_credentials(bad.url)})
+                await fetch(app.url, proxies={"http": with_credentials(bad.url)})
             assert not bad.log
     assert not tls_made_up.requests
     assert not app.requests
@@ -312,7 +312,7 @@ async def test_no_way_takes_a_refusal_of_a_proxy_for_an_answer(
 async def test_a_refused_tunnel_is_a_proxy_error_with_its_status(
     client: AnyClient, tls_made_up: AppServer, proxy: HTTPProxy, status: int
 ) -> None:
-    """S64: what a proxy says instead of a tunnel is no answer."""
+    """A proxy's refusal of a tunnel is not the response."""
     proxy.connect_status = status
     with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
         await client.get("https://made.up/", proxies=proxy.url)
@@ -344,7 +344,7 @@ NO_ANSWERS = {
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("case", NO_ANSWERS)
-async def test_what_is_no_answer_to_connect_is_a_failure_of_the_proxy(
+async def test_an_invalid_response_to_connect_is_a_proxy_error(
     make_client: MakeClient, case: str, streams: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     breaker = curlhttp.CircuitBreaker(1)
@@ -447,10 +447,10 @@ async def test_the_requests_proxy_beats_the_clients(
         assert (len(proxy.log), len(other.log)) == (1, 1)
 
 
-# --- a proxy per hop ---
+# --- a proxy per redirect ---
 
 
-async def test_a_redirect_to_https_takes_the_proxy_of_https(
+async def test_a_redirect_to_https_uses_the_proxy_for_https(
     make_client: MakeClient, app: AppServer, tls_made_up: AppServer, proxy: HTTPProxy
 ) -> None:
     proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
@@ -464,7 +464,7 @@ async def test_a_redirect_to_https_takes_the_proxy_of_https(
         assert [asked.method for asked in proxy.log] == ["CONNECT"]
 
 
-async def test_a_redirect_to_a_host_without_proxy_goes_direct(
+async def test_a_redirect_to_a_host_without_proxy_connects_directly(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", with_credentials(proxy.url))
@@ -478,7 +478,7 @@ async def test_a_redirect_to_a_host_without_proxy_goes_direct(
     assert found.history[0].timings.peer != found.timings.peer
 
 
-async def test_a_redirect_from_a_host_without_proxy_takes_the_proxy(
+async def test_a_redirect_from_a_host_without_proxy_uses_the_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     client = make_client(proxies={"http": proxy.url, "no_proxy": "127.0.0.1"})
@@ -487,14 +487,14 @@ async def test_a_redirect_from_a_host_without_proxy_takes_the_proxy(
     assert [asked.target for asked in proxy.log] == ["http://made.up/echo"]
 
 
-async def test_a_requests_own_proxy_serves_all_its_hops(
+async def test_the_proxy_of_a_request_is_used_for_its_redirects(
     client: AnyClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     await client.get("http://made.up/redirect/2", proxies=proxy.url)
     assert len(proxy.log) == 3
 
 
-async def test_a_url_that_a_middleware_changes_takes_its_own_proxy(
+async def test_a_url_changed_by_a_middleware_uses_its_own_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
     async def detour(request: curlhttp.ClientRequest, send: curlhttp.Send) -> curlhttp.Response:
@@ -531,10 +531,10 @@ async def test_the_environment_is_read_when_the_client_is_made(
     assert len(proxy.log) == 3
 
 
-async def test_without_trust_nobody_reads_the_environment(
+async def test_without_trust_env_the_environment_is_not_read(
     make_client: MakeClient, app: AppServer, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S67: without trust_env the environment says nothing."""
+    """Without trust_env the environment says nothing."""
     with refused_port() as port:
         for name in ("http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://user:s3cret@127.0.0.1:{port}")
@@ -545,7 +545,7 @@ async def test_without_trust_nobody_reads_the_environment(
             await make_client().get(app.url)
 
 
-async def test_libcurl_does_not_read_no_proxy_by_itself(
+async def test_libcurl_does_not_read_no_proxy_on_its_own(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")
@@ -573,7 +573,7 @@ async def test_no_proxy(
     no_proxy: str,
     is_proxied: bool,
 ) -> None:
-    """S69: NO_PROXY is read as in requests."""
+    """NO_PROXY is read as in requests."""
     monkeypatch.setenv("http_proxy", proxy.url)
     monkeypatch.setenv("NO_PROXY", no_proxy.format(port=app.port))
     await make_client().get(app.url)
@@ -583,7 +583,7 @@ async def test_no_proxy(
 async def test_http_proxy_of_a_cgi_process_is_ignored(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S68: a header of a CGI request names no proxy."""
+    """A header of a CGI request names no proxy."""
     monkeypatch.setenv("HTTP_PROXY", proxy.url)
     monkeypatch.setenv("REQUEST_METHOD", "GET")
     await make_client().get(app.url)
@@ -593,7 +593,7 @@ async def test_http_proxy_of_a_cgi_process_is_ignored(
     assert len(proxy.log) == 1
 
 
-async def test_what_is_given_beats_the_environment(
+async def test_arguments_take_precedence_over_the_environment(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with refused_port() as port:

@@ -1,4 +1,4 @@
-"""What a review of retries, breakers, limits and hedges found, each as a scenario."""
+"""Scenarios of retries, breakers, limits and hedges together."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_the_total_ends_the_wait_behind_an_event_loop_that_was_stopped(app: AppS
             client.get(app.url)
         assert time.monotonic() - begun > 0.45
         assert_in_time(time.monotonic() - begun, 0.5, 1.5)
-    loop.run_until_complete(tasks[1])  # who left held nobody up
+    loop.run_until_complete(tasks[1])  # the cancelled one delayed no other
     loop.run_until_complete(stopped.aclose())
     loop.close()
 
 
-def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
+def test_a_late_request_makes_no_other_sleep_past_the_total() -> None:
     limit = RateLimit(0.1)
     assert limit.try_acquire("http://h.test:80", 0.0)
     first = Reservation(limit, lambda: None)
@@ -103,7 +103,7 @@ def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
         lambda number: CircuitBreaker(half_open_permits=number),
     ],
 )
-def test_what_is_counted_is_a_whole_number(make: Callable[[Any], object], number: Any) -> None:
+def test_counts_must_be_integers(make: Callable[[Any], object], number: Any) -> None:
     with pytest.raises(ValueError, match=r"1"):
         make(number)
 
@@ -123,7 +123,7 @@ def test_names_and_numbers_in_a_string_are_no_collection() -> None:
         RetryPolicy(statuses="503")  # type: ignore[arg-type]
 
 
-async def test_a_policy_is_heeded_whoever_gives_it_to_the_request(scripted: Scripted) -> None:
+async def test_a_policy_set_on_the_request_is_used(scripted: Scripted) -> None:
     client, engine = scripted([503, 200])
     request = client.real.build_request("GET", URL)
     request.retry = steady()
@@ -131,7 +131,7 @@ async def test_a_policy_is_heeded_whoever_gives_it_to_the_request(scripted: Scri
     assert len(engine.sent) == 2
 
 
-async def test_a_middleware_may_give_a_request_a_policy(scripted: Scripted) -> None:
+async def test_a_middleware_may_set_the_policy_of_a_request(scripted: Scripted) -> None:
     async def patient(request: Any, send: Any) -> Any:
         return await send(request.derive(retry=steady()))
 
@@ -159,14 +159,14 @@ async def test_a_strategy_that_ends_ends_the_retries(scripted: Scripted) -> None
 
 
 @pytest.mark.parametrize("delay", [-1.0, math.nan, math.inf])
-async def test_a_strategy_gives_seconds(scripted: Scripted, delay: float) -> None:
+async def test_a_strategy_must_yield_seconds(scripted: Scripted, delay: float) -> None:
     client, engine = scripted([503, 200], RetryPolicy(5, backoff_strategy=Delays(delay)))
     with pytest.raises(ValueError, match="backoff_strategy returned"):
         await client.get(URL)
     assert engine.sleeps == []
 
 
-async def test_letting_go_of_a_response_takes_no_time_from_beyond_the_total(
+async def test_discarding_a_response_takes_no_time_beyond_the_total(
     scripted: Scripted,
 ) -> None:
     slow = Answer(503, content=b"sorry", pace=10.0)
@@ -182,10 +182,10 @@ async def test_letting_go_of_a_response_takes_no_time_from_beyond_the_total(
 async def test_hooks_see_no_secret_of_any_common_name(
     scripted: Scripted, name: str, separator: str
 ) -> None:
-    told: list[Any] = []
-    client, _ = scripted([200], hooks={"before_attempt": told.append})
+    notified: list[Any] = []
+    client, _ = scripted([200], hooks={"before_attempt": notified.append})
     await client.get(f"{URL}?page=1{separator}{name}=s3cret")
-    assert told[0].url == f"{URL}?page=1{separator}{name}=***"
+    assert notified[0].url == f"{URL}?page=1{separator}{name}=***"
 
 
 @pytest.mark.parametrize(("skew", "seconds"), [(60.0, 70.0), (61.0, 10.0)])
@@ -211,13 +211,15 @@ def test_a_budget_has_a_fifth_and_ten_a_second_by_default() -> None:
 
 
 @pytest.mark.parametrize("end", ["broken", "read", "dropped"])
-async def test_hooks_hear_of_what_the_end_of_a_body_led_to(scripted: Scripted, end: str) -> None:
-    told: list[Transition] = []
+async def test_hooks_are_notified_of_transitions_at_the_end_of_a_body(
+    scripted: Scripted, end: str
+) -> None:
+    notified: list[Transition] = []
     broken = Answer(content=b"abc", error=e.ChunkedEncodingError("cut", request_sent=True))
     client, _ = scripted(
         [broken if end == "broken" else Answer(503, content=b"abc"), 200],
         breaker=CircuitBreaker(1, count_bodies=True),
-        hooks={"breaker_transition": told.append},
+        hooks={"breaker_transition": notified.append},
     )
     stream = await client.stream("GET", URL)
     if end == "broken":
@@ -228,21 +230,21 @@ async def test_hooks_hear_of_what_the_end_of_a_body_led_to(scripted: Scripted, e
     del stream
     with pytest.raises(e.CircuitBreakerOpen):
         await client.get(URL)
-    assert told == [Transition("http://h.test:80", "closed", "open")]
+    assert notified == [Transition("http://h.test:80", "closed", "open")]
 
 
 # --- hedges ---
 
 
 @ONLY_ASYNC
-async def test_a_body_of_an_attempt_that_lost_harms_no_other_request(
+async def test_the_body_of_a_losing_attempt_breaks_no_other_request(
     make_client: MakeClient,
 ) -> None:
     """Its handle carries another request by the time that the body would fail."""
     uploads, bodies = itertools.count(), itertools.count()
     post_came = anyio.Event()
 
-    def answer(conn: RawConnection) -> None:
+    def respond(conn: RawConnection) -> None:
         head = conn.read_head()
         if head.startswith(b"POST"):
             conn.read_body(head)
@@ -252,7 +254,7 @@ async def test_a_body_of_an_attempt_that_lost_harms_no_other_request(
             conn.read_body(head)
             time.sleep(0.6)
             conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst")
-        else:  # a bad answer before the body is in, whose own body does not come
+        else:  # a bad response before the body is in, whose own body does not come
             conn.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\n")
             conn.wait_closed(5)
 
@@ -266,7 +268,7 @@ async def test_a_body_of_an_attempt_that_lost_harms_no_other_request(
             raise ValueError("the caller's own")
         yield b"b"
 
-    with RawServer(answer) as server:
+    with RawServer(respond) as server:
         client = make_client(hedge=Hedge(0.05))
 
         async def put() -> None:
@@ -285,9 +287,9 @@ async def _set_soon(event: anyio.Event) -> None:
     event.set()
 
 
-async def test_a_call_with_a_policy_of_its_own_forgets_no_times(scripted: Scripted) -> None:
-    answers = [*[Answer(delay=0.1)] * 21, Answer(delay=9.0), Answer(delay=0.1)]
-    client, engine = scripted(answers, hedge=Hedge("p95"))
+async def test_a_call_with_its_own_policy_forgets_no_latencies(scripted: Scripted) -> None:
+    responses = [*[Answer(delay=0.1)] * 21, Answer(delay=9.0), Answer(delay=0.1)]
+    client, engine = scripted(responses, hedge=Hedge("p95"))
     for _ in range(20):
         await client.get(URL)
     await client.get(URL, retry=1)
@@ -298,7 +300,7 @@ async def test_a_call_with_a_policy_of_its_own_forgets_no_times(scripted: Script
 # --- time ---
 
 
-def test_the_clock_of_real_engines_only_goes_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_real_engines_is_monotonic(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the wall clock shows is for dates in headers alone."""
     with Client() as client:
         for clock in (client.clock, AsyncClient().clock):
@@ -313,7 +315,7 @@ def test_the_clock_of_real_engines_only_goes_forward(monkeypatch: pytest.MonkeyP
 # --- scripts ---
 
 
-async def test_what_failed_says_nothing_of_how_long_answers_take(scripted: Scripted) -> None:
+async def test_failures_do_not_count_as_latencies(scripted: Scripted) -> None:
     """As with real engines: else p95 would be nothing after a while of refused connections."""
     client, engine = scripted([*[refused()] * 30, Answer(delay=1.0)], hedge=Hedge("p95"))
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""Retries against real sockets that break at every moment: a server counts what it sees."""
+"""Retries against real sockets that break at every point; a server counts the requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.inner import slots_of
+from tests.support.internals import get_slots
 from tests.support.pace import assert_in_time, paced
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -53,7 +53,7 @@ def rst(conn: RawConnection) -> None:
 
 ENDINGS: dict[str, Ending] = {"FIN": fin, "RST": rst}
 
-# What is still said after the whole request was read.
+# The last bytes that are sent after the whole request was read.
 SAID: dict[str, bytes] = {
     "nothing": b"",
     "half a status line": b"HTTP/1.1 2",
@@ -140,7 +140,7 @@ async def test_a_post_that_was_not_read_whole_is_not_seen_again(
         assert len(begun) == (moment != "at once")
 
 
-async def test_a_post_whose_connection_is_refused_is_tried_until_there_is_one(
+async def test_a_post_whose_connection_is_refused_is_retried_until_one_opens(
     make_client: MakeClient,
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -161,7 +161,7 @@ async def test_a_post_whose_connection_is_refused_is_tried_until_there_is_one(
         assert seen(server) == 1
 
 
-async def test_a_post_that_is_refused_for_ever_is_seen_never(make_client: MakeClient) -> None:
+async def test_a_post_that_is_always_refused_is_never_seen(make_client: MakeClient) -> None:
     client = make_client(retry=SAFE)
     with refused_port() as port:
         with pytest.raises(e.ConnectionError) as caught:
@@ -185,7 +185,7 @@ class CutsHandshakes(AppServer):
 
 
 @pytest.mark.parametrize("resets", [False, True], ids=["FIN", "RST"])
-async def test_a_post_whose_handshake_is_cut_is_sent_when_that_works(
+async def test_a_post_whose_handshake_is_cut_is_sent_once_it_succeeds(
     make_client: MakeClient, certs: Certs, resets: bool
 ) -> None:
     """It has not left the machine, so any method may be tried again."""
@@ -197,7 +197,7 @@ async def test_a_post_whose_handshake_is_cut_is_sent_when_that_works(
         assert [record.body for record in server.requests] == [BODY]
 
 
-async def test_a_name_that_leads_nowhere_is_tried_again_with_any_method(
+async def test_an_unresolved_name_is_retried_with_any_method(
     make_client: MakeClient,
 ) -> None:
     client = make_client(retry=SAFE)
@@ -207,7 +207,7 @@ async def test_a_name_that_leads_nowhere_is_tried_again_with_any_method(
 
 
 @pytest.mark.parametrize(("status", "count"), [(502, 3), (503, 3), (504, 3), (403, 1), (407, 1)])
-async def test_what_a_proxy_says_to_connect_decides(
+async def test_the_response_to_connect_decides(
     make_client: MakeClient, status: int, count: int
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -222,7 +222,7 @@ async def test_what_a_proxy_says_to_connect_decides(
         assert len(caught.value.attempts) == seen(proxy, "CONNECT") == count
 
 
-async def test_a_proxy_that_is_not_there_is_tried_again(make_client: MakeClient) -> None:
+async def test_an_unreachable_proxy_is_retried(make_client: MakeClient) -> None:
     with refused_port() as port:
         client = make_client(retry=SAFE, proxies=f"http://127.0.0.1:{port}")
         with pytest.raises(e.ProxyError) as caught:
@@ -241,7 +241,7 @@ async def test_a_certificate_that_does_not_hold_is_tried_once(
     assert tls_app.connections == 1
 
 
-async def test_what_http_2_refuses_again_and_again_is_sent_again_by_the_policy(
+async def test_a_request_that_http_2_refuses_repeatedly_is_resent_by_the_policy(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     """REFUSED_STREAM, which is sent again five times without a policy: RFC 9113, section 8.7."""
@@ -254,7 +254,7 @@ async def test_what_http_2_refuses_again_and_again_is_sent_again_by_the_policy(
     assert len(h2_app.requests) == 8
 
 
-async def test_a_post_that_http_2_refuses_for_ever_is_sent_as_often_as_is_allowed(
+async def test_a_post_that_http_2_always_refuses_is_sent_as_often_as_allowed(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True, retry=SAFE)
@@ -269,7 +269,7 @@ async def test_a_post_that_http_2_refuses_for_ever_is_sent_as_often_as_is_allowe
 async def test_a_streamed_post_that_http_2_refuses_is_sent_again_whole(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
-    """Libcurl could not even rewind it: CURLE_SEND_FAIL_REWIND."""
+    """libcurl could not even rewind it: CURLE_SEND_FAIL_REWIND."""
     client = make_client(http2=True, retry=SAFE)
     await client.get(h2_app.url)
     h2_app.memory.counts.clear()
@@ -314,7 +314,7 @@ async def test_a_header_cannot_pretend_that_the_server_refused(
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
-async def test_the_way_back_to_http_1_is_part_of_the_attempt(
+async def test_the_fallback_to_http_1_is_part_of_the_attempt(
     make_client: MakeClient, h2_app: H2Server, method: str, reused: bool
 ) -> None:
     client = make_client(http2=True, retry=SAFE)
@@ -352,12 +352,12 @@ FOR_LONG = RetryPolicy(2, backoff_strategy=ExponentialBackoff(base=60.0, max_bac
 async def test_no_connection_is_held_while_it_waits(
     make_client: MakeClient, app: AppServer, size: int, left: int
 ) -> None:
-    """That of a small answer goes back to the pool, that of a big one is closed."""
+    """That of a small response goes back to the pool, that of a big one is closed."""
     held: list[Any] = []
 
     def look(event: Any) -> None:
         app.wait_for(lambda: app.open_connections == left)
-        held.append((slots_of(client).used, app.open_connections))
+        held.append((get_slots(client).used, app.open_connections))
 
     app.route("/busy", lambda record, out: out.reply(503, bytes(size)))
     client = make_client(
@@ -376,10 +376,10 @@ async def test_a_task_that_is_cancelled_while_it_waits_ends_at_once(
         return
     waits = anyio.Event()
 
-    async def told(event: Any) -> None:
+    async def notify(event: Any) -> None:
         waits.set()
 
-    client = make_client(retry=FOR_LONG, hooks={"before_sleep": told})
+    client = make_client(retry=FOR_LONG, hooks={"before_sleep": notify})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.get, app.url + "/status/503")
         with anyio.fail_after(30):
@@ -387,7 +387,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_ends_at_once(
         begun = time.perf_counter()
         tasks.cancel_scope.cancel()
     assert time.perf_counter() - begun < 30  # of sixty
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0
     assert len(app.requests) == 1
 
 

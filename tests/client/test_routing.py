@@ -1,4 +1,4 @@
-"""Where a connection leads and begins: sockets, addresses, name servers; and never another's."""
+"""Routing: Unix sockets, resolved addresses, interfaces, name servers; never another request's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
+from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -34,10 +34,10 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems hav
 
 
 @pytest.fixture
-def door(app: AppServer, tmp_path: Path) -> Iterator[UnixDoor]:
+def forwarder(app: AppServer, tmp_path: Path) -> Iterator[UnixDoor]:
     """Return a Unix socket that leads to the application."""
-    with UnixDoor(tmp_path / "s", app) as door:
-        yield door
+    with UnixDoor(tmp_path / "s", app) as forwarder:
+        yield forwarder
 
 
 @pytest.fixture
@@ -58,11 +58,11 @@ def peers(server: AppServer) -> list[str]:
     """Let a server note where its requests come from."""
     found: list[str] = []
 
-    def answer(record: Any, conn: Any) -> None:
+    def respond(record: Any, conn: Any) -> None:
         found.append(conn.sock.getpeername()[0])
         conn.reply(200, b"hello")
 
-    server.route("/from", answer)
+    server.route("/from", respond)
     return found
 
 
@@ -70,92 +70,92 @@ def peers(server: AppServer) -> list[str]:
 
 
 async def test_a_unix_socket_is_connected_to_whatever_the_url(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     for _ in range(2):
         assert (await client.get("http://docker/")).content == b"hello"
     assert app.requests[-1].header("host") == "docker"
-    assert door.connections == 1
+    assert forwarder.connections == 1
     other = make_client()
-    assert (await other.get("http://docker/", uds=str(door.path))).ok
+    assert (await other.get("http://docker/", uds=str(forwarder.path))).ok
     with refused_port() as port, pytest.raises(curlhttp.ConnectionError):
         await client.get(f"http://127.0.0.1:{port}/", uds=None)
 
 
-async def test_a_unix_socket_that_was_closed_while_idle_takes_no_request_along(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+async def test_a_unix_socket_closed_while_idle_loses_no_request(
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     for number in range(1, 4):
         assert (await client.post("http://docker/upload", content=b"abc")).json()["length"] == 3
-        assert door.connections == number
-        door.close_all()
+        assert forwarder.connections == number
+        forwarder.close_all()
     assert len(app.requests) == 3
 
 
-async def test_what_a_unix_socket_said_out_of_turn_is_no_answer(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+async def test_unsolicited_bytes_on_a_unix_socket_are_no_response(
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     for number in range(1, 4):
         assert (await client.get("http://docker/")).content == b"hello"
-        assert door.connections == number
-        door.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        assert forwarder.connections == number
+        forwarder.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
 
 
 async def test_many_requests_share_the_connections_of_a_unix_socket(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    client = make_client(uds=door.path)
+    client = make_client(uds=forwarder.path)
     urls = [f"http://docker/bytes/{size}" for size in range(1, 101)]
     results = [result async for result in client.map(urls, concurrency=4, ordered=True)]
     assert [len(result.content) for result in results] == list(range(1, 101))
-    used = door.connections
+    used = forwarder.connections
     assert used < 100
     for _ in range(5):  # all are idle now
         assert (await client.get("http://docker/")).content == b"hello"
-    assert door.connections <= used + 1  # the client's own, where map brings its own
+    assert forwarder.connections <= used + 1  # the client's own, where map brings its own
 
 
-async def test_an_answer_with_two_framings_leaves_a_unix_socket(
-    make_client: MakeClient, app: AppServer, door: UnixDoor
+async def test_a_response_with_two_framings_closes_a_unix_socket(
+    make_client: MakeClient, app: AppServer, forwarder: UnixDoor
 ) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         conn.send(
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"2\r\nok\r\n0\r\n\r\n"
         )
 
-    app.route("/twice", answer)
-    client = make_client(uds=door.path)
+    app.route("/twice", respond)
+    client = make_client(uds=forwarder.path)
     assert (await client.get("http://docker/twice")).content == b"ok"
     for _ in range(2):
         assert (await client.get("http://docker/")).content == b"hello"
-        assert door.connections == 2
+        assert forwarder.connections == 2
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_every_way_in_goes_by_a_unix_socket(
-    client: AnyClient, way: str, door: UnixDoor, tmp_path: Path
+@EVERY_CLIENT_API
+async def test_every_api_uses_the_unix_socket(
+    client: AnyClient, api: str, forwarder: UnixDoor, tmp_path: Path
 ) -> None:
     with requests.Session() as session:
-        ask = make_ask(client, way, tmp_path, session)
-        await ask("http://docker/", uds=door.path)
-        assert door.connections == 1
+        fetch = make_fetch(client, api, tmp_path, session)
+        await fetch("http://docker/", uds=forwarder.path)
+        assert forwarder.connections == 1
 
 
-async def test_tls_is_spoken_on_a_unix_socket(
+async def test_tls_works_on_a_unix_socket(
     make_client: MakeClient, named: AppServer, tmp_path: Path
 ) -> None:
-    with UnixDoor(tmp_path / "s", named) as door:
-        client = make_client(uds=door.path)
+    with UnixDoor(tmp_path / "s", named) as forwarder:
+        client = make_client(uds=forwarder.path)
         assert (await client.get("https://made.up/")).ok
         with pytest.raises(curlhttp.SSLError):
             await client.get("https://other.up/")
 
 
-async def test_a_unix_socket_that_is_not_there_is_a_connection_error(
+async def test_a_missing_unix_socket_is_a_connection_error(
     make_client: MakeClient, tmp_path: Path
 ) -> None:
     with pytest.raises(curlhttp.ConnectionError) as caught:
@@ -164,18 +164,18 @@ async def test_a_unix_socket_that_is_not_there_is_a_connection_error(
 
 
 async def test_the_proxies_of_the_environment_are_no_matter_of_a_unix_socket(
-    make_client: MakeClient, door: UnixDoor, monkeypatch: pytest.MonkeyPatch
+    make_client: MakeClient, forwarder: UnixDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with refused_port() as port:
         monkeypatch.setenv("all_proxy", f"http://127.0.0.1:{port}")
-        assert (await make_client(uds=door.path).get("http://docker/")).ok
-        assert (await make_client().get("http://docker/", uds=door.path)).ok
+        assert (await make_client(uds=forwarder.path).get("http://docker/")).ok
+        assert (await make_client().get("http://docker/", uds=forwarder.path)).ok
 
 
 # --- other addresses than those of the URL ---
 
 
-async def test_a_name_is_resolved_to_the_address_that_is_given(
+async def test_a_name_is_resolved_to_the_given_address(
     make_client: MakeClient, named: AppServer
 ) -> None:
     for key in (f"made.up:{named.port}", "made.up", f"MADE.UP:{named.port}"):
@@ -187,7 +187,7 @@ async def test_a_name_is_resolved_to_the_address_that_is_given(
 
 @on_linux
 @pytest.mark.parametrize("with_port", [True, False])
-async def test_the_next_address_is_dialled_where_nobody_listens_at_the_first(
+async def test_the_next_address_is_tried_if_the_first_refuses(
     make_client: MakeClient, named: AppServer, app: AppServer, with_port: bool
 ) -> None:
     for server in named, app:
@@ -228,7 +228,7 @@ async def test_many_lists_of_addresses_are_each_their_own_requests(
 
 
 @on_linux
-async def test_a_host_that_takes_the_place_may_have_several_addresses(
+async def test_the_target_of_connect_to_may_have_several_addresses(
     make_client: MakeClient, named: AppServer
 ) -> None:
     client = make_client(
@@ -239,7 +239,7 @@ async def test_a_host_that_takes_the_place_may_have_several_addresses(
     assert named.handshakes[-1].sni == "made.up"
 
 
-async def test_an_address_that_was_given_counts_for_its_host_and_port_alone(
+async def test_a_given_address_is_used_for_its_host_and_port_only(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(resolve={f"made.up:{app.port}": "127.0.0.1", "other.up": "127.0.0.1"})
@@ -251,7 +251,7 @@ async def test_an_address_that_was_given_counts_for_its_host_and_port_alone(
         await client.get(app.at("third.up"))
 
 
-async def test_an_address_that_was_given_is_no_other_requests(
+async def test_a_given_address_is_not_used_for_other_requests(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client()
@@ -276,12 +276,14 @@ async def test_two_addresses_of_a_name_share_no_connection(
             for _ in range(2):
                 for server, body in ((first, b"hello"), (second, b"hello")):
                     before = len(server.requests)
-                    answer = await client.get(first.at("made.up"), resolve={"made.up": server.host})
-                    assert answer.content == body
+                    response = await client.get(
+                        first.at("made.up"), resolve={"made.up": server.host}
+                    )
+                    assert response.content == body
                     assert len(server.requests) == before + 1
 
 
-async def test_a_host_is_connected_to_in_place_of_another(
+async def test_connect_to_connects_to_another_host(
     make_client: MakeClient, named: AppServer
 ) -> None:
     client = make_client(connect_to={"made.up:443": f"localhost:{named.port}"})
@@ -292,7 +294,7 @@ async def test_a_host_is_connected_to_in_place_of_another(
         await client.get("https://made.up/", connect_to=None)
 
 
-async def test_the_host_that_takes_the_place_may_have_an_address_given(
+async def test_the_target_of_connect_to_may_be_resolved_by_resolve(
     make_client: MakeClient, named: AppServer
 ) -> None:
     client = make_client(
@@ -301,19 +303,21 @@ async def test_the_host_that_takes_the_place_may_have_an_address_given(
     assert (await client.get("https://made.up/")).ok
 
 
-async def test_a_redirect_goes_by_the_map_too(make_client: MakeClient, app: AppServer) -> None:
+async def test_a_redirect_uses_the_given_addresses_too(
+    make_client: MakeClient, app: AppServer
+) -> None:
     target = app.at("made.up") + "/"
     app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", target)]))
     client = make_client()
-    answer = await client.get(app.url + "/hop", resolve={"made.up": "127.0.0.1"})
-    assert answer.content == b"hello"
+    response = await client.get(app.url + "/hop", resolve={"made.up": "127.0.0.1"})
+    assert response.content == b"hello"
 
 
 # --- the own end ---
 
 
 @on_linux
-async def test_a_connection_begins_at_the_address_that_is_given(
+async def test_a_connection_starts_from_the_given_address(
     make_client: MakeClient, app: AppServer
 ) -> None:
     found = peers(app)
@@ -339,7 +343,7 @@ async def test_no_connection_is_used_from_another_address(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the loopback interface has another name")
-async def test_a_connection_goes_through_the_interface_that_is_given(
+async def test_a_connection_uses_the_given_interface(
     make_client: MakeClient, app: AppServer
 ) -> None:
     assert (await make_client(interface="lo").get(app.url)).ok
@@ -393,7 +397,7 @@ async def test_the_time_that_ipv6_has_is_handed_on(make_client: MakeClient, app:
 # --- name servers ---
 
 
-async def test_names_are_asked_for_at_the_server_that_is_given(
+async def test_names_are_resolved_by_the_configured_name_server(
     make_client: MakeClient, named: AppServer, names: DoHServer
 ) -> None:
     client = make_client(doh=names.query_url)
@@ -402,7 +406,7 @@ async def test_names_are_asked_for_at_the_server_that_is_given(
     assert (await make_client().get(named.at("made.up"), doh=names.query_url)).ok
 
 
-async def test_what_a_name_server_said_is_for_those_who_asked_it(
+async def test_results_of_a_name_server_are_for_its_own_clients(
     make_client: MakeClient, app: AppServer, names: DoHServer
 ) -> None:
     """A curl_multi has one cache of names, and clients lend each other theirs."""
@@ -417,7 +421,7 @@ async def test_what_a_name_server_said_is_for_those_who_asked_it(
                     await make_client().get(server.at("made.up"))
 
 
-async def test_no_connection_is_used_that_another_name_server_led_to(
+async def test_no_connection_is_reused_across_name_servers(
     make_client: MakeClient, app: AppServer, names: DoHServer, certs: Certs
 ) -> None:
     client = make_client()
@@ -460,23 +464,23 @@ async def test_garbage_of_a_name_server_is_a_connection_error(
             await make_client(doh=names.query_url).get(app.at("made.up"))
 
 
-async def test_many_requests_at_once_ask_a_name_server(
+async def test_concurrent_requests_resolve_at_a_name_server(
     make_client: MakeClient, app: AppServer, names: DoHServer
 ) -> None:
     client = make_client(doh=names.query_url, max_connections=2)
-    answers = await client.gather(20, "GET", app.at("made.up"))
-    assert [answer.content for answer in answers] == [b"hello"] * 20
+    responses = await client.gather(20, "GET", app.at("made.up"))
+    assert [response.content for response in responses] == [b"hello"] * 20
 
 
-# --- what is none is refused before anything is sent ---
+# --- invalid settings are refused before anything is sent ---
 
 _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an empty path": ({"uds": ""}, "uds must be a path"),
     "a long path": ({"uds": "/" + "x" * 108}, "uds must be a path of 1 to 107 bytes"),
     "a path with NUL": ({"uds": "/a\0b"}, "uds must be a path"),
-    "a name to resolve to": ({"resolve": {"a:1": "b"}}, "resolve must give an IP address"),
+    "a name to resolve to": ({"resolve": {"a:1": "b"}}, "resolve must have an IP address"),
     "a name in a list": ({"resolve": {"a:1": ["127.0.0.1", "b"]}}, "an IP address for 'a:1', not"),
-    "an empty list": ({"resolve": {"a:1": []}}, "resolve must give an IP address for 'a:1'"),
+    "an empty list": ({"resolve": {"a:1": []}}, "resolve must have an IP address for 'a:1'"),
     "a URL to resolve": ({"resolve": {"http://a": "127.0.0.1"}}, "resolve takes"),
     "a port that is none": ({"resolve": {"a:99999": "127.0.0.1"}}, "resolve takes"),
     "an entry of libcurl's": ({"resolve": {"-a:1": "127.0.0.1", "b c": "::1"}}, "resolve takes"),
@@ -497,7 +501,7 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("what", _REFUSED)
-async def test_what_is_no_route_is_refused_before_anything_is_sent(
+async def test_an_invalid_route_is_refused_before_anything_is_sent(
     make_client: MakeClient, app: AppServer, what: str
 ) -> None:
     settings, words = _REFUSED[what]
@@ -510,20 +514,20 @@ async def test_what_is_no_route_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("name", ["resolve", "connect_to", "pins"])
-def test_what_goes_by_host_is_a_mapping(name: str) -> None:
+def test_settings_by_host_must_be_a_mapping(name: str) -> None:
     wrong: Any = {name: "a:1"}
     with pytest.raises(TypeError, match=f"{name} must be a mapping by host, not str"):
         Client(**wrong)
 
 
 @ONE_OF_EACH
-async def test_a_keyword_that_is_none_is_a_type_error(client: AnyClient, app: AppServer) -> None:
+async def test_an_unknown_keyword_is_a_type_error(client: AnyClient, app: AppServer) -> None:
     with pytest.raises(TypeError, match="no keyword 'colour'"):
         await client.get(app.url, colour="red")
     assert not app.connections
 
 
-async def test_a_proxy_is_led_to_the_address_that_is_given(
+async def test_a_proxy_connects_to_the_resolved_address(
     make_client: MakeClient, named: AppServer
 ) -> None:
     with HTTPProxy() as proxy:
@@ -532,7 +536,7 @@ async def test_a_proxy_is_led_to_the_address_that_is_given(
         assert named.handshakes[-1].sni == "made.up"
 
 
-async def test_a_proxy_is_led_to_the_first_address_of_several(
+async def test_a_proxy_connects_to_the_first_resolved_address(
     make_client: MakeClient, named: AppServer, app: AppServer
 ) -> None:
     with HTTPProxy() as proxy:

@@ -1,4 +1,4 @@
-"""What help(), inspect and a notebook's completion show of the clients."""
+"""What help(), inspect and completion in a notebook show of the clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_verb_shows_each_keyword_of_a_request(client: Any, verb: str) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("verb", BODILESS)
-def test_what_takes_no_body_shows_none(client: Any, verb: str) -> None:
+def test_methods_without_a_body_show_no_body_parameters(client: Any, verb: str) -> None:
     shown = keywords(getattr(client, verb))
     assert {"headers", "timeout", "verify"} <= shown
     assert not {"data", "json", "content", "files"} & shown
@@ -123,7 +123,7 @@ def test_a_double_of_a_function_refuses_what_the_function_refuses() -> None:
         session.post("http://x/", colour="red")
 
 
-def test_no_signature_is_made_before_somebody_looks() -> None:
+def test_signatures_are_built_lazily() -> None:
     code = (
         "import curlhttp\n"
         "curlhttp.Client().close()\n"

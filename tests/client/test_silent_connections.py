@@ -1,4 +1,4 @@
-"""A connection that many requests share goes silent, and costs those that are under way on it.
+"""A shared connection goes silent: requests on it fail once, and the next ones avoid it.
 
 A relay forgets it as a NAT does: it stays open, and nothing gets through.
 """
@@ -23,7 +23,7 @@ from curlhttp._curl import driver
 from tests.servers import Certs, DatagramRelay, H2Server, Relay
 from tests.servers.caddy import Caddy, has_caddy
 from tests.support.colours import COLOURS, AnyClient
-from tests.support.ways import EVERY_WAY, Ask, make_ask
+from tests.support.every_api import EVERY_API, Fetch, make_fetch
 
 pytestmark = pytest.mark.anyio
 
@@ -50,10 +50,10 @@ def h2_client(make_client: MakeClient) -> AnyClient:
     return make_client(http2=True, timeout=Timeout(read=30))
 
 
-async def lost(ask: Callable[..., Awaitable[Any]], url: str, **options: Any) -> None:
+async def lost(fetch: Callable[..., Awaitable[Any]], url: str, **options: Any) -> None:
     """Send a request that waits out a timeout."""
     with pytest.raises(e.Timeout):
-        await ask(url, **options)
+        await fetch(url, **options)
 
 
 async def lose_at_once(client: AnyClient, url: str, count: int = AT_ONCE) -> None:
@@ -62,28 +62,28 @@ async def lose_at_once(client: AnyClient, url: str, count: int = AT_ONCE) -> Non
             tasks.start_soon(lambda: lost(client.get, url, timeout=SHORT))
 
 
-@EVERY_WAY
-async def test_the_next_request_opens_another_connection_in_every_way(
-    make_client: MakeClient, certs: Certs, relay: Relay, url: str, way: str, tmp_path: Path
+@EVERY_API
+async def test_with_every_api_the_next_request_opens_a_connection(
+    make_client: MakeClient, certs: Certs, relay: Relay, url: str, api: str, tmp_path: Path
 ) -> None:
     client = make_client(http2=True)
     with curlhttp.requests.Session() as session:
         session.verify = str(certs.ca_path)
         session.mount("https://", curlhttp.requests.adapters.HTTPAdapter(http2=True))
-        ask: Ask = make_ask(client, way, tmp_path, session)
-        limit = 0.5 if "session" in way else SHORT
-        assert (await ask(url)).status_code == 200
+        fetch: Fetch = make_fetch(client, api, tmp_path, session)
+        limit = 0.5 if "session" in api else SHORT
+        assert (await fetch(url)).status_code == 200
         relay.forget()
-        if way == "map":
+        if api == "map":
             limit = Timeout(read=0.5)
         with pytest.raises((e.Timeout, curlhttp.requests.exceptions.Timeout)):
-            await ask(url, timeout=limit)
-        assert (await ask(url)).status_code == 200
+            await fetch(url, timeout=limit)
+        assert (await fetch(url)).status_code == 200
     assert relay.connections == 2
 
 
 @ON_A_LOOP
-async def test_a_silent_connection_costs_each_request_on_it_once(
+async def test_a_silent_connection_fails_each_request_on_it_once(
     h2_client: AnyClient, h2_app: H2Server, relay: Relay, url: str
 ) -> None:
     await h2_client.get(url)
@@ -193,7 +193,7 @@ async def test_whichever_timeout_ran_out_the_next_request_opens_another_connecti
     assert relay.connections == 2
 
 
-async def test_a_body_that_stalls_tells_it_as_well(
+async def test_a_stalled_body_marks_the_connection_silent(
     h2_client: AnyClient, relay: Relay, url: str
 ) -> None:
     async with await h2_client.stream("GET", url + "/big", timeout=SHORT) as stream:
@@ -205,7 +205,7 @@ async def test_a_body_that_stalls_tells_it_as_well(
 
 
 @pytest.mark.parametrize("settings", [{"retry": 1}, {"retry": 2, "hedge": Hedge(after=0.1)}])
-async def test_a_retry_goes_to_another_connection(
+async def test_a_retry_uses_another_connection(
     make_client: MakeClient, relay: Relay, url: str, settings: dict[str, Any]
 ) -> None:
     client = make_client(http2=True, timeout=Timeout(read=30), **settings)
@@ -216,7 +216,7 @@ async def test_a_retry_goes_to_another_connection(
     assert len(response.attempts) >= 2
 
 
-async def test_a_probe_of_a_breaker_goes_to_another_connection(
+async def test_a_probe_of_a_breaker_uses_another_connection(
     make_client: MakeClient, relay: Relay, url: str
 ) -> None:
     breaker = curlhttp.CircuitBreaker(failure_threshold=1, recovery_timeout=0.01)
@@ -296,7 +296,7 @@ async def test_a_post_does_not_risk_a_connection_that_was_silent_for_long(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_post_goes_on_a_connection_that_was_heard(
+async def test_a_post_uses_a_connection_that_received_bytes(
     h2_client: AnyClient, relay: Relay, url: str
 ) -> None:
     for _ in range(3):
@@ -306,7 +306,7 @@ async def test_a_post_goes_on_a_connection_that_was_heard(
 
 
 @ON_A_LOOP
-async def test_requests_that_are_given_up_tell_it_as_well(
+async def test_cancelled_requests_mark_the_connection_silent(
     h2_client: AnyClient, relay: Relay, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A caller with a time limit around the client never lets a timeout of ours run out."""
@@ -331,7 +331,7 @@ def caddy(tmp_path: Path, certs: Certs) -> Iterator[Caddy]:
 @pytest.mark.skipif(not has_caddy(), reason="caddy is not installed")
 @ON_A_LOOP
 @pytest.mark.parametrize("how", ["forgotten", "killed"])
-async def test_a_silent_connection_of_http_3_costs_each_request_on_it_once(
+async def test_a_silent_connection_of_http_3_fails_each_request_on_it_once(
     make_client: MakeClient, caddy: Caddy, how: str
 ) -> None:
     client = make_client(http3=True, timeout=Timeout(read=30, connect=30))

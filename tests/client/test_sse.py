@@ -1,4 +1,4 @@
-"""client.sse: events of both clients, over one connection after another."""
+"""client.sse: events of both clients, with reconnection."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
 def stream(*pieces: str, error: Any = None, **settings: Any) -> Answer:
-    """Return an answer with events; its pieces come as they are."""
+    """Return a response with events; its pieces come as they are."""
     content = [piece.encode() for piece in pieces]
     return Answer(headers=KIND, content=content, error=error, **settings)
 
@@ -63,7 +63,7 @@ async def take(events: AnyEvents, count: int = -1) -> list[Any]:
 # --- one connection ---
 
 
-async def test_events_come_as_they_are(scripted: Scripted) -> None:
+async def test_events_are_parsed(scripted: Scripted) -> None:
     client, engine = scripted([stream("event: a\ndata: 1\nid: x\nre", "try: 9\n\nda", "ta: 2\n\n")])
     async with client.sse(URL, reconnect=False) as events:
         assert events.real.response.status_code == 200
@@ -100,7 +100,7 @@ async def test_options_are_those_of_every_verb(scripted: Scripted) -> None:
     assert sent.headers["X-One"] == "1"
 
 
-async def test_the_callers_accept_stands(scripted: Scripted) -> None:
+async def test_the_callers_accept_is_kept(scripted: Scripted) -> None:
     client, engine = scripted([stream()])
     async with client.sse(URL, headers={"accept": "a/b"}, reconnect=False) as events:
         assert await take(events) == []
@@ -116,11 +116,11 @@ async def test_redirects_are_followed_each_time(scripted: Scripted) -> None:
     assert [sent.url for sent in engine.sent] == [URL, URL + "there", URL, URL + "elsewhere"]
 
 
-async def test_middleware_may_answer_by_itself(scripted: Scripted) -> None:
-    async def answer(request: Any, send: Any) -> Any:
+async def test_middleware_may_return_its_own_response(scripted: Scripted) -> None:
+    async def respond(request: Any, send: Any) -> Any:
         return curlhttp._models.response.Response.of(request, headers=KIND, content="data: 1\n\n")
 
-    client, _ = scripted([], middleware=[answer])
+    client, _ = scripted([], middleware=[respond])
     async with client.sse(URL, reconnect=False) as events:
         assert await take(events) == ["1"]
 
@@ -195,7 +195,7 @@ async def test_an_endless_body_of_another_type_is_not_waited_for(
     assert caught.value.response.content == b""
 
 
-async def test_a_compressed_stream_is_decoded_as_it_comes(scripted: Scripted) -> None:
+async def test_a_compressed_stream_is_decoded_incrementally(scripted: Scripted) -> None:
     body = gzip.compress(b"data: 1\n\ndata: 2\n\n")
     headers = {**KIND, "Content-Encoding": "gzip"}
     client, _ = scripted([Answer(headers=headers, content=[body[:15], body[15:]])])
@@ -205,7 +205,7 @@ async def test_a_compressed_stream_is_decoded_as_it_comes(scripted: Scripted) ->
 # --- reconnection ---
 
 
-async def test_a_stream_that_ends_is_asked_for_again_with_the_last_id(scripted: Scripted) -> None:
+async def test_a_stream_that_ends_is_reconnected_with_the_last_id(scripted: Scripted) -> None:
     script = [
         stream("id: 1\ndata: a\n\nid: 2\n\nid: 3\ndata: never complete"),
         stream("data: b\n\n"),
@@ -224,7 +224,7 @@ async def test_a_stream_that_ends_is_asked_for_again_with_the_last_id(scripted: 
     assert engine.sleeps == [1, 1, 1]
 
 
-async def test_a_stream_that_breaks_is_asked_for_again(scripted: Scripted) -> None:
+async def test_a_stream_that_breaks_is_reconnected(scripted: Scripted) -> None:
     script = [
         stream("id: 1\ndata: a\n\n", error=ChunkedEncodingError("cut", request_sent=True)),
         refused(),
@@ -267,9 +267,11 @@ async def test_a_204_ends_the_stream(scripted: Scripted) -> None:
         assert await take(events) == []
 
 
-@pytest.mark.parametrize("answer", [503, 404, Answer(headers={"Content-Type": "text/html"})])
-async def test_what_is_no_stream_any_more_is_an_error(scripted: Scripted, answer: Any) -> None:
-    client, _ = scripted([stream("data: a\n\n"), answer])
+@pytest.mark.parametrize("response", [503, 404, Answer(headers={"Content-Type": "text/html"})])
+async def test_a_reconnect_that_gets_no_event_stream_is_an_error(
+    scripted: Scripted, response: Any
+) -> None:
+    client, _ = scripted([stream("data: a\n\n"), response])
     events = client.sse(URL)
     assert await take(events, 1) == ["a"]
     with pytest.raises(HTTPError):
@@ -307,7 +309,7 @@ async def test_reconnections_are_counted(scripted: Scripted) -> None:
     assert len(engine.sent) == 4
 
 
-async def test_without_reconnection_what_breaks_the_stream_is_raised(scripted: Scripted) -> None:
+async def test_without_reconnection_the_error_of_the_stream_is_raised(scripted: Scripted) -> None:
     client, engine = scripted([stream("data: a\n\n", error=ChunkedEncodingError("cut"))])
     events = client.sse(URL, reconnect=False)
     assert await take(events, 1) == ["a"]
@@ -366,17 +368,20 @@ async def test_the_total_covers_all_connections(scripted: Scripted) -> None:
     assert len(engine.sent) == 3
 
 
-async def test_hooks_hear_of_the_wait(scripted: Scripted) -> None:
-    heard: list[Any] = []
+async def test_hooks_are_notified_of_the_wait(scripted: Scripted) -> None:
+    events_seen: list[Any] = []
     client, _ = scripted(
         [stream("data: a\n\n"), refused(), stream("data: b\n\n")],
-        hooks={"before_sleep": heard.append},
+        hooks={"before_sleep": events_seen.append},
     )
     async with client.sse(URL + "?token=secret") as events:
         assert await take(events, 2) == ["a", "b"]
-    assert [(event.number, event.error) for event in heard] == [(1, None), (2, "ConnectionError")]
-    assert all(event.delay > 0 for event in heard)
-    assert "secret" not in str(heard)
+    assert [(event.number, event.error) for event in events_seen] == [
+        (1, None),
+        (2, "ConnectionError"),
+    ]
+    assert all(event.delay > 0 for event in events_seen)
+    assert "secret" not in str(events_seen)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +404,7 @@ async def test_the_id_is_sent_as_it_can_be(
     assert (None if value is None else value.encode("latin-1")) == sent
 
 
-async def test_a_stream_goes_on_from_an_earlier_one(scripted: Scripted) -> None:
+async def test_a_stream_continues_an_earlier_one(scripted: Scripted) -> None:
     client, engine = scripted([stream("data: a\n\n")])
     events = client.sse(URL, last_event_id="7", reconnect=False)
     assert [event.id async for event in events] == ["7"]
@@ -407,7 +412,7 @@ async def test_a_stream_goes_on_from_an_earlier_one(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\r", "\0", "\ud800"])
-async def test_an_id_that_no_server_can_give_is_refused(scripted: Scripted, value: str) -> None:
+async def test_an_invalid_last_event_id_is_refused(scripted: Scripted, value: str) -> None:
     client, _ = scripted([])
     with pytest.raises(ValueError, match="last_event_id"):
         client.sse(URL, last_event_id=value)
@@ -488,7 +493,7 @@ async def test_real_events_arrive_before_the_next_are_sent(client: AnyClient) ->
             assert await take(events, 2) == ["a", "b"]
 
 
-async def test_a_connection_that_is_cut_is_made_anew(client: AnyClient) -> None:
+async def test_a_cut_connection_is_reconnected(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             body = b"retry: 1\nid: %d\ndata: x\n\ndata: half" % len(server.requests)
@@ -535,7 +540,7 @@ async def test_closing_in_the_middle_ends_the_loop(client: AnyClient) -> None:
 
 
 async def rest_of(client: AnyClient, events: AnyEvents) -> list[str]:
-    """Return the data of the rest of the events, in a thread of its own if that waits."""
+    """Return the data of the rest of the events, in its own thread if that waits."""
     if client.is_blocking:
         return await anyio.to_thread.run_sync(lambda: [event.data for event in events.real])
     return await take(events)
@@ -697,7 +702,7 @@ async def test_a_closed_client_has_no_events(make_client: Make) -> None:
             await take(events)
 
 
-async def test_events_that_are_dropped_give_their_connection_back(make_client: Make) -> None:
+async def test_dropped_events_release_their_connection(make_client: Make) -> None:
     client = make_client(max_connections=1, timeout=Timeout(pool=30, read=30))
     with ticking(b"data: a\n\n") as server:
         for _ in range(3):
@@ -727,7 +732,9 @@ async def test_many_streams_at_once(make_client: Make) -> None:
                 tasks.start_soon(one)
 
 
-async def test_cookies_and_auth_go_with_each_connection(client: AnyClient, app: AppServer) -> None:
+async def test_cookies_and_auth_are_sent_with_each_connection(
+    client: AnyClient, app: AppServer
+) -> None:
     def handler(record: Record, out: Out) -> None:
         headers = [*KIND.items(), ("Set-Cookie", "a=b")]
         body = f"retry: 1\ndata: {record.header('authorization')} {record.header('cookie')}\n\n"

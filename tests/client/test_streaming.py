@@ -1,4 +1,4 @@
-"""Streamed responses: pieces, lines, back-pressure, early ends, errors with the partial body."""
+"""Streamed responses: chunks, lines, back-pressure, leaving early, errors with a partial body."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def until_error(pieces: AsyncIterator[Any]) -> tuple[list[Any], Exception]
     raise AssertionError("the body ended without an error")
 
 
-# --- ways in ---
+# --- APIs ---
 
 
 async def test_client_stream_is_a_context_manager(client: AnyClient, app: AppServer) -> None:
@@ -89,7 +89,7 @@ async def test_client_stream_is_a_context_manager(client: AnyClient, app: AppSer
     assert streamed.is_closed
 
 
-async def test_a_verb_with_stream_gives_a_streamed_response(
+async def test_a_verb_with_stream_returns_a_streamed_response(
     client: AnyClient, app: AppServer
 ) -> None:
     url = app.url + "/bytes/1000"
@@ -126,7 +126,7 @@ async def test_a_streamed_response_iterates_over_its_bytes(
 
 @pytest.mark.parametrize("kind", ["bytes", "raw"])
 @pytest.mark.parametrize("size", [None, 1, 1000, 65536, 200_000, 10**9])
-async def test_pieces_have_the_size_that_was_asked(
+async def test_chunks_have_the_requested_size(
     any_client: AnyClient, server: AppServer, kind: str, size: int | None
 ) -> None:
     total = 3001 if size == 1 else 300_001
@@ -148,7 +148,7 @@ async def test_a_size_below_one_is_refused(client: AnyClient, app: AppServer, si
 
 @pytest.mark.parametrize("coding", ["gzip", "multi-gzip", "deflate", "raw-deflate", "br", "zstd"])
 @pytest.mark.parametrize("size", [None, 1000])
-async def test_a_coded_body_is_decoded_on_the_way(
+async def test_a_coded_body_is_decoded_while_it_is_streamed(
     any_client: AnyClient, server: AppServer, coding: str, size: int | None
 ) -> None:
     async with await any_client.stream("GET", f"{server.url}/{coding}?size=200001") as stream:
@@ -163,10 +163,10 @@ async def test_raw_pieces_keep_their_coding(any_client: AnyClient, server: AppSe
     assert gzip.decompress(b"".join(pieces)) == payload(5000)
 
 
-async def test_a_decompression_bomb_comes_in_small_pieces(
+async def test_a_decompression_bomb_is_yielded_in_small_chunks(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S46: a bomb that is streamed comes in small pieces."""
+    """A bomb that is streamed comes in small pieces."""
     async with await client.stream("GET", app.url + f"/gzip?zeros=1&size={64 * MIB}") as stream:
         total = 0
         async for piece in stream.iterate("bytes"):
@@ -206,7 +206,7 @@ async def test_text_follows_the_charset_or_utf_8(
         assert (await client.get(raw.url)).text == text
 
 
-async def test_lines_come_without_their_ends(client: AnyClient) -> None:
+async def test_lines_have_no_line_ends(client: AnyClient) -> None:
     body = b"one\ntwo\r\nthree\rfour\n\nsix\r\n\r\n" + "süß".encode()
     with RawServer(respond(response(body))) as raw:
         async with await client.stream("GET", raw.url) as stream:
@@ -281,7 +281,7 @@ async def test_a_closed_response_cannot_be_read(client: AnyClient, app: AppServe
 
 
 @pytest.mark.parametrize("kind", ["bytes", "raw"])
-async def test_what_came_of_a_closed_response_does_not_pass_for_all(
+async def test_a_closed_response_does_not_pass_its_part_for_the_body(
     client: AnyClient, app: AppServer, kind: str
 ) -> None:
     stream = await client.stream("GET", app.url + "/truncated?length=1000&sent=100")
@@ -290,7 +290,7 @@ async def test_what_came_of_a_closed_response_does_not_pass_for_all(
             await stream.aclose()
 
 
-async def test_what_was_read_stays(client: AnyClient, app: AppServer) -> None:
+async def test_a_read_body_stays_available(client: AnyClient, app: AppServer) -> None:
     async with await client.stream("GET", app.url + "/json") as stream:
         body = await stream.read()
         assert await stream.read() is body
@@ -304,7 +304,7 @@ async def test_what_was_read_stays(client: AnyClient, app: AppServer) -> None:
     assert stream.real.content is body  # after close, too
 
 
-async def test_content_reads_in_the_blocking_client_and_asks_for_aread_in_the_other(
+async def test_content_reads_in_the_blocking_client_and_requires_aread_in_the_async_one(
     client: AnyClient, app: AppServer
 ) -> None:
     async with await client.stream("GET", app.url + "/bytes/1000") as stream:
@@ -330,7 +330,7 @@ async def test_content_after_a_part_was_read_is_an_error(client: AnyClient, app:
 # --- connections ---
 
 
-async def test_a_body_read_to_its_end_leaves_its_connection(
+async def test_a_body_read_to_its_end_keeps_its_connection_open(
     any_client: AnyClient, server: AppServer
 ) -> None:
     for kind in ("bytes", "raw", "text", "lines"):
@@ -340,7 +340,7 @@ async def test_a_body_read_to_its_end_leaves_its_connection(
     assert server.connections == 1
 
 
-async def test_a_body_left_early_costs_its_connection_on_http1(
+async def test_leaving_a_body_early_closes_its_connection_on_http1(
     narrow: AnyClient, app: AppServer
 ) -> None:
     before = app.open_connections  # of other tests' clients
@@ -354,7 +354,7 @@ async def test_a_body_left_early_costs_its_connection_on_http1(
     assert (await narrow.get(app.url)).content == b"hello"
 
 
-async def test_a_body_left_early_costs_its_stream_alone_on_http2(
+async def test_leaving_a_body_early_resets_only_its_stream_on_http2(
     narrow: AnyClient, h2_app: H2Server
 ) -> None:
     if narrow.is_blocking:  # its connections are never shared: it closes them
@@ -376,7 +376,7 @@ async def test_an_open_response_holds_its_slot(narrow: AnyClient, app: AppServer
 
 
 @pytest.mark.parametrize("begun", [False, True])
-async def test_a_response_that_is_dropped_gives_its_slot_back(
+async def test_a_dropped_response_releases_its_slot(
     narrow: AnyClient, server: AppServer, begun: bool
 ) -> None:
     for _ in range(3):
@@ -406,8 +406,8 @@ async def test_a_dropped_response_wakes_a_request_that_waits_already(
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(drop)
-            answer = await client.get(app.url)
-    assert answer.content == b"hello"
+            response = await client.get(app.url)
+    assert response.content == b"hello"
 
 
 async def test_two_streams_and_whole_responses_at_once(
@@ -427,11 +427,11 @@ async def test_two_streams_and_whole_responses_at_once(
     assert b"".join(got[1]) == payload(1_000_000, 2)
 
 
-# --- errors on the way ---
+# --- errors while streaming ---
 
 
 @pytest.mark.parametrize("size", [None, 7, 1000])
-async def test_a_truncated_body_comes_in_part_and_then_fails(
+async def test_a_truncated_body_yields_a_part_and_then_fails(
     any_client: AnyClient, server: AppServer, size: int | None
 ) -> None:
     stream = await any_client.stream("GET", server.url + "/truncated?length=1000&sent=100")
@@ -469,7 +469,7 @@ async def test_a_reset_comes_after_what_was_received(client: AnyClient) -> None:
 
 
 @pytest.mark.parametrize("end", [b"zz\r\n", b"5\r\nab", b"5\r\nabcdeXX", b""])
-async def test_broken_chunks_come_in_part_and_then_fail(client: AnyClient, end: bytes) -> None:
+async def test_broken_chunks_yield_a_part_and_then_fail(client: AnyClient, end: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     with RawServer(respond_and_close(head + b"4\r\ngood\r\n" + end)) as raw:
         async with await client.stream("GET", raw.url) as stream:
@@ -479,7 +479,7 @@ async def test_broken_chunks_come_in_part_and_then_fail(client: AnyClient, end: 
 
 
 @pytest.mark.parametrize("spoil", ["cut", "corrupt"])
-async def test_a_broken_coding_comes_in_part_and_then_fails(narrow: AnyClient, spoil: str) -> None:
+async def test_a_broken_coding_yields_a_part_and_then_fails(narrow: AnyClient, spoil: str) -> None:
     plain = payload(300_000)
     body = bytearray(gzip.compress(plain))
     if spoil == "cut":
@@ -508,7 +508,9 @@ async def test_a_stall_is_a_read_timeout_after_what_was_received(
     assert (await any_client.get(server.url)).content == b"hello"
 
 
-async def test_a_failed_read_leaves_a_consumed_response(client: AnyClient, app: AppServer) -> None:
+async def test_after_a_failed_read_the_response_is_consumed(
+    client: AnyClient, app: AppServer
+) -> None:
     stream = await client.stream("GET", app.url + "/truncated?length=1000&sent=100")
     with pytest.raises(ChunkedEncodingError):
         await stream.read()
@@ -572,7 +574,7 @@ async def test_a_redirect_that_is_not_followed_is_streamed(
         assert await stream.read() == payload(200_000)
 
 
-async def test_a_redirect_to_nowhere_is_streamed_whole(
+async def test_a_redirect_without_location_is_streamed_whole(
     any_client: AnyClient, server: AppServer
 ) -> None:
     """An empty Location leads nowhere: the body counts, all of it, streamed or not."""
@@ -650,7 +652,7 @@ def test_a_slow_reader_of_125_mib_holds_less_than_10(
 
 
 async def test_a_reader_that_stops_stops_the_server(any_client: AnyClient) -> None:
-    """Back-pressure reaches the peer: what it can send is bounded while nobody reads."""
+    """Back-pressure reaches the peer: what it can send is bounded while nothing reads."""
     sent = [0]
 
     def floods(conn: Any) -> None:

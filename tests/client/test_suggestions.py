@@ -1,4 +1,4 @@
-"""What is written for httpx, aiohttp or requests: the error says what to write here."""
+"""Errors for code written for httpx, aiohttp or requests suggest the right name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def an_async_client() -> curlhttp.AsyncClient:
     return curlhttp.AsyncClient(transport=ScriptedEngine([200] * 9))
 
 
-def told_by(call: Callable[..., object], *arguments: Any, **keywords: Any) -> str:
+def get_message(call: Callable[..., object], *arguments: Any, **keywords: Any) -> str:
     with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
         call(*arguments, **keywords)
     assert "BaseClient" not in str(caught.value)
@@ -50,10 +50,10 @@ CONSTRUCTED = [
 
 @pytest.mark.parametrize(("keywords", "instead"), CONSTRUCTED)
 @pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
-def test_a_keyword_that_a_client_has_not_is_answered_by_what_it_has(
+def test_the_error_for_an_unknown_keyword_of_a_client_suggests_one(
     make: Any, keywords: dict[str, Any], instead: str
 ) -> None:
-    message = told_by(make, **keywords)
+    message = get_message(make, **keywords)
     assert message.startswith(f"{make.__name__}() has no keyword {next(iter(keywords))!r}")
     assert instead in message
 
@@ -62,17 +62,18 @@ def test_a_subclass_is_called_by_its_name() -> None:
     class Ours(curlhttp.Client):
         pass
 
-    assert told_by(Ours, proxy="x").startswith("Ours() has no keyword 'proxy'")
+    assert get_message(Ours, proxy="x").startswith("Ours() has no keyword 'proxy'")
 
 
-def test_a_client_says_that_it_takes_keywords() -> None:
+def test_the_error_says_that_a_client_takes_keywords() -> None:
     make: Any = curlhttp.Client
     assert (
-        told_by(make, URL) == "Client() takes only keywords, such as base_url=, headers=, params="
+        get_message(make, URL)
+        == "Client() takes only keywords, such as base_url=, headers=, params="
     )
 
 
-def test_a_type_error_from_within_a_constructor_stays_as_it_is() -> None:
+def test_a_type_error_from_within_a_constructor_is_unchanged() -> None:
     with pytest.raises(TypeError, match="auth must be"):
         curlhttp.Client(auth=3)  # type: ignore[arg-type]
 
@@ -90,27 +91,27 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("keywords", "instead"), ASKED)
-def test_a_keyword_that_a_request_has_not_is_answered(
+def test_the_error_for_an_unknown_keyword_of_a_request_suggests_one(
     keywords: dict[str, Any], instead: str
 ) -> None:
     client, other = a_client(), an_async_client()
-    message = told_by(client.get, URL, **keywords)
+    message = get_message(client.get, URL, **keywords)
     assert message.startswith(f"a request has no keyword {next(iter(keywords))!r}")
     assert instead in message
-    assert told_by(client.stream, "GET", URL, **keywords) == message
-    assert told_by(lambda: asyncio.run(other.get(URL, **keywords))) == message
+    assert get_message(client.stream, "GET", URL, **keywords) == message
+    assert get_message(lambda: asyncio.run(other.get(URL, **keywords))) == message
 
 
-def test_the_drop_in_answers_by_its_own_words() -> None:
+def test_the_drop_in_suggests_its_own_names() -> None:
     get: Any = curlhttp.get
-    assert "HTTPAdapter(max_retries=3)" in told_by(get, URL, retry=3)
-    assert 'proxies={"http": url' in told_by(get, URL, proxy="x")
+    assert "HTTPAdapter(max_retries=3)" in get_message(get, URL, retry=3)
+    assert 'proxies={"http": url' in get_message(get, URL, proxy="x")
 
 
 def test_the_method_comes_first() -> None:
     secret = "http://user:secret@scripted.test/"
     for wrong in (a_client().request, a_client().stream):
-        message = told_by(wrong, secret, "GET")
+        message = get_message(wrong, secret, "GET")
         assert 'request("GET", url)' in message
         assert "secret" not in message
 
@@ -127,12 +128,12 @@ READ = [
 
 @pytest.mark.parametrize(("name", "instead"), READ)
 def test_a_response_says_what_it_has(name: str, instead: str) -> None:
-    assert f"write {instead}" in told_by(getattr, a_client().get(URL), name)
+    assert f"write {instead}" in get_message(getattr, a_client().get(URL), name)
 
 
-def test_what_nobody_has_is_left_to_python() -> None:
+def test_an_unknown_name_gets_pythons_own_error() -> None:
     response = a_client().get(URL)
-    assert told_by(getattr, response, "stauts_code") == (
+    assert get_message(getattr, response, "stauts_code") == (
         "'Response' object has no attribute 'stauts_code'"
     )
     assert not hasattr(response, "__fspath__")
@@ -142,10 +143,10 @@ def test_what_nobody_has_is_left_to_python() -> None:
 def test_a_stream_says_how_its_own_colour_reads(app: AppServer) -> None:
     async def read() -> str:
         async with curlhttp.AsyncClient() as client, client.stream("GET", app.url) as response:
-            return told_by(getattr, response, "iter_lines")
+            return get_message(getattr, response, "iter_lines")
 
     with curlhttp.Client() as client, client.stream("GET", app.url) as response:
-        assert told_by(getattr, response, "aiter_lines").endswith("write response.iter_lines()")
+        assert get_message(getattr, response, "aiter_lines").endswith("write response.iter_lines()")
     assert asyncio.run(read()).endswith("write response.aiter_lines()")
 
 
@@ -158,11 +159,11 @@ def test_with_and_async_with_are_not_mixed_up() -> None:
         with manager:
             pass
 
-    assert "AsyncClient" in told_by(lambda: asyncio.run(enter(a_client())))
-    assert "async with" in told_by(plain, an_async_client())
-    assert "async with" in told_by(plain, an_async_client().stream("GET", URL))
+    assert "AsyncClient" in get_message(lambda: asyncio.run(enter(a_client())))
+    assert "async with" in get_message(plain, an_async_client())
+    assert "async with" in get_message(plain, an_async_client().stream("GET", URL))
     stream: Any = an_async_client().stream("GET", URL)
-    assert "async with client.stream" in told_by(lambda: stream.status_code)
+    assert "async with client.stream" in get_message(lambda: stream.status_code)
     stream._sent.close()
 
 
@@ -170,22 +171,22 @@ def test_with_and_async_with_are_not_mixed_up() -> None:
     ("name", "instead"),
     [("ClientSession", "AsyncClient"), ("TimeoutException", "Timeout"), ("aget", "AsyncClient")],
 )
-def test_a_name_of_another_library_leads_to_ours(name: str, instead: str) -> None:
-    assert instead in told_by(getattr, curlhttp, name)
+def test_the_error_for_a_name_of_another_library_suggests_ours(name: str, instead: str) -> None:
+    assert instead in get_message(getattr, curlhttp, name)
 
 
 def test_so_do_names_of_exceptions() -> None:
-    assert "curlhttp.HTTPError" in told_by(getattr, e, "HTTPStatusError")
-    assert told_by(getattr, e, "Nonsense").endswith("has no attribute 'Nonsense'")
+    assert "curlhttp.HTTPError" in get_message(getattr, e, "HTTPStatusError")
+    assert get_message(getattr, e, "Nonsense").endswith("has no attribute 'Nonsense'")
 
 
 def test_settings_say_what_they_take() -> None:
     make, limits = (curlhttp.Timeout, curlhttp.Limits)
-    assert "write Timeout(connect=1, read=5.0)" in told_by(make, 5.0, connect=1)
-    assert "write read=" in told_by(make, sock_read=3)
-    assert "max_connections=" in told_by(limits, limit=3)
-    assert "only keywords" in told_by(limits, 3)
-    assert "a timeout is a number of seconds" in told_by(a_client().get, URL, timeout=object())
+    assert "write Timeout(connect=1, read=5.0)" in get_message(make, 5.0, connect=1)
+    assert "write read=" in get_message(make, sock_read=3)
+    assert "max_connections=" in get_message(limits, limit=3)
+    assert "only keywords" in get_message(limits, 3)
+    assert "a timeout is a number of seconds" in get_message(a_client().get, URL, timeout=object())
 
 
 def keywords_of(*functions: Callable[..., object]) -> set[str]:
@@ -253,10 +254,10 @@ def test_the_words_are_loaded_by_an_error_alone() -> None:
 
 
 def test_headers_as_text_and_limits_of_another_library_are_refused() -> None:
-    message = told_by(a_client().get, URL, headers="Authorization: secret")
+    message = get_message(a_client().get, URL, headers="Authorization: secret")
     assert message.startswith("headers are a mapping or pairs")
     assert "secret" not in message
-    assert "curlhttp.Limits" in told_by(a_client, limits=10)
+    assert "curlhttp.Limits" in get_message(a_client, limits=10)
 
 
 def taken_by(client: curlhttp.Client) -> list[tuple[Callable[..., object], str, str]]:
@@ -272,25 +273,29 @@ def taken_by(client: curlhttp.Client) -> list[tuple[Callable[..., object], str, 
     return [
         (mapped, "map()", "build_request"),
         (downloaded, "download()", "stream()"),
-        (connected, "websocket()", "over the socket"),
+        (connected, "websocket()", "over the WebSocket"),
     ]
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_what_takes_no_body_says_where_a_body_goes_and_knows_other_habits(number: int) -> None:
+def test_the_error_for_json_without_a_body_names_the_right_method(number: int) -> None:
     with a_client() as client:
         call, subject, other = taken_by(client)[number]
-        refused = told_by(call, json={})
+        refused = get_message(call, json={})
         assert refused.startswith(f"{subject} takes no json")
         assert other in refused
-        assert told_by(call, proxy="http://p:1").startswith(f"{subject} has no keyword 'proxy'; wr")
-        assert "did you mean timeout=?" in told_by(call, timeuot=1)
+        assert get_message(call, proxy="http://p:1").startswith(
+            f"{subject} has no keyword 'proxy'; wr"
+        )
+        assert "did you mean timeout=?" in get_message(call, timeuot=1)
 
 
-def test_a_setting_of_the_client_that_a_request_is_given_is_sent_there() -> None:
+def test_the_error_for_a_setting_of_the_client_on_a_request_names_the_client() -> None:
     with a_client() as client:
         for name in ("guard", "hedge", "rate_limit", "max_connections"):
-            assert told_by(client.get, URL, **{name: 1}).endswith(f"write {name}= of the client")
+            assert get_message(client.get, URL, **{name: 1}).endswith(
+                f"write {name}= of the client"
+            )
 
 
 WRONG = [
@@ -309,24 +314,24 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("keywords", "told"), WRONG)
-def test_a_value_of_the_wrong_kind_is_answered_by_what_is_taken(
-    keywords: dict[str, Any], told: str
+@pytest.mark.parametrize(("keywords", "expected"), WRONG)
+def test_the_error_for_a_wrong_type_names_the_right_ones(
+    keywords: dict[str, Any], expected: str
 ) -> None:
     with a_client() as client:
-        message = told_by(client.post, URL, **keywords)
-    assert told in message
+        message = get_message(client.post, URL, **keywords)
+    assert expected in message
     assert "secret" not in message
 
 
 def test_clients_say_which_hooks_and_urls_they_take() -> None:
-    assert "hooks must be a mapping by event, not int" in told_by(a_client, hooks=3)
+    assert "hooks must be a mapping by event, not int" in get_message(a_client, hooks=3)
     with a_client() as client:
-        assert "the URL is None: give text" in told_by(client.get, None)
-        assert "URLs begin with http://" in told_by(client.get, "localhost:8000/x")
+        assert "the URL is None: give text" in get_message(client.get, None)
+        assert "URLs begin with http://" in get_message(client.get, "localhost:8000/x")
 
 
-def test_a_circle_of_redirects_names_where_it_was_left() -> None:
+def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
     away = Answer(302, headers={"Location": "/again"})
     with (
         curlhttp.Client(transport=ScriptedEngine([away] * 3), max_redirects=2) as client,

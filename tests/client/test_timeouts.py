@@ -1,4 +1,4 @@
-"""Every time limit ends what it should, when it should, and nothing else."""
+"""Each time limit ends what it covers, on time, and nothing else."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_connecting_ends_on_time(limit: float, streams: bool, client: AnyC
 
 
 @EACH_ENGINE
-async def test_a_tls_handshake_without_an_answer_is_a_connect_timeout(client: AnyClient) -> None:
+async def test_a_tls_handshake_without_a_reply_is_a_connect_timeout(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         conn.stall()
 
@@ -133,14 +133,14 @@ async def test_silence_before_the_head_ends_on_time(
 
 
 def says_in_parts(said: Said, *parts: bytes, pause: float) -> Callable[[RawConnection], None]:
-    """Answer in parts with pauses between them, and note when the last is said."""
+    """Respond in parts with pauses between them, and note when the last is sent."""
 
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             for number, part in enumerate(parts):
                 if number and conn.wait_closed(pause):
                     return
-                said.mark()  # before it can be heard
+                said.mark()  # before it can be received
                 conn.send(part)
             conn.stall()
 
@@ -182,7 +182,7 @@ LONG_CASES = {
 }
 
 
-def test_silence_ends_on_time_where_libcurl_runs_the_loop() -> None:
+def test_the_read_timeout_is_on_time_when_libcurl_runs_the_loop() -> None:
     """All at once, in threads: a long limit takes its time."""
 
     limit = max(LONG, paced(0.4))
@@ -199,7 +199,7 @@ def test_silence_ends_on_time_where_libcurl_runs_the_loop() -> None:
             assert_on_time(took, limit)
 
 
-def test_the_total_ends_on_time_where_libcurl_runs_the_loop() -> None:
+def test_the_total_timeout_is_on_time_when_libcurl_runs_the_loop() -> None:
     with (
         RawServer(respond_and_stall(b"HTTP/1.1 200 OK\r\nX-")) as server,
         curlhttp.Client() as client,
@@ -236,10 +236,10 @@ async def test_silence_before_a_streamed_head_ends_on_time(limit: float, client:
         assert_on_time(time.monotonic() - said.at, limit)
 
 
-def note_on_stream(said: Said, answer: Callable[[Record, Stream], None]) -> Any:
+def note_on_stream(said: Said, response: Callable[[Record, Stream], None]) -> Any:
     def route(record: Record, stream: Stream) -> None:
         said.mark()
-        answer(record, stream)
+        response(record, stream)
 
     return route
 
@@ -272,7 +272,7 @@ async def _read(client: AnyClient, response_: Any) -> bytes:
     return body
 
 
-async def test_a_silent_stream_ends_though_others_on_its_connection_go_on(
+async def test_a_silent_stream_ends_while_others_on_its_connection_continue(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True)
@@ -299,7 +299,7 @@ async def test_a_silent_stream_ends_though_others_on_its_connection_go_on(
 
 @EACH_ENGINE
 @pytest.mark.parametrize(("version", "streams"), [(1, False), (1, True), (2, False)])
-async def test_a_slow_answer_is_no_silence(
+async def test_a_slow_response_is_no_read_timeout(
     version: int, streams: bool, make_client: MakeClient, app: AppServer, h2_app: H2Server
 ) -> None:
     client = make_client(http2=version == 2)
@@ -341,7 +341,7 @@ async def test_the_limit_rests_while_a_small_body_is_not_read(
 
 
 @EACH_ENGINE
-async def test_a_connection_stays_usable_after_the_caller_took_long(
+async def test_a_connection_stays_usable_after_a_slow_caller(
     client: AnyClient, app: AppServer
 ) -> None:
     async with await client.stream(
@@ -376,7 +376,7 @@ def cut(body: bytes) -> Iterator[bytes]:
 
 
 def takes_slowly(pause: float) -> Callable[[RawConnection], None]:
-    """Read a body with a pause in each million bytes, then tell how many there were."""
+    """Read a body with a pause in each million bytes, then return its length."""
 
     def handler(conn: RawConnection) -> None:
         head = conn.read_head()
@@ -408,7 +408,7 @@ async def test_an_upload_that_moves_is_no_silence(kind: str, client: AnyClient) 
 
 
 @pytest.mark.slow
-def test_an_upload_that_moves_is_no_silence_where_libcurl_runs_the_loop() -> None:
+def test_an_active_upload_has_no_read_timeout_when_libcurl_runs_the_loop() -> None:
     body = bytes(40_000_000)
     limit = paced(1.0)
     with RawServer(takes_slowly(paced(0.03))) as server, curlhttp.Client() as client:
@@ -471,7 +471,7 @@ async def test_the_total_ends_connecting_on_time(client: AnyClient) -> None:
 
 @EACH_ENGINE
 @pytest.mark.parametrize("version", [1, 2])
-async def test_the_total_ends_a_slow_answer(
+async def test_the_total_ends_a_slow_response(
     version: int, make_client: MakeClient, app: AppServer, h2_app: H2Server
 ) -> None:
     client = make_client(http2=version == 2)
@@ -516,7 +516,7 @@ async def test_the_total_spans_the_reading_of_a_streamed_body(
 
 
 @EACH_ENGINE
-async def test_the_total_goes_on_while_the_caller_does_not_read(
+async def test_the_total_runs_while_the_caller_does_not_read(
     client: AnyClient, app: AppServer
 ) -> None:
     async with await client.stream(
@@ -529,7 +529,7 @@ async def test_the_total_goes_on_while_the_caller_does_not_read(
 
 @EACH_ENGINE
 async def test_the_total_ends_an_upload(client: AnyClient) -> None:
-    with AppServer() as server:  # its own: it goes on reading what is in the buffers
+    with AppServer() as server:  # its own: it continues reading what is in the buffers
         start = time.monotonic()
         with pytest.raises(e.DeadlineExceeded):
             await client.post(
@@ -584,7 +584,7 @@ def test_the_default_bounds_connecting_and_silence_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "given", [0, -1, "5", True, float("nan"), float("inf"), (1,), (1, 2, 3), (0, 1), (1, "2")]
 )
-async def test_a_timeout_that_is_none_is_refused(
+async def test_an_invalid_timeout_is_refused(
     given: Any, make_client: MakeClient, app: AppServer
 ) -> None:
     with pytest.raises(ValueError, match="timeout"):
@@ -635,7 +635,7 @@ async def test_the_total_bounds_the_wait_for_a_handle(
 # --- the end of a timeout ---
 
 
-async def test_a_late_answer_is_not_taken_for_the_next(client: AnyClient) -> None:
+async def test_a_late_response_is_not_taken_for_the_next(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         while head := conn.read_request()[0]:
             if b"/late" in head:
@@ -676,7 +676,7 @@ async def test_many_silent_requests_end_together(make_client: MakeClient, app: A
     assert_on_time(max(ended), limit, 0.4)
 
 
-async def test_a_timed_out_answer_from_the_next_server_is_separate(client: AnyClient) -> None:
+async def test_a_late_response_is_not_taken_for_that_of_another_server(client: AnyClient) -> None:
     with RawServer(respond_and_stall(b"")) as silent, RawServer(respond(response(b"ok"))) as fine:
         with pytest.raises(e.ReadTimeout):
             await client.get(silent.url, timeout=(30, 0.05))

@@ -1,4 +1,4 @@
-"""Where the time went: on responses, on streams, and on what failed."""
+"""Timings of responses, streams and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_the_parts_add_up(client: AnyClient, app: AppServer) -> None:
     assert response_.elapsed.total_seconds() == pytest.approx(timings.first_byte, abs=1e-5)
 
 
-async def test_a_new_connection_takes_time_and_a_reused_one_none(
+async def test_a_new_connection_has_a_connect_time_and_a_reused_one_none(
     client: AnyClient, app: AppServer
 ) -> None:
     first, second = [await client.get(app.url + "/") for _ in range(2)]
@@ -55,7 +55,7 @@ async def test_a_new_connection_takes_time_and_a_reused_one_none(
 
 
 @pytest.mark.parametrize("http2", [False, True])
-async def test_tls_takes_time_on_a_new_connection_only(
+async def test_tls_has_a_time_on_a_new_connection_only(
     http2: bool, make_client: MakeClient, tls_app: AppServer, h2_app: H2Server
 ) -> None:
     client = make_client(http2=http2)
@@ -67,14 +67,14 @@ async def test_tls_takes_time_on_a_new_connection_only(
     assert second.timings.tls == second.timings.connect == 0
 
 
-async def test_a_name_takes_time(client: AnyClient, app: AppServer) -> None:
+async def test_a_name_has_a_resolution_time(client: AnyClient, app: AppServer) -> None:
     response_ = await client.get(app.at("localhost") + "/")
     assert response_.timings.dns > 0
     assert response_.timings.peer is not None
     assert response_.timings.peer[1] == app.port
 
 
-async def test_the_wait_for_a_handle_is_told(make_client: MakeClient, app: AppServer) -> None:
+async def test_timings_have_the_wait_for_a_handle(make_client: MakeClient, app: AppServer) -> None:
     client = make_client(max_connections=1)
     each = paced(0.1)
     responses = await client.gather(3, "GET", app.url + f"/delay/{each}")
@@ -84,7 +84,7 @@ async def test_the_wait_for_a_handle_is_told(make_client: MakeClient, app: AppSe
     assert max(response_.timings.total for response_ in responses) < 2 * each  # not counted twice
 
 
-async def test_a_stream_tells_of_its_head(client: AnyClient, app: AppServer) -> None:
+async def test_a_stream_has_timings_up_to_its_head(client: AnyClient, app: AppServer) -> None:
     async with await client.stream("GET", app.url + f"/drip?n=3&interval={paced(0.05)}") as stream:
         timings = stream.real.timings
         assert 0 < timings.first_byte < paced(0.1)
@@ -93,14 +93,14 @@ async def test_a_stream_tells_of_its_head(client: AnyClient, app: AppServer) -> 
         assert await stream.read() == b"xxx"
 
 
-async def test_each_hop_has_its_own(client: AnyClient, app: AppServer) -> None:
+async def test_each_redirect_has_its_own_timings(client: AnyClient, app: AppServer) -> None:
     response_ = await client.get(app.url + "/redirect/2")
     hops = [*response_.history, response_]
     assert [hop.timings.reused for hop in hops] == [False, True, True]
     assert len({hop.timings.total for hop in hops}) == 3
 
 
-async def test_a_failure_tells_how_far_it_got(client: AnyClient, app: AppServer) -> None:
+async def test_a_failure_has_timings_up_to_its_phase(client: AnyClient, app: AppServer) -> None:
     with BlackHole() as hole:
         with pytest.raises(e.ConnectTimeout) as caught:
             await client.get(hole.url, timeout=Timeout(connect=paced(0.1)))
@@ -139,7 +139,7 @@ async def test_a_failure_on_a_reused_connection_says_so(client: AnyClient, app: 
     assert caught.value.timings.reused
 
 
-async def test_what_was_never_sent_has_no_timings(client: AnyClient) -> None:
+async def test_an_unsent_request_has_no_timings(client: AnyClient) -> None:
     with pytest.raises(e.InvalidURL) as caught:
         await client.get("http://a b/")
     assert caught.value.timings is None

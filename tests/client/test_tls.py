@@ -1,4 +1,4 @@
-"""TLS over the wire: whom to trust, who we are, and that neither outlives its request."""
+"""TLS over the wire: trust and client certificates, which hold for their request only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from curlhttp._models.config import Transport
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
 from tests.servers.certs import HTTP1, HTTP2
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -57,7 +57,7 @@ async def test_a_file_bytes_and_a_directory_of_authorities(
 async def test_custom_authorities_replace_the_default(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S53: the authorities of a request are its own."""
+    """The authorities of a request are its own."""
     for verify in (True, certs.other_ca_path, certs.other_ca_path.read_bytes()):
         with pytest.raises(curlhttp.SSLError):
             await make_client(verify=verify).get(tls_app.url)
@@ -70,7 +70,7 @@ async def test_custom_authorities_replace_the_default(
 async def test_bad_certificates_are_refused_once(
     client: AnyClient, certs: Certs, kind: str
 ) -> None:
-    """S56: a certificate that does not hold is an error, once."""
+    """A certificate that does not hold is an error, once."""
     with AppServer(getattr(certs, kind)()) as server:
         with pytest.raises(curlhttp.SSLError) as caught:
             await client.get(server.url, auth=("u", "p"))
@@ -81,7 +81,7 @@ async def test_bad_certificates_are_refused_once(
         assert (await client.get(server.url, verify=False)).content == b"hello"
 
 
-async def test_the_name_that_was_asked_for_must_be_in_the_certificate(
+async def test_the_requested_name_must_be_in_the_certificate(
     client: AnyClient, tls_app: AppServer, certs: Certs
 ) -> None:
     assert (await client.get(tls_app.at("localhost"))).ok
@@ -94,7 +94,7 @@ async def test_the_name_that_was_asked_for_must_be_in_the_certificate(
 async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
     client: AnyClient, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S55: SNI and the check of the name go by the URL, whatever a header says."""
+    """SNI and the check of the name go by the URL, whatever a header says."""
     for host in ("wrong.example", "other.example"):
         assert (await client.get(tls_app.at("localhost"), headers={"Host": host})).ok
         assert tls_app.requests[-1].header("host") == host
@@ -105,10 +105,10 @@ async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
         assert not server.requests
 
 
-async def test_the_dot_at_the_end_of_a_name_is_none_of_the_certificates(
+async def test_a_trailing_dot_of_a_name_is_not_compared_with_the_certificate(
     client: AnyClient, tls_app: AppServer
 ) -> None:
-    """S14: SNI goes out without it, and the name is checked without it (RFC 6066, section 3)."""
+    """SNI goes out without it, and the name is checked without it (RFC 6066, section 3)."""
     assert (await client.get(tls_app.at("localhost."))).ok
     assert tls_app.handshakes[-1].sni == "localhost"
 
@@ -116,7 +116,7 @@ async def test_the_dot_at_the_end_of_a_name_is_none_of_the_certificates(
 async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
     client: AnyClient, certs: Certs
 ) -> None:
-    """S57: libcurl takes it, and there is no setting for that; the documentation says so."""
+    """libcurl takes it, and there is no setting for that; the documentation says so."""
     with AppServer(certs.common_name_context("127.0.0.1")) as server:
         assert (await client.get(server.url)).ok
         with pytest.raises(curlhttp.SSLError):
@@ -127,7 +127,7 @@ async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
 
 
 @pytest.mark.parametrize("verify", ("/nowhere/ca.pem", Path("/nowhere")))
-async def test_authorities_that_are_not_there_are_named(
+async def test_missing_authorities_are_named_in_the_error(
     make_client: MakeClient, tls_app: AppServer, verify: Any
 ) -> None:
     text = f"Could not find a suitable TLS CA certificate bundle, invalid path: {verify}"
@@ -137,7 +137,7 @@ async def test_authorities_that_are_not_there_are_named(
         await make_client().get(tls_app.url, verify=verify)
 
 
-async def test_authorities_that_are_none_are_an_error(
+async def test_invalid_authorities_are_an_error(
     make_client: MakeClient, tls_app: AppServer, tmp_path: Path
 ) -> None:
     garbage = tmp_path / "ca.pem"
@@ -150,62 +150,62 @@ async def test_authorities_that_are_none_are_an_error(
     assert not tls_app.requests
 
 
-# --- one request's trust is not another's, in any way in ---
+# --- one request's trust is not another's, with any API ---
 
 UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of the drop-in
 
 
-@EVERY_WAY
-async def test_no_way_takes_a_bad_certificate(ask: Ask, certs: Certs) -> None:
-    """S56, S59: and none is tried a second time."""
+@EVERY_API
+async def test_no_api_accepts_a_bad_certificate(fetch: Fetch, certs: Certs) -> None:
+    """And none is tried a second time."""
     for kind in ("expired", "not_yet_valid", "wrong_host", "unknown_ca"):
         with AppServer(getattr(certs, f"{kind}_context")()) as server:
             with pytest.raises(curlhttp.SSLError) as caught:
-                await ask(server.url, auth=("u", "p"))
+                await fetch(server.url, auth=("u", "p"))
             assert not caught.value.request_sent
             assert server.connections == 1
             assert not server.requests
     with AppServer(_old_context(certs)) as server, pytest.raises(curlhttp.SSLError):
-        await ask(server.url)
+        await fetch(server.url)
 
 
 @UNVERIFIED
-@EVERY_WAY
-async def test_no_way_trusts_because_another_request_did(
-    ask: Ask, tls_app: AppServer, certs: Certs
+@EVERY_API
+async def test_no_api_trusts_a_server_because_another_request_did(
+    fetch: Fetch, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S52, S53: neither a kept connection nor what was learned on it."""
+    """Neither a kept connection nor what was learned on it."""
     for trusting in (False, str(certs.ca_path)):
         for verify in (True, str(certs.other_ca_path)):
             tls_app.reset_counts()
-            assert (await ask(tls_app.url, verify=trusting)).ok
+            assert (await fetch(tls_app.url, verify=trusting)).ok
             with pytest.raises(curlhttp.SSLError):
-                await ask(tls_app.url, verify=verify)
-            assert (await ask(tls_app.url, verify=trusting)).ok
+                await fetch(tls_app.url, verify=verify)
+            assert (await fetch(tls_app.url, verify=trusting)).ok
             assert len(tls_app.requests) == 2
 
 
 @UNVERIFIED
-@EVERY_WAY
-async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> None:
-    """S58: after /close the next request needs a handshake, and has a session to resume."""
+@EVERY_API
+async def test_no_api_resumes_an_unverified_session(fetch: Fetch, certs: Certs) -> None:
+    """After /close the next request needs a handshake, and has a session to resume."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         with AppServer(context) as server:
-            assert (await ask(server.url + "/close", verify=False)).ok
+            assert (await fetch(server.url + "/close", verify=False)).ok
             with pytest.raises(curlhttp.SSLError):
-                await ask(server.url, verify=True)
+                await fetch(server.url, verify=True)
             assert len(server.requests) == 1
 
 
-@EVERY_WAY
-async def test_each_way_shows_each_requests_own_certificate(ask: Ask, certs: Certs) -> None:
-    """S54: the certificate of a request is its own."""
+@EVERY_API
+async def test_each_api_sends_the_certificate_of_its_request(fetch: Fetch, certs: Certs) -> None:
+    """The certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     with AppServer(context) as server:
         first, second = (str(certs.client_cert_path(name)) for name in "AB")
         for cert in (first, second, None, first):
-            assert (await ask(server.url, cert=cert)).ok
+            assert (await fetch(server.url, cert=cert)).ok
         peers = [server.handshakes[record.connection].peer for record in server.requests]
         assert peers == ["client A", "client B", None, "client A"]
 
@@ -223,7 +223,7 @@ def _old_context(certs: Certs) -> ssl.SSLContext:
 async def test_an_unverified_connection_is_not_used_for_a_verified_request(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
-    """S52: trust of one request is not that of the next."""
+    """Trust of one request is not that of the next."""
     client = make_client(verify=True)
     for _ in range(2):
         assert (await client.get(tls_app.url, verify=False)).ok
@@ -235,7 +235,7 @@ async def test_an_unverified_connection_is_not_used_for_a_verified_request(
 async def test_each_request_says_for_itself_whether_the_name_counts(
     client: AnyClient, certs: Certs
 ) -> None:
-    """S55: a connection whose name was not checked is not used where it has to be."""
+    """A connection whose name was not checked is not used where it has to be."""
     trusting = Transport(tls=TLS(verify=certs.ca_path, check_hostname=False))
     with AppServer(certs.wrong_host_context()) as server:
         for _ in range(2):
@@ -250,7 +250,7 @@ async def test_each_request_says_for_itself_whether_the_name_counts(
 async def test_each_request_has_its_own_authorities(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
-    """S53: the authorities of a request are its own."""
+    """The authorities of a request are its own."""
     client = make_client(verify=True)
     for verify in (certs.ca_path, certs.ca_pem):
         assert (await client.get(tls_app.url, verify=verify)).ok
@@ -262,7 +262,7 @@ async def test_each_request_has_its_own_authorities(
 async def test_an_unverified_session_is_not_resumed_by_a_verified_request(
     make_client: MakeClient, certs: Certs
 ) -> None:
-    """S58: an unverified session is not resumed."""
+    """An unverified session is not resumed."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         client = make_client(verify=True)
         with AppServer(context) as server:
@@ -297,7 +297,7 @@ async def test_a_client_certificate_of_every_form(make_client: MakeClient, certs
 
 
 async def test_each_request_has_its_own_client_certificate(client: AnyClient, certs: Certs) -> None:
-    """S54: the certificate of a request is its own."""
+    """The certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     with AppServer(context) as server:
@@ -333,16 +333,16 @@ async def _refusals(send: Callable[[], Awaitable[object]], server: AppServer) ->
 
 
 @COUNTS_BYTES
-@EVERY_WAY
-async def test_no_way_takes_a_missing_certificate_for_a_broken_connection(
-    ask: Ask, certs: Certs
+@EVERY_API
+async def test_no_api_mistakes_a_missing_certificate_for_a_broken_connection(
+    fetch: Fetch, certs: Certs
 ) -> None:
     for alpn in (HTTP2, HTTP1):
         with AppServer(certs.client_auth_context(alpn=alpn)) as server:
-            for said in await _refusals(partial(ask, server.url), server):
+            for said in await _refusals(partial(fetch, server.url), server):
                 assert "wants a client certificate" in said
     with AppServer(certs.client_auth_context()) as server:
-        assert (await ask(server.url, cert=str(certs.client_cert_path()))).ok
+        assert (await fetch(server.url, cert=str(certs.client_cert_path()))).ok
 
 
 @COUNTS_BYTES
@@ -382,7 +382,7 @@ async def test_tls_1_2_refuses_in_the_handshake(client: AnyClient, certs: Certs)
 
 
 @COUNTS_BYTES
-async def test_a_websocket_says_that_a_client_certificate_is_wanted(
+async def test_a_websocket_error_says_that_a_client_certificate_is_required(
     make_client: MakeClient, certs: Certs
 ) -> None:
     client = make_client(retry=2)
@@ -408,7 +408,7 @@ async def test_a_reset_after_the_handshake_alone_is_a_broken_connection(
         assert server.connections == 2
 
 
-async def test_a_client_certificate_that_is_not_there_is_named(
+async def test_a_missing_client_certificate_is_named_in_the_error(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
     for cert, what in (
@@ -429,7 +429,7 @@ async def test_a_key_that_does_not_fit_is_an_error(
 
 
 async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     certificate, key = certs.client_cert_pair("A")
     cert = (certificate, key.read_bytes(), "s3cret")
     request = client.real.build_request("GET", "https://h.test/", cert=cert, verify=certs.ca_pem)
@@ -441,14 +441,14 @@ async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs
 # --- versions ---
 
 
-async def test_tls_1_2_is_spoken(client: AnyClient, certs: Certs) -> None:
+async def test_tls_1_2_works(client: AnyClient, certs: Certs) -> None:
     with AppServer(certs.tls12_context()) as server:
         assert (await client.get(server.url)).ok
         assert server.handshakes[0].version == "TLSv1.2"
 
 
 async def test_tls_1_1_is_not(client: AnyClient, certs: Certs) -> None:
-    """S59: not even unverified."""
+    """Not even unverified."""
     with AppServer(_old_context(certs)) as server:
         for verify in (certs.ca_path, False):
             with pytest.raises(curlhttp.SSLError):
@@ -476,7 +476,7 @@ print(os.path.exists(log))
 def test_libcurl_reads_sslkeylogfile_with_the_first_request(
     tls_app: AppServer, certs: Certs, tmp_path: Path, when: str
 ) -> None:
-    """S83: the documented truth: no setting of a client can switch it off."""
+    """The documented truth: no setting of a client can switch it off."""
     done = subprocess.run(
         [sys.executable, "-c", _KEYS, tls_app.url, str(certs.ca_path), str(tmp_path / "k"), when],
         capture_output=True,

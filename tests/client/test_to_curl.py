@@ -1,4 +1,4 @@
-"""request.to_curl() and response.to_curl(): curl itself sends the same once more."""
+"""request.to_curl() and response.to_curl(): curl sends the same request."""
 
 from __future__ import annotations
 
@@ -149,9 +149,7 @@ async def test_a_streamed_body_is_read_from_standard_input(
 
 
 @needs_curl
-async def test_curl_follows_redirects_with_cookies_of_the_last_hop(
-    make_client: Any, app: AppServer
-) -> None:
+async def test_curl_gets_the_cookies_of_the_last_redirect(make_client: Any, app: AppServer) -> None:
     client = make_client(cookies={"kept": "1"}, auth=("user", "word"))
     response = await client.get(f"{app.url}/redirect/1")
     last = app.requests[-1]
@@ -164,7 +162,7 @@ async def test_curl_follows_redirects_with_cookies_of_the_last_hop(
 
 
 @needs_curl
-async def test_curl_goes_over_tls_with_the_same_authorities(
+async def test_curl_uses_the_same_authorities(
     make_client: Any, h2_app: H2Server, certs: Certs
 ) -> None:
     response = await make_client(http2=True).get(f"{h2_app.url}/echo")
@@ -193,7 +191,7 @@ def test_curl_shows_a_certificate_from_a_path_with_odd_characters(
 
 
 @needs_curl
-async def test_curl_goes_through_the_same_proxy(make_client: Any, app: AppServer) -> None:
+async def test_curl_uses_the_same_proxy(make_client: Any, app: AppServer) -> None:
     with HTTPProxy(credentials=("us'er", "wo rd")) as proxy:
         there = proxy.url.replace("://", "://us'er:wo%20rd@")
         response = await make_client(proxies=there).get(f"{app.url}/echo")
@@ -203,7 +201,7 @@ async def test_curl_goes_through_the_same_proxy(make_client: Any, app: AppServer
         _check(app, response.to_curl(secrets=True))
 
 
-def test_a_request_shows_its_command_line_before_it_is_sent() -> None:
+def test_an_unsent_request_has_a_command_line() -> None:
     with curlhttp.Client(timeout=curlhttp.Timeout(connect=2.5, total=9)) as client:
         request = client.build_request("GET", "http://h.test/a b", headers={"X": "a b"})
         assert request.to_curl() == (
@@ -219,7 +217,7 @@ def test_a_request_shows_its_command_line_before_it_is_sent() -> None:
         assert request.to_curl().endswith("  # authenticated by DigestAuth, which is not shown")
 
 
-def test_credentials_are_masked_unless_asked_for() -> None:
+def test_credentials_are_masked_by_default() -> None:
     with curlhttp.Client(sensitive_headers=["X-Mine"]) as client:
         bodies: list[Any] = [
             {"data": {"password": "hidden"}},
@@ -261,7 +259,7 @@ def test_a_body_whose_secrets_cannot_be_found_is_not_shown(fields: dict[str, str
     assert "printf" in request.to_curl(secrets=True)
 
 
-def test_a_bare_request_shows_its_command_line() -> None:
+def test_a_minimal_request_has_a_command_line() -> None:
     request = curlhttp.ClientRequest("POST", "http://h.test/")
     assert request.to_curl() == (
         "curl --globoff --path-as-is --location --header User-Agent: --header Accept: "
@@ -285,9 +283,7 @@ async def test_a_request_shows_what_was_sent(client: AnyClient, app: AppServer) 
 
 @pytest.mark.parametrize("content", [b"x", b"", ["x"], None], ids=repr)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_what_frames_the_body_is_shown_as_it_was_sent(
-    app: AppServer, content: Any, method: str
-) -> None:
+def test_framing_headers_are_shown_as_sent(app: AppServer, content: Any, method: str) -> None:
     content = (piece.encode() for piece in content) if isinstance(content, list) else content
     headers = {"X-A": "1", "Host": "other.test", "Proxy-Authorization": "x"}
     with curlhttp.Client() as client:

@@ -1,4 +1,4 @@
-"""Whom to trust beyond files: an SSLContext, the machine's authorities, and the keys of a host."""
+"""Trust beyond files: an SSLContext, the system's authorities, and pinned keys."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_versions_of_a_context_are_taken_over(
     assert tls_app.handshakes[-1].version == "TLSv1.2"
 
 
-async def test_a_client_certificate_goes_beside_a_context(
+async def test_a_client_certificate_may_accompany_a_context(
     make_client: MakeClient, certs: Certs
 ) -> None:
     context = ssl.create_default_context(cafile=str(certs.ca_path))
@@ -99,9 +99,9 @@ async def test_a_context_that_checks_revocation_is_refused(
 ) -> None:
     context = ssl.create_default_context()
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    with pytest.raises(ValueError, match="revoked certificates"):
+    with pytest.raises(ValueError, match="revocation lists"):
         make_client(verify=context)
-    with pytest.raises(ValueError, match="revoked certificates"):
+    with pytest.raises(ValueError, match="revocation lists"):
         await make_client().get(tls_app.url, verify=context)
     assert not tls_app.connections
 
@@ -121,7 +121,7 @@ async def test_the_authorities_of_the_machine_are_trusted(
 
 
 @ONE_OF_EACH
-async def test_a_machine_without_authorities_is_told_of(
+async def test_a_machine_without_authorities_is_an_error(
     make_client: MakeClient, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: None)
@@ -132,8 +132,8 @@ async def test_a_machine_without_authorities_is_told_of(
         await make_client().get(tls_app.url, verify="system")
 
 
-def test_macos_and_windows_ask_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes of it there cannot be seen here: CURLSSLOPT_NATIVE_CA is set, and no file."""
+def test_macos_and_windows_use_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux does not show the effect: only check that CURLSSLOPT_NATIVE_CA is set, and no file."""
     monkeypatch.setattr(sys, "platform", "win32")
     tls = _trust.make_tls("system", None)
     options = dict(transport_options(Transport(tls=tls)))
@@ -147,7 +147,7 @@ def test_macos_and_windows_ask_what_they_have(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
-async def test_a_server_with_the_pinned_key_is_spoken_to(
+async def test_a_server_with_the_pinned_key_is_trusted(
     make_client: MakeClient, tls_app: AppServer, h2_app: H2Server, version: str
 ) -> None:
     server = tls_app if version == "1.1" else h2_app
@@ -220,7 +220,7 @@ _NO_PINS: dict[str, Any] = {
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("what", _NO_PINS)
-async def test_pins_that_are_none_are_refused_before_anything_is_sent(
+async def test_invalid_pins_are_refused_before_anything_is_sent(
     make_client: MakeClient, tls_app: AppServer, what: str
 ) -> None:
     with pytest.raises(ValueError, match="pin"):
@@ -251,17 +251,17 @@ def certificate_of(server: AppServer | H2Server) -> str:
     return pem.strip()
 
 
-async def test_responses_have_the_certificate_where_that_is_wanted(
+async def test_responses_have_the_certificate_on_request(
     make_client: MakeClient, tls_app: AppServer, h2_app: H2Server, app: AppServer
 ) -> None:
     client = make_client(certificates=True)
     for server in (tls_app, h2_app):
         pem = certificate_of(server)
         for _ in range(3):  # the connection is the same one
-            answer = await client.get(server.url)
-            assert answer.content == b"hello"
-            assert (answer.certificate or "").strip() == pem
-            assert not answer.request.stream
+            response = await client.get(server.url)
+            assert response.content == b"hello"
+            assert (response.certificate or "").strip() == pem
+            assert not response.request.stream
         async with await client.stream("GET", server.url) as stream:
             assert stream.real.certificate.strip() == pem
         (result,) = [result async for result in client.map([server.url])]
@@ -270,13 +270,13 @@ async def test_responses_have_the_certificate_where_that_is_wanted(
     assert (await client.get(app.url)).certificate is None
 
 
-async def test_responses_have_no_certificate_where_nobody_wants_it(
+async def test_responses_have_no_certificate_by_default(
     client: AnyClient, tls_app: AppServer
 ) -> None:
     assert (await client.get(tls_app.url)).certificate is None
 
 
-async def test_bodies_come_as_ever_where_certificates_are_wanted(
+async def test_bodies_are_unchanged_when_certificates_are_requested(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
     client = make_client(certificates=True, max_response_size=100_000, retry=2)
@@ -288,11 +288,11 @@ async def test_bodies_come_as_ever_where_certificates_are_wanted(
     tls_app.route("/bomb", lambda record, out: out.reply(200, bomb, [("Content-Encoding", "gzip")]))
     tls_app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", "/gzip")]))
     for path in ("/gzip", "/hop"):
-        answer = await client.get(tls_app.url + path)
-        assert answer.content == b"coded" * 100
-        assert answer.certificate
+        response = await client.get(tls_app.url + path)
+        assert response.content == b"coded" * 100
+        assert response.certificate
     with pytest.raises(curlhttp.ResponseTooLarge):
         await client.get(tls_app.url + "/bomb")
-    answers = await client.gather(10, "GET", tls_app.url + "/gzip")
-    assert {answer.content for answer in answers} == {b"coded" * 100}
-    assert all(answer.certificate for answer in answers)
+    responses = await client.gather(10, "GET", tls_app.url + "/gzip")
+    assert {response.content for response in responses} == {b"coded" * 100}
+    assert all(response.certificate for response in responses)

@@ -1,4 +1,4 @@
-"""What the environment says of certificates; proxies and netrc are in their own files."""
+"""Certificates in the environment; proxies and netrc have their own files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import curlhttp
 from curlhttp import requests
 from tests.servers import AppServer, Certs, refused_port
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.ways import EVERY_WAY, make_ask
+from tests.support.every_api import EVERY_API, make_fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -55,7 +55,7 @@ async def test_the_first_variable_counts(
         make_client(verify=True)
 
 
-async def test_what_is_given_beats_the_environment(
+async def test_arguments_take_precedence_over_the_environment(
     make_client: MakeClient, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certs.other_ca_path))
@@ -69,7 +69,7 @@ async def test_what_is_given_beats_the_environment(
 async def test_without_trust_the_environment_is_not_read(
     make_client: MakeClient, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S67: authorities."""
+    """Authorities."""
     for name in VARIABLES:
         monkeypatch.setenv(name, str(certs.ca_path))
     client = make_client(verify=True, trust_env=False)
@@ -80,16 +80,16 @@ async def test_without_trust_the_environment_is_not_read(
     assert (await make_client(verify=certs.ca_path, trust_env=False).get(tls_app.url)).ok
 
 
-@EVERY_WAY
-async def test_without_trust_no_way_heeds_the_environment(
+@EVERY_API
+async def test_without_trust_env_no_api_reads_the_environment(
     make_client: MakeClient,
-    way: str,
+    api: str,
     session: requests.Session,
     app: AppServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """S67: neither proxies nor netrc; libcurl by itself would read all of these."""
+    """Neither proxies nor netrc; libcurl on its own would read all of these."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login u password p\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -98,19 +98,19 @@ async def test_without_trust_no_way_heeds_the_environment(
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
         session.trust_env = False
-        ask = make_ask(make_client(trust_env=False), way, tmp_path, session)
-        assert (await ask(app.url)).ok
+        fetch = make_fetch(make_client(trust_env=False), api, tmp_path, session)
+        assert (await fetch(app.url)).ok
         assert app.requests[0].header("authorization") is None
         session.trust_env = True
         with pytest.raises(curlhttp.ProxyError):
-            await make_ask(make_client(), way, tmp_path, session)(app.url)
+            await make_fetch(make_client(), api, tmp_path, session)(app.url)
     assert len(app.requests) == 1
 
 
-async def test_libcurl_reads_no_netrc_of_its_own(
+async def test_libcurl_reads_no_netrc_on_its_own(
     make_client: MakeClient, app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S67: without trust_env the environment says nothing."""
+    """Without trust_env the environment says nothing."""
     home = tmp_path / ".netrc"
     home.write_text("machine 127.0.0.1 login u password p\n")
     home.chmod(0o600)
@@ -121,7 +121,7 @@ async def test_libcurl_reads_no_netrc_of_its_own(
     assert [record.header("authorization") for record in app.requests] == [None, "Basic dTpw"]
 
 
-async def test_a_netrc_that_cannot_be_read_is_as_good_as_none(
+async def test_an_unreadable_netrc_is_ignored(
     make_client: MakeClient, app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "netrc"
@@ -139,7 +139,7 @@ async def test_a_netrc_that_cannot_be_read_is_as_good_as_none(
         "file:///etc/passwd",
     ],
 )
-async def test_no_url_leads_to_a_socket_or_a_file(client: AnyClient, url: str) -> None:
-    """S90: no URL leads past HTTP."""
+async def test_no_url_opens_a_socket_or_a_file(client: AnyClient, url: str) -> None:
+    """No URL leads past HTTP."""
     with pytest.raises((curlhttp.InvalidSchema, curlhttp.InvalidURL)):
         await client.get(url)

@@ -1,4 +1,4 @@
-"""Request bodies on the wire: every verb, every kind of body, framing, back-pressure, failures."""
+"""Request bodies on the wire: verbs, kinds of bodies, framing, back-pressure, failures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def in_async_pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("method", VERBS)
-async def test_every_verb_arrives_as_it_was_asked(
+async def test_every_verb_arrives_as_given(
     any_client: AnyClient, server: AppServer, method: str
 ) -> None:
     response = await any_client.request(method, server.url + "/bytes/3")
@@ -144,7 +144,7 @@ async def test_the_callers_content_type_beats_the_bodys(client: AnyClient, app: 
         (b"a\0\r\nb", b"a\0\r\nb"),
     ],
 )
-async def test_content_in_memory_is_sent_as_it_is(
+async def test_content_in_memory_is_sent_unchanged(
     any_client: AnyClient, server: AppServer, content: Any, expected: bytes
 ) -> None:
     response = await any_client.post(server.url + "/echo", content=content)
@@ -181,7 +181,7 @@ async def test_pieces_of_any_size_and_type_arrive_in_order(
     assert response.json()["sha256"] == sha256(b"abc" + b"d" * 300_000 + b"e")
 
 
-async def test_a_file_is_sent_from_where_it_stands(
+async def test_a_file_is_sent_from_its_position(
     any_client: AnyClient, server: AppServer, tmp_path: Path
 ) -> None:
     data = random_bytes(2 * MIB)
@@ -204,7 +204,7 @@ async def test_a_pipe_is_sent_chunked(client: AnyClient, app: AppServer) -> None
     assert app.requests[-1].chunked
 
 
-async def test_a_factory_is_asked_for_the_body_and_what_it_opened_is_closed(
+async def test_a_factory_makes_the_body_and_its_file_is_closed(
     any_client: AnyClient, server: AppServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
@@ -280,7 +280,7 @@ async def test_a_form_with_files_is_multipart(any_client: AnyClient, server: App
 async def test_a_part_that_would_break_the_message_is_refused_before_connecting(
     client: AnyClient, app: AppServer, spec: Any
 ) -> None:
-    """S77, S78: a name stays within its quotes; no header of a part adds a line."""
+    """A name stays within its quotes; no header of a part adds a line."""
     with pytest.raises(ValueError):
         await client.post(app.url + "/echo", files={"file": spec})
     assert app.connections == 0
@@ -343,7 +343,7 @@ async def test_two_mebibytes_go_out_without_waiting_for_a_100(
 async def test_a_wrong_content_length_is_refused_before_connecting(
     client: AnyClient, app: AppServer, content: Any, length: str
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     with pytest.raises(InvalidHeader):
         await client.post(app.url + "/echo", content=content, headers={"Content-Length": length})
     assert app.connections == 0
@@ -353,7 +353,7 @@ async def test_a_wrong_content_length_is_refused_before_connecting(
 async def test_a_transfer_coding_other_than_chunked_is_refused(
     client: AnyClient, app: AppServer, coding: str
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     with pytest.raises(InvalidHeader):
         await client.post(app.url, content=b"x", headers={"Transfer-Encoding": coding})
     assert app.connections == 0
@@ -362,7 +362,7 @@ async def test_a_transfer_coding_other_than_chunked_is_refused(
 async def test_length_and_transfer_coding_exclude_each_other(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     headers = {"Content-Length": "1", "Transfer-Encoding": "chunked"}
     with pytest.raises(InvalidHeader):
         await client.post(app.url, content=b"x", headers=headers)
@@ -375,7 +375,7 @@ async def test_a_right_content_length_is_sent_once(client: AnyClient, app: AppSe
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "Transfer-Encoding"])
-async def test_framing_is_no_business_of_a_clients_headers(make_client: Make, name: str) -> None:
+async def test_framing_headers_of_a_client_are_refused(make_client: Make, name: str) -> None:
     with pytest.raises(InvalidHeader, match=name):
         make_client(headers={name: "5"})
 
@@ -387,7 +387,7 @@ async def test_framing_is_no_business_of_a_clients_headers(make_client: Make, na
 async def test_framing_that_a_middleware_adds_does_not_reach_the_wire(
     make_client: Make, app: AppServer, headers: dict[str, str], content: bytes | None
 ) -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
 
     async def adds(request: Any, send: Any) -> Any:
         request.headers.update(headers)
@@ -414,7 +414,7 @@ def wrong_pieces(asynchronous: bool, *pieces: bytes) -> Any:
 async def test_a_body_that_does_not_keep_its_length_is_an_error_and_ends_its_connection(
     client: AnyClient, app: AppServer, pieces: tuple[bytes, ...], asynchronous: bool
 ) -> None:
-    """S80: a body of another length is an error."""
+    """A body of another length is an error."""
     before = app.open_connections  # of other tests' clients
     if asynchronous and client.is_blocking:
         asynchronous = False
@@ -476,7 +476,7 @@ def failing(asynchronous: bool, after: int) -> Any:
 @pytest.mark.parametrize("after", [0, 1, 300])
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("streams", [False, True])
-async def test_what_a_body_raises_reaches_the_caller_and_nothing_is_left(
+async def test_an_exception_of_a_body_reaches_the_caller_and_nothing_is_left(
     make_client: Make, app: AppServer, after: int, asynchronous: bool, streams: bool
 ) -> None:
     before = app.open_connections  # of other tests' clients
@@ -491,7 +491,7 @@ async def test_what_a_body_raises_reaches_the_caller_and_nothing_is_left(
     assert (await client.get(app.url + "/bytes/1")).status_code == 200
 
 
-async def test_what_a_body_raises_spares_the_other_streams_of_its_connection(
+async def test_an_exception_of_a_body_does_not_affect_other_streams(
     make_client: Make, h2_app: H2Server
 ) -> None:
     client = make_client(http2=True)
@@ -512,7 +512,7 @@ async def test_a_piece_that_is_not_bytes_is_a_type_error(
 async def test_a_spent_generator_is_not_sent_again_on_a_redirect(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S27: a body that was read is not sent as nothing."""
+    """A body that was read is not sent as nothing."""
     with pytest.raises(UnrewindableBodyError):
         await client.post(app.url + "/redirect-to?status=307&url=/echo", content=iter([b"once"]))
     assert [record.method for record in app.requests] == ["POST"]
@@ -544,12 +544,12 @@ async def test_a_factorys_file_is_closed_when_the_upload_fails(
     assert [file.closed for file in opened] == [True]
 
 
-# --- answers that come early ---
+# --- responses that come early ---
 
 
 @pytest.mark.parametrize("kind", ["bytes", "generator", "async"])
 @pytest.mark.parametrize("streams", [False, True])
-async def test_an_early_answer_is_the_response(
+async def test_an_early_response_is_returned(
     any_client: AnyClient, server: AppServer, kind: str, streams: bool
 ) -> None:
     if kind == "async" and not any_client.is_blocking:
@@ -566,7 +566,7 @@ async def test_an_early_answer_is_the_response(
     assert (await any_client.get(server.url + "/bytes/1")).status_code == 200
 
 
-async def test_a_big_answer_to_a_streamed_upload_is_streamed(
+async def test_a_large_response_to_a_streamed_upload_is_streamed(
     any_client: AnyClient, server: AppServer
 ) -> None:
     async with await any_client.stream(
@@ -575,7 +575,7 @@ async def test_a_big_answer_to_a_streamed_upload_is_streamed(
         assert len(await response.read()) == 3_000_000
 
 
-async def test_an_answer_that_comes_during_the_upload_is_not_a_deadlock(
+async def test_a_response_during_the_upload_is_no_deadlock(
     client: AnyClient,
 ) -> None:
     """The server sends before it reads: more than the pause mark of a streamed response."""
@@ -600,8 +600,8 @@ async def test_an_answer_that_comes_during_the_upload_is_not_a_deadlock(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-async def test_an_answer_is_not_lost_when_the_body_goes_on_as_it_comes(client: AnyClient) -> None:
-    """libcurl refuses to go on with a transfer that has ended (error 43): that is no failure."""
+async def test_a_response_is_not_lost_while_the_body_is_still_sent(client: AnyClient) -> None:
+    """libcurl refuses to continue with a transfer that has ended (error 43): that is no failure."""
     began, answered = threading.Event(), threading.Event()
 
     def handler(conn: RawConnection) -> None:
@@ -618,7 +618,7 @@ async def test_an_answer_is_not_lost_when_the_body_goes_on_as_it_comes(client: A
     async def pieces(turns: int) -> AsyncIterator[bytes]:
         yield b"first"
         began.set()
-        answered.wait(60)  # the loop has not seen the answer when the next request looks about
+        answered.wait(60)  # the loop has not seen the response when the next request looks about
         tasks.start_soon(partial(client.post, server.url, content=b"other"))
         for _ in range(turns):
             await anyio.lowlevel.checkpoint()
@@ -626,15 +626,13 @@ async def test_an_answer_is_not_lost_when_the_body_goes_on_as_it_comes(client: A
         yield b"third"
 
     with RawServer(handler) as server:
-        for turn in range(12):  # tasks go on in whatever order the loop has
+        for turn in range(12):  # tasks continue in whatever order the loop has
             began.clear()
             answered.clear()
             await client.gather(2, "GET", server.url)  # one idle connection for each
             async with anyio.create_task_group() as tasks:
-                answer = await client.request(
-                    "PUT", server.url + "/early", content=pieces(turn % 3)
-                )
-                assert (answer.status_code, answer.content) == (413, b"too large")
+                found = await client.request("PUT", server.url + "/early", content=pieces(turn % 3))
+                assert (found.status_code, found.content) == (413, b"too large")
 
 
 # --- back-pressure ---
@@ -673,7 +671,7 @@ async def test_an_upload_of_32_mib_needs_no_memory(
     assert peak < 12 * MIB  # the HTTP/2 server's own buffers are in it
 
 
-async def test_a_generator_is_not_read_faster_than_the_server_takes_it(
+async def test_a_generator_is_not_read_faster_than_the_server_receives(
     client: AnyClient,
 ) -> None:
     given = [0]
@@ -822,7 +820,7 @@ def test_an_async_body_runs_in_the_tasks_own_context(app: AppServer) -> None:
 # --- one request after another on one handle ---
 
 
-async def test_what_a_request_says_of_its_body_is_said_by_no_other(
+async def test_body_headers_of_a_request_are_not_sent_with_another(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)

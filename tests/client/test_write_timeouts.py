@@ -1,4 +1,4 @@
-"""The write timeout ends an upload that a server reads no more of, and no other."""
+"""The write timeout ends an upload that the server stops reading, and no other."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_informational_heads_are_no_sign_that_the_body_is_read(client: Any
 
 
 @pytest.mark.parametrize("read", [None, 30.0, WRITE / 4])
-async def test_the_read_timeout_does_not_count_until_the_body_has_gone_out(
+async def test_the_read_timeout_starts_when_the_body_is_sent(
     read: float | None, client: AnyClient
 ) -> None:
     limit = paced(WRITE)
@@ -138,7 +138,7 @@ async def test_the_read_timeout_does_not_count_until_the_body_has_gone_out(
     assert time.monotonic() - start >= limit
 
 
-async def test_the_read_timeout_counts_when_the_body_has_gone_out(client: AnyClient) -> None:
+async def test_the_read_timeout_applies_once_the_body_is_sent(client: AnyClient) -> None:
     over = threading.Event()
 
     def handler(conn: RawConnection) -> None:
@@ -174,14 +174,14 @@ async def test_an_upload_that_is_slow_but_moves_does_not_end(
 
     start = time.monotonic()
     with RawServer(handler) as server:
-        answer = await client.post(
+        found = await client.post(
             server.url, content=a_body(kind, tmp_path), timeout=Timeout(write=limit, read=30)
         )
-    assert answer.content == b"read"
+    assert found.content == b"read"
     assert time.monotonic() - start > 2 * limit
 
 
-async def test_a_body_that_has_nothing_to_give_for_now_is_waited_for(client: AnyClient) -> None:
+async def test_a_body_without_data_for_now_is_awaited(client: AnyClient) -> None:
     limit = paced(WRITE)
 
     def slowly() -> Iterator[bytes]:
@@ -196,10 +196,10 @@ async def test_a_body_that_has_nothing_to_give_for_now_is_waited_for(client: Any
 
     body = slowly() if client.is_blocking else slowly_async()
     with RawServer(respond(response(b"read"))) as server:
-        answer = await client.post(
+        found = await client.post(
             server.url, content=body, timeout=Timeout(write=limit, read=limit)
         )
-    assert answer.content == b"read"
+    assert found.content == b"read"
 
 
 async def test_without_it_the_read_timeout_ends_an_upload_that_stalls(client: AnyClient) -> None:
@@ -218,13 +218,13 @@ async def test_it_ends_the_requests_of_a_map(client: AnyClient) -> None:
     assert [type(result) for result in found] == [e.WriteTimeout] * 3
 
 
-async def test_the_client_goes_on_afterwards(client: AnyClient) -> None:
+async def test_the_client_is_usable_afterwards(client: AnyClient) -> None:
     with server_that_stops_reading() as server:
         timeout = Timeout(write=paced(WRITE), read=30)
         await fail_to_upload(client, server.url, content=b"x" * SIZE, timeout=timeout)
     with RawServer(respond(response(b"next"))) as server:
-        answer = await client.post(server.url, content=b"x", timeout=Timeout(write=30))
-    assert answer.content == b"next"
+        found = await client.post(server.url, content=b"x", timeout=Timeout(write=30))
+    assert found.content == b"next"
 
 
 def test_it_ends_uploads_of_the_drop_in() -> None:

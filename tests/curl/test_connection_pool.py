@@ -1,4 +1,4 @@
-"""The pool: how many exchanges run at once, who waits and for how long, what is kept."""
+"""The pool: bounds on concurrent exchanges, the queue, and idle handles."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from curlhttp._curl.connection_pool import IdleTransfers, Slots, SlotWaiter, lim
 from curlhttp._curl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
-from tests.support.inner import (
-    apart,
-    descriptors,
-    engine_of,
-    slots_of,
-    until_idle,
-    until_waiting,
+from tests.support.internals import (
+    count_descriptors,
+    get_engine,
+    get_slots,
+    in_thread,
+    wait_until_idle,
+    wait_until_waiting,
 )
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
@@ -56,7 +56,7 @@ def test_slots_are_granted_in_the_order_of_asking() -> None:
     assert queue.granted == [first, second, third]
 
 
-def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
+def test_a_new_request_does_not_overtake_waiters() -> None:
     queue = Queue(1)
     assert queue.slots.acquire("a")
     waiter = queue.wait()
@@ -66,7 +66,7 @@ def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
     assert not queue.slots.acquire("a")
 
 
-def test_who_waits_for_a_busy_origin_holds_up_nobody_else() -> None:
+def test_a_waiter_for_a_busy_origin_blocks_no_other() -> None:
     queue = Queue(10, per_origin=1)
     assert queue.slots.acquire("a")
     queue.wait("a")
@@ -74,7 +74,7 @@ def test_who_waits_for_a_busy_origin_holds_up_nobody_else() -> None:
     assert queue.slots.acquire("b")
 
 
-def test_the_empty_origin_has_no_bound_of_its_own() -> None:
+def test_the_empty_origin_has_no_separate_bound() -> None:
     slots = Slots(3, per_origin=1)
     assert [slots.acquire("") for _ in range(4)] == [True, True, True, False]
     for _ in range(3):
@@ -93,7 +93,7 @@ def test_a_slot_freed_by_another_origin_goes_to_the_first_that_may_have_it() -> 
     assert queue.granted == [next_one, held_up]
 
 
-def test_who_leaves_after_being_granted_passes_the_slot_on() -> None:
+def test_a_waiter_that_leaves_after_the_grant_passes_the_slot_on() -> None:
     queue = Queue(1)
     assert queue.slots.acquire("a")
     gone, next_one = queue.wait(), queue.wait()
@@ -104,7 +104,7 @@ def test_who_leaves_after_being_granted_passes_the_slot_on() -> None:
     assert queue.slots.used == 1
 
 
-def test_who_leaves_while_waiting_is_never_granted() -> None:
+def test_a_waiter_that_left_is_never_granted_a_slot() -> None:
     queue = Queue(1)
     assert queue.slots.acquire("a")
     gone, next_one = queue.wait(), queue.wait()
@@ -113,8 +113,8 @@ def test_who_leaves_while_waiting_is_never_granted() -> None:
     assert queue.granted == [next_one]
 
 
-def test_unlimited_origins_that_nobody_uses_are_forgotten() -> None:
-    """S86: of origins that were found to carry many requests on a connection."""
+def test_unused_unlimited_origins_are_forgotten() -> None:
+    """Of origins that were found to carry many requests on a connection."""
     slots = Slots(10, per_origin=1)
     assert slots.acquire("in use")
     for origin in ("in use", *map(str, range(5000))):
@@ -123,7 +123,7 @@ def test_unlimited_origins_that_nobody_uses_are_forgotten() -> None:
     assert len(slots._unlimited) <= 1000
 
 
-def test_lifting_the_bound_lets_everybody_in() -> None:
+def test_lifting_the_bound_admits_all_waiters() -> None:
     queue = Queue(1, per_origin=1)
     assert queue.slots.acquire("a")
     waiters = [queue.wait("a"), queue.wait("b")]
@@ -207,7 +207,7 @@ def test_handles_of_another_key_are_not_used() -> None:
     assert handles.pop("b", 9) is not first
 
 
-def test_at_the_bound_the_handle_that_was_idle_for_longest_goes() -> None:
+def test_at_the_bound_the_handle_idle_for_longest_is_closed() -> None:
     handles = things(9)
     old, older = handles.pop("a", 2), handles.pop("b", 2)
     handles.push(older)
@@ -217,7 +217,7 @@ def test_at_the_bound_the_handle_that_was_idle_for_longest_goes() -> None:
     assert handles.all == {old, new}
 
 
-def test_of_more_than_are_kept_the_one_idle_for_longest_goes() -> None:
+def test_beyond_the_bound_the_handle_idle_for_longest_is_closed() -> None:
     handles = things(1)
     first, second = handles.pop("a", 9), handles.pop("b", 9)
     handles.push(first)
@@ -226,7 +226,7 @@ def test_of_more_than_are_kept_the_one_idle_for_longest_goes() -> None:
     assert handles.pop("b", 9) is second
 
 
-def test_with_nothing_to_be_kept_a_handle_is_closed_at_once() -> None:
+def test_with_a_bound_of_zero_a_handle_is_closed_at_once() -> None:
     handles = things(0)
     handles.push(first := handles.pop("a", 9))
     assert first.is_closed
@@ -247,7 +247,7 @@ def test_handles_that_come_back_after_the_end_are_closed() -> None:
 @pytest.mark.parametrize(
     ("soft", "each", "bound"), [(1024, 1, 960), (256, 1, 192), (256, 4, 48), (80, 1, 40)]
 )
-def test_the_bound_leaves_open_files_to_the_rest_of_the_process(
+def test_the_bound_leaves_descriptors_for_other_parts_of_the_process(
     soft: int, each: int, bound: int
 ) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -339,11 +339,11 @@ async def test_requests_that_wait_for_the_first_connection_to_a_host_share_it_if
                 await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()
     assert h2_app.connections == 1
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0
 
 
 @pytest.mark.anyio
-async def test_callers_are_served_in_the_order_in_which_they_came(
+async def test_callers_are_served_in_order(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -351,7 +351,7 @@ async def test_callers_are_served_in_the_order_in_which_they_came(
     async with anyio.create_task_group() as tasks:
         for number in range(8):
             tasks.start_soon(client.gather, 1, "GET", f"{app.url}/bytes/1?seed={number}")
-            await until_waiting(client, number + 1)
+            await wait_until_waiting(client, number + 1)
         await held.aclose()
     assert [record.query("seed") for record in app.requests[1:]] == [str(n) for n in range(8)]
 
@@ -371,7 +371,7 @@ async def test_the_pool_timeout_bounds_the_wait_and_nothing_is_sent(
     assert len(app.requests) == 1
     await held.aclose()
     assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0
 
 
 @pytest.mark.anyio
@@ -403,7 +403,7 @@ async def test_the_wait_for_the_pool_is_in_the_timings(
 async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
     make_client: Callable[..., AnyClient], app: AppServer, keep: int
 ) -> None:
-    """S86: of connections."""
+    """Of connections."""
     client = make_client(max_keepalive_connections=keep)
     app.wait_for(lambda: not app.open_connections)
     await client.gather(5, "GET", app.url + "/delay/0.02")
@@ -414,22 +414,22 @@ async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
 
 
 @pytest.mark.anyio
-async def test_a_handle_is_kept_though_its_connection_is_not(
+async def test_a_handle_is_kept_even_if_its_connection_is_not(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
-    """A new handle parses the authorities anew, which takes longer than a handshake."""
+    """A new handle parses the authorities again, which takes longer than a handshake."""
     client = make_client(max_keepalive_connections=0)
     await client.get(app.url + "/")
-    made = set(engine_of(client)._pool.all)
+    made = set(get_engine(client)._pool.all)
     for _ in range(3):
         await client.get(app.url + "/")
-    assert set(engine_of(client)._pool.all) == made
+    assert set(get_engine(client)._pool.all) == made
     assert len(made) == 1
     assert app.connections == 4
 
 
 @pytest.mark.anyio
-async def test_a_kept_connection_of_another_origin_does_not_take_the_place_of_new_ones(
+async def test_an_idle_connection_of_another_origin_does_not_block_new_ones(
     make_client: Callable[..., AnyClient], app: AppServer, tls_app: AppServer
 ) -> None:
     client = make_client(max_keepalive_connections=1)
@@ -501,25 +501,25 @@ async def test_closing_wakes_those_that_wait_for_the_pool(
 
     async def wait() -> None:
         with pytest.raises(ClientClosed) as caught:
-            await apart(client, "GET", app.url + "/")
+            await in_thread(client, "GET", app.url + "/")
         outcomes.append(caught.value)
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(wait)
-            await until_waiting(client, 3)
+            await wait_until_waiting(client, 3)
             await client.aclose()
     assert len(outcomes) == 3
     assert len(app.requests) == 1
     await held.aclose()
 
 
-# --- what nobody closes ---
+# --- responses that are never closed ---
 
 
 @pytest.mark.anyio
-async def test_a_streamed_response_that_is_dropped_gives_its_slot_back(
+async def test_a_dropped_streamed_response_releases_its_slot(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -528,11 +528,11 @@ async def test_a_streamed_response_that_is_dropped_gives_its_slot_back(
         del held
         gc.collect()
         assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
-    await until_idle(client)
+    await wait_until_idle(client)
 
 
 @pytest.mark.anyio
-async def test_a_dropped_response_lets_those_in_that_wait_already(
+async def test_a_dropped_response_admits_the_waiters(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=1)
@@ -540,14 +540,14 @@ async def test_a_dropped_response_lets_those_in_that_wait_already(
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.gather, 1, "GET", app.url + "/")
-            await until_waiting(client, 1)
+            await wait_until_waiting(client, 1)
             del held
             gc.collect()
     assert len(app.requests) == 2
 
 
 @pytest.mark.anyio
-async def test_many_dropped_responses_are_let_go_of_together(
+async def test_many_dropped_responses_are_released_together(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client(max_connections=20)
@@ -556,9 +556,9 @@ async def test_many_dropped_responses_are_let_go_of_together(
     held.clear()
     gc.collect()
     assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
-    await until_idle(client)
+    await wait_until_idle(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
-    assert len(engine_of(client)._pool.all) <= 20
+    assert len(get_engine(client)._pool.all) <= 20
 
 
 def test_a_connection_that_is_dropped_is_closed_before_another_may_be_opened(
@@ -594,7 +594,7 @@ def test_one_thread_needs_one_driver_for_many_origins(certs: Certs) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "tls", "h2"])
-def test_a_connection_goes_from_one_driver_to_another(
+def test_a_connection_moves_from_one_driver_to_another(
     app: AppServer, tls_app: AppServer, h2_app: H2Server, certs: Certs, kind: str
 ) -> None:
     server = {"plain": app, "tls": tls_app, "h2": h2_app}[kind]
@@ -612,7 +612,7 @@ def test_a_connection_goes_from_one_driver_to_another(
     assert server.connections == 2
 
 
-def test_a_driver_whose_callback_failed_is_not_lent_again(app: AppServer) -> None:
+def test_a_driver_whose_callback_failed_is_not_reused(app: AppServer) -> None:
     def fail(descriptor: int, what: int) -> None:
         raise MemoryError("no room in the poller")
 
@@ -629,11 +629,11 @@ def test_a_driver_whose_callback_failed_is_not_lent_again(app: AppServer) -> Non
 def test_a_closed_client_keeps_no_driver(app: AppServer) -> None:
     client = Client()
     assert app.wait_for(lambda: not app.open_connections)  # of tests before
-    before = descriptors()
+    before = count_descriptors()
     held = client.stream("GET", app.url + "/bytes/1000")
     client.get(app.url + "/")
     client.close()
     assert held.read() == payload(1000)
     assert not client._engine._drivers.all  # type: ignore[attr-defined]
     assert app.wait_for(lambda: not app.open_connections)
-    assert descriptors() == before
+    assert count_descriptors() == before

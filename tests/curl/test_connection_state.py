@@ -1,4 +1,4 @@
-"""Which connection may carry the next request: none that is not known to be clean."""
+"""Only a connection that is known to be clean carries the next request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pytest
 import curlhttp.requests
 from curlhttp import exceptions as e
 from curlhttp._curl.connection_state import OpenConnections, Quarantine, _borrow
-from tests.servers import AppServer, Certs, HTTPProxy
+from curlhttp._curl.handle import Handle
+from curlhttp.exceptions import ConnectionError
+from tests.servers import AppServer, Certs, H2Server, HTTPProxy
 from tests.servers.raw import RawConnection, RawServer, respond, response
 from tests.support.colours import AnyClient
 from tests.support.downloads import download
@@ -26,7 +28,7 @@ MakeClient = Callable[..., AnyClient]
 Fetch = Callable[[AnyClient, str, Path], Awaitable[bytes]]
 
 
-# --- ways in: each sends one request and returns the body
+# --- APIs: each sends one request and returns the body
 
 
 async def by_get(client: AnyClient, url: str, folder: Path) -> bytes:
@@ -61,7 +63,7 @@ async def by_download(client: AnyClient, url: str, folder: Path) -> bytes:
     return path.read_bytes()
 
 
-WAYS: dict[str, Fetch] = {
+APIS: dict[str, Fetch] = {
     "get": by_get,
     "post": by_post,
     "upload": by_uploading,
@@ -76,7 +78,7 @@ def target_of(head: bytes) -> bytes:
 
 
 class Chatty:
-    """Answers each request with its target, and goes on with an answer that nobody asked for.
+    """Responds to each request with its target, then sends an unsolicited response.
 
     Args:
         together: both leave in one packet, on TLS in two records of it; else the second one
@@ -100,7 +102,7 @@ class Chatty:
             conn.server.note()
 
     def goes_on(self, server: RawServer) -> None:
-        """Let it say what nobody asked for, and wait until it has."""
+        """Have it send unsolicited bytes, and wait until it has."""
         before = self.spoken
         self.answered.release()
         assert self.together or server.wait_for(lambda: self.spoken > before, 30)
@@ -112,32 +114,32 @@ def context(request: pytest.FixtureRequest, certs: Certs) -> Any:
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
-@pytest.mark.parametrize("way", WAYS)
-async def test_what_came_out_of_turn_answers_no_request(
-    way: str, together: bool, context: Any, client: AnyClient, tmp_path: Path
+@pytest.mark.parametrize("api", APIS)
+async def test_unsolicited_bytes_are_no_response(
+    api: str, together: bool, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
-    """S43: on every connection, whether it lies in the socket or in the buffer of TLS."""
+    """On every connection, whether it lies in the socket or in the buffer of TLS."""
     handler = Chatty(together=together)
     with RawServer(handler, context) as server:
         for number in range(6):
             target = f"/{number}"
             try:
-                body = await WAYS[way](client, server.url + target, tmp_path)
+                body = await APIS[api](client, server.url + target, tmp_path)
             except e.RemoteProtocolError:
-                # The answer was in TLS's buffer, and a request that goes out once was sent.
+                # The response was in TLS's buffer, and a request that goes out once was sent.
                 assert together
                 assert context is not None
-                assert way in {"post", "upload"}
+                assert api in {"post", "upload"}
             else:
                 assert body == target.encode()
             handler.goes_on(server)
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
-def test_what_came_out_of_turn_answers_no_request_of_a_session(
+def test_unsolicited_bytes_are_no_response_of_a_session(
     together: bool, context: Any, certs: Certs
 ) -> None:
-    """S43: in the drop-in."""
+    """In the drop-in."""
     handler = Chatty(together=together)
     with RawServer(handler, context) as server, curlhttp.requests.Session() as session:
         session.verify = certs.ca_path
@@ -148,7 +150,7 @@ def test_what_came_out_of_turn_answers_no_request_of_a_session(
             handler.goes_on(server)
 
 
-async def test_who_speaks_out_of_turn_is_distrusted_and_nobody_else(
+async def test_only_the_origin_that_sent_unsolicited_bytes_is_quarantined(
     client: AnyClient, app: AppServer
 ) -> None:
     handler = Chatty()
@@ -165,19 +167,19 @@ FRAMED_TWICE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chun
 FRAMED_TWICE += b"2\r\nok\r\n0\r\n\r\n"
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_connection_whose_answer_is_framed_twice_is_not_used_again(
-    way: str, context: Any, client: AnyClient, tmp_path: Path
+@pytest.mark.parametrize("api", APIS)
+async def test_a_connection_whose_response_is_framed_twice_is_not_reused(
+    api: str, context: Any, client: AnyClient, tmp_path: Path
 ) -> None:
-    """S40: what comes after it may belong to either reading (RFC 9112, section 6.3)."""
+    """What comes after it may belong to either reading (RFC 9112, section 6.3)."""
     with RawServer(respond(FRAMED_TWICE), context) as server:
         for number in range(3):
-            assert await WAYS[way](client, f"{server.url}/{number}", tmp_path) == b"ok"
+            assert await APIS[api](client, f"{server.url}/{number}", tmp_path) == b"ok"
         assert server.connections == 3
 
 
-def test_a_session_does_not_use_a_connection_again_whose_answer_is_framed_twice() -> None:
-    """S40: in the drop-in."""
+def test_a_session_does_not_reuse_a_connection_whose_response_is_framed_twice() -> None:
+    """In the drop-in."""
     with RawServer(respond(FRAMED_TWICE)) as server, curlhttp.requests.Session() as session:
         for streams in (False, True, False):
             assert session.get(server.url, stream=streams).content == b"ok"
@@ -187,7 +189,7 @@ def test_a_session_does_not_use_a_connection_again_whose_answer_is_framed_twice(
 async def test_a_connection_is_known_that_won_against_another_address(
     client: AnyClient, app: AppServer
 ) -> None:
-    """Of ::1, where nobody listens, and 127.0.0.1."""
+    """Of ::1, where nothing listens, and 127.0.0.1."""
     for _ in range(3):
         await client.post(app.at("localhost") + "/echo", content=b"pay")
     assert app.connections == 1
@@ -202,29 +204,29 @@ def answers_once(conn: RawConnection) -> None:
 
 
 @pytest.mark.parametrize("credentials", ["", "user:secret@"], ids=["open", "with credentials"])
-async def test_a_post_after_a_proxy_closed_an_idle_connection_goes_out_once(
+async def test_a_post_after_a_proxy_closed_an_idle_connection_is_sent_once(
     credentials: str, client: AnyClient
 ) -> None:
     with RawServer(answers_once) as proxy:
-        way = proxy.url.replace("://", "://" + credentials)
+        api = proxy.url.replace("://", "://" + credentials)
         for number in range(4):
-            found = await client.post("http://made.up/", content=b"pay", proxies=way)
+            found = await client.post("http://made.up/", content=b"pay", proxies=api)
             assert found.content == b"ok"
             assert proxy.wait_for(lambda: proxy.open_connections == 0)
             assert len(proxy.requests) == number + 1
 
 
-@pytest.mark.parametrize("way", ["get", "post", "stream"])
-async def test_what_a_proxy_says_out_of_turn_answers_no_request(
-    way: str, make_client: MakeClient, tmp_path: Path
+@pytest.mark.parametrize("api", ["get", "post", "stream"])
+async def test_unsolicited_bytes_of_a_proxy_are_no_response(
+    api: str, make_client: MakeClient, tmp_path: Path
 ) -> None:
-    """S43: through a tunnel."""
+    """Through a tunnel."""
     handler = Chatty()
     with RawServer(handler) as proxy:
         client = make_client(proxies=proxy.url.replace("://", "://user:secret@"))
         for number in range(4):
             url = f"http://made.up/{number}"
-            assert await WAYS[way](client, url, tmp_path) == url.encode()
+            assert await APIS[api](client, url, tmp_path) == url.encode()
             handler.goes_on(proxy)
 
 
@@ -232,9 +234,9 @@ async def test_a_connection_through_a_tunnel_is_used_again(
     client: AnyClient, tls_app: AppServer
 ) -> None:
     with HTTPProxy(("user", "secret")) as proxy:
-        way = proxy.url.replace("://", "://user:secret@")
+        api = proxy.url.replace("://", "://user:secret@")
         for _ in range(3):
-            await client.post(tls_app.url + "/echo", content=b"pay", proxies=way)
+            await client.post(tls_app.url + "/echo", content=b"pay", proxies=api)
         assert tls_app.connections == 1
 
 
@@ -242,10 +244,10 @@ async def test_a_connection_through_a_tunnel_is_used_again(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-async def test_a_slowly_read_stream_leaves_all_other_connections_in_use(
+async def test_a_slowly_read_stream_does_not_close_other_connections(
     client: AnyClient, app: AppServer
 ) -> None:
-    """Libcurl wants nothing of a paused socket; what comes there is no speech out of turn."""
+    """libcurl does not poll a paused socket; bytes that arrive there are not unsolicited."""
     paused, others = AppServer(), app
     with paused:
         async with await client.stream("GET", paused.url + "/bytes/8000000") as stream:
@@ -280,7 +282,7 @@ def test_a_socket_that_is_closed_or_another_is_not_taken_for_the_connection() ->
 
 
 def test_no_function_in_python_runs_when_a_borrowed_socket_ends() -> None:
-    """A signal's handler that raises in a finalizer is not heard: Ctrl-C would be lost."""
+    """A signal's handler that raises in a finalizer is ignored: Ctrl-C would be lost."""
     calls: list[str] = []
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -291,3 +293,24 @@ def test_no_function_in_python_runs_when_a_borrowed_socket_ends() -> None:
         assert "call" not in calls
         theirs.send(b"x")
         assert ours.recv(1) == b"x"
+
+
+# --- transfers that start over on another connection ---
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_transfer_does_not_start_over_for_ever(
+    any_client: AnyClient, h2_app: H2Server, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = h2_app.url + "/"
+    await any_client.get(url)
+    seen = len(h2_app.requests)
+    with monkeypatch.context() as patch:
+        # As if each connection that is open were found wanting, and no other one were opened.
+        patch.setattr(OpenConnections, "find_clean", lambda *_: None)
+        patch.setattr(Handle, "avoid_reuse", lambda *_: None)
+        with pytest.raises(ConnectionError, match="could be sent") as caught, anyio.fail_after(30):
+            await any_client.get(url, stream=streams, timeout=30)
+    assert not caught.value.request_sent
+    assert len(h2_app.requests) == seen
+    assert (await any_client.get(url)).status_code == 200

@@ -1,4 +1,4 @@
-"""What a blocking call asks of libcurl and of the system while it waits."""
+"""The calls of libcurl and of the system that a blocking request makes while it waits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _record(client: Client) -> list[Any]:
     return done
 
 
-def test_a_new_connection_is_looked_at_before_anything_waits_for_it(app: AppServer) -> None:
+def test_a_new_connection_is_driven_before_polling(app: AppServer) -> None:
     """On one machine it is there at once."""
     with Client(headers={"Connection": "close"}) as client:
         client.get(app.url + "/")
@@ -47,7 +47,7 @@ def test_a_new_connection_is_looked_at_before_anything_waits_for_it(app: AppServ
         assert done[1][1] == pycurl.CSELECT_OUT
 
 
-def test_a_kept_connection_is_looked_at_once_before_anything_waits_for_it(app: AppServer) -> None:
+def test_a_reused_connection_is_driven_once_before_polling(app: AppServer) -> None:
     with Client() as client:
         client.get(app.url + "/")
         done = _record(client)
@@ -55,7 +55,7 @@ def test_a_kept_connection_is_looked_at_once_before_anything_waits_for_it(app: A
         assert done[:2] == [(pycurl.SOCKET_TIMEOUT, 0), "poll"]
 
 
-def test_a_wait_is_for_what_is_wanted_now_and_not_for_what_was_wanted_last() -> None:
+def test_a_poll_is_for_the_current_events_and_not_for_earlier_ones() -> None:
     sockets = PollSockets()
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -1,4 +1,4 @@
-"""One AsyncClient and several event loops: in a row, at once, ended, forgotten and closed."""
+"""One AsyncClient and several event loops: in sequence, concurrent, ended, dropped and closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import uvloop
 from curlhttp import AsyncClient, ClientClosed, Timeout
 from tests.servers import AppServer, payload
 from tests.support.colours import AnyClient
-from tests.support.inner import descriptors, engine_of, run_script
+from tests.support.internals import count_descriptors, get_engine, run_script
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
@@ -68,12 +68,12 @@ def test_a_client_serves_one_event_loop_after_another(app: AppServer) -> None:
 def test_the_engines_of_ended_loops_are_closed_by_the_next(app: AppServer, backend: str) -> None:
     client = AsyncClient()
     _run(backend, partial(_get, client, app.url))
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(10):
         _run(backend, partial(_get, client, app.url))
         assert len(client._engines) == 1
         assert app.wait_for(lambda: app.open_connections <= 5)
-    assert descriptors() <= before
+    assert count_descriptors() <= before
     _run(backend, client.aclose)
     assert app.wait_for(lambda: not app.open_connections)
 
@@ -88,13 +88,13 @@ def test_loops_that_forget_to_close_their_client_leak_nothing(app: AppServer, ba
         _run(backend, main)
         gc.collect()
         assert app.wait_for(lambda: not app.open_connections)
-        return descriptors()
+        return count_descriptors()
 
     before = run()
     assert max(run() for _ in range(10)) <= before
 
 
-def test_a_loop_that_was_closed_with_requests_under_way_does_not_disturb_the_next(
+def test_a_loop_closed_with_running_requests_does_not_disturb_the_next(
     app: AppServer,
 ) -> None:
     client = AsyncClient()
@@ -167,7 +167,7 @@ def test_many_threads_run_short_loops_on_one_client(app: AppServer) -> None:
 
 @pytest.mark.anyio
 @ONLY_ASYNC
-async def test_requests_under_way_end_with_client_closed(
+async def test_running_requests_end_with_client_closed(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     client = make_client()
@@ -213,7 +213,7 @@ async def test_closing_does_not_block_the_loop(
 ) -> None:
     client = make_client()
     await client.get(app.url + "/")
-    engine = engine_of(client)
+    engine = get_engine(client)
     ticked, free = threading.Event(), engine._free
 
     def slow() -> None:  # as libcurl is while a name is being resolved
@@ -305,7 +305,7 @@ else:
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", [name for name in ("cc",) if shutil.which(name)])
 @pytest.mark.parametrize("kind", ["perform", "loop", "asyncio", "trio"])
-def test_a_slow_resolver_blocks_nobody_past_the_timeout(
+def test_a_slow_resolver_blocks_no_request_past_the_timeout(
     app: AppServer, tmp_path: Path, compiler: str, kind: str
 ) -> None:
     source, library = tmp_path / "slow.c", tmp_path / "slow.so"
@@ -316,7 +316,7 @@ def test_a_slow_resolver_blocks_nobody_past_the_timeout(
     assert run_script(_LOOKUPS, app.url + "/", kind, **environment) == "free\n"
 
 
-# --- clients and responses that nobody closes ---
+# --- clients and responses that are never closed ---
 
 
 @pytest.mark.anyio
@@ -335,16 +335,16 @@ async def test_a_client_that_is_dropped_unclosed_closes_its_connections(app: App
 
     await use()
     await collect()
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(5):
         await use()
         await collect()
     assert app.wait_for(lambda: not app.open_connections)
-    assert descriptors() <= before
+    assert count_descriptors() <= before
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
-def test_task_cancel_is_what_it_is_for_any_other_await(app: AppServer, backend: str) -> None:
+def test_task_cancel_works_as_for_any_other_await(app: AppServer, backend: str) -> None:
     async def main() -> None:
         async with AsyncClient() as client:
             task = asyncio.ensure_future(client.get(app.url + "/stall"))
@@ -380,13 +380,13 @@ async def test_a_timer_that_the_loop_calls_too_early_is_not_lost(
 
 @pytest.mark.anyio
 @ONLY_ASYNC
-async def test_a_loop_does_not_turn_until_a_moment_is_over(
+async def test_a_loop_does_not_spin_before_a_timer(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     # uvloop makes none of less than half a millisecond, and its timers may be as much too early
     client = make_client()
     await client.get(app.url + "/")
-    driver = engine_of(client)._driver
+    driver = get_engine(client)._driver
     polls: list[Any] = []
     poll = driver.poller.poll
 
@@ -433,7 +433,7 @@ def test_on_trio_an_engine_has_two_tasks_which_end_with_it(app: AppServer) -> No
     assert found == [2, 0, 2, 0]
 
 
-def test_an_error_in_a_turn_on_trio_ends_the_requests_and_not_trio(
+def test_an_error_in_a_step_on_trio_ends_the_requests_and_not_trio(
     app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:

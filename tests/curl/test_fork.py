@@ -1,11 +1,11 @@
-"""Fork: a child never uses, closes or collects its parent's connections, and both go on."""
+"""Fork: a child never uses, closes or collects its parent's connections, and both continue."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.servers import AppServer, Certs, H2Server, RawServer, response
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 pytestmark = pytest.mark.slow
 
@@ -57,10 +57,10 @@ else:
 
 
 @pytest.mark.parametrize("kind", ["plain", "tls", "h2"])
-def test_parent_and_children_of_a_warm_client_get_their_own_answers(
+def test_parent_and_children_of_a_used_client_get_their_own_responses(
     app: AppServer, tls_app: AppServer, h2_app: H2Server, certs: Certs, kind: str
 ) -> None:
-    """S84: a fork shares no connection."""
+    """A fork shares no connection."""
     server = {"plain": app, "tls": tls_app, "h2": h2_app}[kind]
     assert run_script(_BLOCKING, server.url, str(certs.ca_path), kind) == "ok\n"
     # the stream took the first one, the parent's posts the next, and each child has its own
@@ -202,10 +202,10 @@ print("ok")
 
 @pytest.mark.parametrize("kind", ["plain", "h2"])
 @pytest.mark.parametrize("where", ["outside", "inside"])
-def test_parent_and_child_run_event_loops_of_their_own_on_one_async_client(
+def test_parent_and_child_run_their_own_event_loops_on_one_async_client(
     app: AppServer, h2_app: H2Server, certs: Certs, kind: str, where: str
 ) -> None:
-    """S84: of the async client."""
+    """Of the async client."""
     server = {"plain": app, "h2": h2_app}[kind]
     assert run_script(_ASYNC, server.url, str(certs.ca_path), where) == "ok\n"
 
@@ -340,5 +340,5 @@ print("ok")
 """
 
 
-def test_an_engine_that_was_closed_and_is_still_there_takes_no_part(app: AppServer) -> None:
+def test_a_closed_engine_does_nothing_after_a_fork(app: AppServer) -> None:
     assert run_script(_CLOSED, app.url) == "ok\n"

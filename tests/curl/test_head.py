@@ -1,4 +1,4 @@
-"""The final head among header lines, and what libcurl would let pass."""
+"""The final head among header lines, and invalid heads that libcurl accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def lines(*heads: str) -> list[bytes]:
     return [line.encode() + b"\r\n" for head in heads for line in (*head.split("\n"), "")]
 
 
-def test_the_answer_is_behind_informational_heads() -> None:
+def test_the_final_head_follows_informational_heads() -> None:
     head = parse_response_head(
         lines("HTTP/1.1 103 Early Hints\nLink: </a>", "HTTP/1.1 200 OK\nA: b"), GET
     )
@@ -33,11 +33,11 @@ def test_the_answer_is_behind_informational_heads() -> None:
         lines("HTTP/1.1 101 Switching Protocols"),
     ],
 )
-def test_there_is_no_answer_without_a_whole_final_head(found: list[bytes]) -> None:
+def test_without_a_whole_final_head_there_is_no_response(found: list[bytes]) -> None:
     assert parse_response_head(found, GET) is None
 
 
-def test_a_switch_of_protocols_is_an_answer_to_who_asked_for_it() -> None:
+def test_a_101_is_final_for_a_request_with_an_upgrade() -> None:
     switch = lines("HTTP/1.1 101 Switching Protocols")
     head = parse_response_head(switch, UPGRADE)
     assert head is not None
@@ -47,7 +47,7 @@ def test_a_switch_of_protocols_is_an_answer_to_who_asked_for_it() -> None:
     assert not has_unasked_upgrade(lines("HTTP/1.1 200 OK"), GET)
 
 
-def test_what_does_not_begin_with_a_status_line_is_odd() -> None:
+def test_a_head_without_a_status_line_is_invalid() -> None:
     assert lacks_status_line(lines("HTTP/1.1 2000 OK"))
     assert lacks_status_line(lines("HTTP/1.1 103 Early Hints", "HTTP/1.1 20"))
     assert not lacks_status_line(lines("HTTP/1.1 200 OK\nA: b"))

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a stalled request on every path within about a second, and the client lives on."""
+"""Ctrl-C ends a stalled request within about a second, and the client stays usable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.servers import AppConnection, AppServer, BlackHole, Record
-from tests.support.inner import finish_script, run_script, start_script
+from tests.support.internals import finish_script, run_script, start_script
 from tests.support.pace import assert_in_time
 
 pytestmark = pytest.mark.slow
@@ -86,7 +86,7 @@ def _interrupt(app: AppServer, code: str, hole: str, path: str) -> float:
     assert process.stdout.readline() == "going\n"
     if path not in ("connect", "pool"):
         assert app.wait_for(lambda: bool(app.requests))
-    # Nothing tells when a program sleeps in its system call; being early would be no error.
+    # A program that sleeps in its system call cannot be detected; a signal too early is no error.
     app.wait_for(lambda: False, timeout=0.1)
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_a_stalled_request_and_leaves_the_client_usable(
 
 
 @pytest.mark.parametrize("path", ["short", "open", "stream", "pieces", "pool"])
-def test_ctrl_c_is_noticed_at_once_where_a_loop_of_ours_runs(app: AppServer, path: str) -> None:
+def test_ctrl_c_is_noticed_at_once_in_our_own_loop(app: AppServer, path: str) -> None:
     with BlackHole() as hole:
         assert_in_time(_interrupt(app, _BLOCKING, hole.url, path), 0, 0.5)
 

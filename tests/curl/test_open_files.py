@@ -1,4 +1,4 @@
-"""A process without descriptors: every error names that, and nothing is lost for later."""
+"""Without free descriptors, every error says so, and no slot is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from curlhttp._curl import errors as open_files
 from curlhttp.exceptions import ConnectionError, SSLError
 from tests.servers import AppServer, Certs, RawServer, refused_port, respond_and_stall
 from tests.servers.websocket import echo, speaking
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
 
@@ -123,7 +123,7 @@ names.print()
 
 
 class Descriptors:
-    """Takes all descriptors of a process but some, and the errors that come of that."""
+    """Takes all but some descriptors of a process, and collects the resulting errors."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -249,7 +249,7 @@ print(len(failed), {"(ulimit -n)" in str(error) for error in failed}, {e.is_loca
 
 
 @pytest.mark.slow
-def test_a_map_after_many_threads_says_what_it_lacks(app: AppServer) -> None:
+def test_a_map_after_many_threads_names_the_lack_of_descriptors(app: AppServer) -> None:
     count, _, sets = run_script(_THREADS, app.url).partition(" ")
     assert int(count) > 0
     assert sets == "{True} {True}\n"
@@ -287,7 +287,7 @@ def test_a_read_can_be_ended_without_descriptors() -> None:
         assert run_script(_ENDED, server.url) == "StreamConsumedError\n"
 
 
-# --- what is no lack ---
+# --- other errors ---
 
 
 def _full(monkeypatch: pytest.MonkeyPatch, number: int, left: int = 0) -> None:
@@ -309,7 +309,9 @@ def _named(code: int, os_errno: int = 0) -> str:
     return str(open_files.find_descriptor_shortage(request, code, "why", os_errno) or "")
 
 
-def test_a_lack_is_told_from_what_else_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_descriptors_is_distinguished_from_other_failures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert _named(pycurl.E_COULDNT_CONNECT) == ""
     _full(monkeypatch, errno.EMFILE)
     assert "no file descriptors left" in _named(pycurl.E_COULDNT_CONNECT)
@@ -327,14 +329,16 @@ def test_a_lack_is_told_from_what_else_fails(monkeypatch: pytest.MonkeyPatch) ->
     assert _named(pycurl.E_COULDNT_CONNECT) == ""
 
 
-def test_who_refuses_is_still_named_where_descriptors_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_is_named_despite_a_lack_of_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with curlhttp.Client() as client, refused_port() as port:
         _full(monkeypatch, errno.EMFILE)
         with pytest.raises(ConnectionError, match="the connection was refused"):
             client.get(f"http://127.0.0.1:{port}/")
 
 
-def test_what_cannot_be_read_for_tls_stays_an_error_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_tls_file_is_a_tls_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _full(monkeypatch, errno.EMFILE, 1)
     request = curlhttp.ClientRequest("GET", "https://h.test/")
     error = open_files.find_descriptor_shortage(request, pycurl.E_SSL_CACERT_BADFILE, "why", 0)

@@ -1,4 +1,4 @@
-"""When a transfer is looked at, and what it ends with: on a clock that is a number."""
+"""When a transfer is checked, and which timeout it ends with, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_out(upload: Any, happens: Callable[[float], float]) -> tuple[float, type
 
     Args:
         upload: from the start.
-        happens: told the time of each look before it; returns that of the socket's last event.
+        happens: gets the time before each check; returns that of the socket's last event.
     """
     timeouts, limit = ReadTimeouts(), get_first_limit(upload.request)
     assert limit is not None
@@ -63,17 +63,17 @@ def nothing(now: float) -> float:
 
 
 @pytest.mark.parametrize("read", [None, 0.5, 60])
-def test_an_upload_that_stands_still_ends_after_the_write_timeout(read: float | None) -> None:
+def test_a_stalled_upload_ends_after_the_write_timeout(read: float | None) -> None:
     upload = Upload(b"x" * 100, Timeout(write=4, read=read))
     assert run_out(upload, nothing) == (4, e.WriteTimeout)
 
 
-def test_what_the_server_says_is_no_sign_that_it_reads() -> None:
+def test_received_bytes_do_not_restart_the_write_timeout() -> None:
     upload = Upload(b"x" * 100, Timeout(write=4, read=60))
     assert run_out(upload, lambda now: now) == (5, e.WriteTimeout)
 
 
-def test_each_byte_that_goes_out_starts_the_time_anew() -> None:
+def test_each_sent_byte_restarts_the_timer() -> None:
     upload = Upload(b"x" * 100, Timeout(write=4, read=60))
 
     def moves(now: float) -> float:
@@ -94,7 +94,7 @@ def test_the_wait_for_the_body_does_not_count_and_ends_with_its_next_piece() -> 
     assert run_out(upload, starves) == (6.5, e.WriteTimeout)
 
 
-def test_the_read_timeout_counts_from_when_the_body_has_gone_out() -> None:
+def test_the_read_timeout_starts_once_the_body_is_sent() -> None:
     upload = Upload(b"x" * 100, Timeout(write=400, read=1))
 
     def ends(now: float) -> float:
@@ -104,7 +104,7 @@ def test_the_read_timeout_counts_from_when_the_body_has_gone_out() -> None:
     assert run_out(upload, ends) == (2.5, e.ReadTimeout)
 
 
-def test_a_body_that_goes_out_once_more_is_watched_once_more() -> None:
+def test_a_resent_body_restarts_the_write_timeout() -> None:
     upload = Upload(b"x" * 100, Timeout(write=4, read=None))
 
     def starts_over(now: float) -> float:

@@ -37,7 +37,17 @@ def test_processes_write_parts_and_a_second_command_resumes(urls: Path, tmp_path
 def test_options_reach_the_workers(app: AppServer, tmp_path: Path) -> None:
     file, out = tmp_path / "urls.txt", tmp_path / "out"
     file.write_text(f"{app.url}/headers\n{app.url}/redirect/1\n{app.url}/bytes/50\n")
-    told = ("-H", "X-Mine: yes", "--no-follow", "--max-body", 40, "--per-host", 3, "--breaker", 9)
+    arguments = (
+        "-H",
+        "X-Mine: yes",
+        "--no-follow",
+        "--max-body",
+        40,
+        "--per-host",
+        3,
+        "--breaker",
+        9,
+    )
     ended = run(
         "fetch",
         file,
@@ -50,7 +60,7 @@ def test_options_reach_the_workers(app: AppServer, tmp_path: Path) -> None:
         "-q",
         "--retry",
         1,
-        *told,
+        *arguments,
     )
     assert (ended.status, ended.err) == (1, "")
     headers, redirect, large = rows_of(out)
@@ -60,14 +70,14 @@ def test_options_reach_the_workers(app: AppServer, tmp_path: Path) -> None:
     assert large["error"] == "ResponseTooLarge"
 
 
-def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
-    told = ("fetch", "-", "-o", tmp_path / "out", "--processes", 1, "--format", "jsonl", "-q")
-    assert run(*told, stdin=f"{app.url}\n\n# no\n{app.url}\n".encode()).status == 0
+def test_lines_may_be_read_from_stdin(app: AppServer, tmp_path: Path) -> None:
+    arguments = ("fetch", "-", "-o", tmp_path / "out", "--processes", 1, "--format", "jsonl", "-q")
+    assert run(*arguments, stdin=f"{app.url}\n\n# no\n{app.url}\n".encode()).status == 0
     assert [row["row"] for row in rows_of(tmp_path / "out")] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("arguments", "message"),
     [
         (["--processes", 2], "need -o FOLDER"),
         (["--processes", 2, "-o", "out", "--engine", "dask"], "cannot be combined"),
@@ -80,10 +90,10 @@ def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_options_that_do_not_go_together_are_refused(
-    urls: Path, told: list[object], message: str
+def test_incompatible_options_are_refused(
+    urls: Path, arguments: list[object], message: str
 ) -> None:
-    ended = run("fetch", urls, *told)
+    ended = run("fetch", urls, *arguments)
     assert ended.status == 2
     assert message in ended.err
 

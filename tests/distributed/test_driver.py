@@ -1,4 +1,4 @@
-"""Killed workers and drivers, Ctrl-C, and what must not change when a fetch is resumed."""
+"""Killed workers and drivers, Ctrl-C, and what a resumed fetch must not change."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.killing import Killing
+from tests.distributed.crash_middleware import Killing
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 PROGRAM = """
 import json, sys
 from pathlib import Path
 from curlhttp.distributed import fetch
-from tests.distributed.killing import Killing
+from tests.distributed.crash_middleware import Killing
 
 if __name__ == "__main__":
     urls, out, mark, settings = json.loads(sys.argv[1])
@@ -36,9 +36,9 @@ if __name__ == "__main__":
 
 
 def started(urls: Any, out: Path, mark: Path | None, **settings: Any) -> subprocess.Popen[str]:
-    told = json.dumps([urls, str(out), str(mark) if mark else None, settings])
+    job = json.dumps([urls, str(out), str(mark) if mark else None, settings])
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, told], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, job], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -64,7 +64,7 @@ def test_a_partition_that_kills_each_process_is_an_error(app: AppServer, tmp_pat
 
 @pytest.mark.parametrize("settings", [{}, {"per_host": 5}], ids=["ranges", "host queues"])
 @pytest.mark.parametrize("kind", ["file", "iterable"])
-def test_a_call_resumes_where_a_driver_was_killed(
+def test_a_call_resumes_after_a_driver_was_killed(
     app: AppServer, tmp_path: Path, kind: str, settings: dict[str, Any]
 ) -> None:
     urls = [f"{app.url}/bytes/9?n={n}" for n in range(100)]
@@ -90,13 +90,13 @@ def test_ctrl_c_keeps_complete_parts_and_says_how_to_resume(tmp_path: Path) -> N
     with AppServer() as app:
         driver = started([f"{app.url}/slow/60?n={n}" for n in range(40)], tmp_path / "out", None)
         assert driver.stderr is not None
-        while len(list((tmp_path / "out").glob("parts/*"))) < 2:  # both processes are at work
+        while len(list((tmp_path / "out").glob("parts/*"))) < 2:  # both processes are running
             assert driver.poll() is None
         driver.send_signal(signal.SIGINT)
-        _, told = driver.communicate(timeout=60)
+        _, job = driver.communicate(timeout=60)
     assert driver.returncode == 1
     done = len(list((tmp_path / "out" / "manifest").glob("0*.json")))  # mostly none
-    assert f"{done} parts are complete in {tmp_path}/out; the same call resumes from there" in told
+    assert f"{done} parts are complete in {tmp_path}/out; the same call resumes from there" in job
 
 
 def test_two_drivers_at_once_are_refused(app: AppServer, tmp_path: Path) -> None:

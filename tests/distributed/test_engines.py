@@ -1,4 +1,4 @@
-"""`distributed.fetch` on Dask and Ray: workers and drivers that are killed, and what is refused."""
+"""`distributed.fetch` on Dask and Ray: killed workers and drivers, and refused settings."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from curlhttp.distributed.partition import Partition, TextLines
 from curlhttp.distributed.worker import PartitionCancelled, WorkerConfig, run_partition
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 DRIVER = """
 import json, sys
 from pathlib import Path
 from curlhttp.distributed import fetch
-from tests.distributed.killing import Killing
+from tests.distributed.crash_middleware import Killing
 
 if __name__ == "__main__":
     urls, out, engine, marks, settings = json.loads(sys.argv[1])
@@ -132,15 +132,15 @@ def test_a_partition_runs_again_when_its_worker_is_killed(
 
 @pytest.mark.slow
 @dask
-def test_a_call_resumes_where_a_driver_of_a_cluster_was_killed(tmp_path: Path) -> None:
+def test_a_call_resumes_after_a_driver_of_a_cluster_was_killed(tmp_path: Path) -> None:
     out, held = tmp_path / "out", threading.Event()
 
-    def answer(record: Any, conn: Any) -> None:
+    def respond(record: Any, conn: Any) -> None:
         held.wait(SECONDS)
         conn.reply(200, b"x")
 
     with AppServer() as app, cluster() as address:
-        app.route("/held", answer)
+        app.route("/held", respond)
         urls = [f"{app.url}/bytes/9?n={n}" for n in range(100)]
         urls[55] = f"{app.url}/held"
         driver = start(urls, out, address)
@@ -157,7 +157,7 @@ def test_a_call_resumes_where_a_driver_of_a_cluster_was_killed(tmp_path: Path) -
 
 @pytest.mark.slow
 @dask
-def test_a_cancelled_driver_stops_what_a_cluster_has_under_way(tmp_path: Path) -> None:
+def test_a_cancelled_driver_stops_the_tasks_of_a_cluster(tmp_path: Path) -> None:
     out, asked = tmp_path / "out", threading.Semaphore(0)
 
     def held(record: Any, conn: Any) -> None:
@@ -167,7 +167,7 @@ def test_a_cancelled_driver_stops_what_a_cluster_has_under_way(tmp_path: Path) -
 
     with AppServer() as app, cluster() as address:
         app.route("/held", held)
-        # More than a worker ends in any time of this test, were it not told to stop.
+        # More than a worker ends in any time of this test, if it did not have to stop.
         urls = tmp_path / "urls.txt"
         urls.write_text("\n".join(f"{app.url}/held?n={n}" for n in range(20_000)))
         driver = start(str(urls), out, address, partition=10_000, concurrency=2)
@@ -209,7 +209,7 @@ def test_an_engine_that_is_neither_a_name_nor_a_client_is_refused(tmp_path: Path
 
 @pytest.mark.slow
 @dask
-def test_a_scheduler_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_an_unreachable_scheduler_is_an_os_error(tmp_path: Path) -> None:
     driver = start(["http://127.0.0.1/"], tmp_path, "dask://127.0.0.1:1")
     _, errors = driver.communicate(timeout=SECONDS)
     assert "OSError: Timed out trying to connect to tcp://127.0.0.1:1" in errors

@@ -1,4 +1,4 @@
-"""`distributed.fetch` on the processes of this machine: what it writes, and what it refuses."""
+"""`distributed.fetch` on local processes: its output and its refusals."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_second_call_sends_nothing(app: AppServer, tmp_path: Path) -> None:
     assert (again.rows, again.statuses) == (first.rows, first.statuses)
 
 
-def test_files_of_others_in_the_folder_stay(app: AppServer, tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_kept(app: AppServer, tmp_path: Path) -> None:
     others = tmp_path / "out" / ".tmp-mine"
     others.parent.mkdir()
     others.touch()

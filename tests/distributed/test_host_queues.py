@@ -1,4 +1,4 @@
-"""per_host and rate hold over all workers: through host queues, or through a store."""
+"""per_host and rate hold over all workers, through host queues or a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.servers.redis_server import RedisServer, redis_binary
 
 
 class Busy:
-    """A route that answers when too many requests of a host are there, or after a while."""
+    """A route that responds when too many requests of a host are there, or after a while."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -75,7 +75,7 @@ def test_a_host_gets_no_more_a_second_from_all_processes(server: AppServer, tmp_
     assert len(busy.times) == 3
     for times in busy.times.values():
         assert len(times) == 40
-        # 40 take 39 intervals, and what is late is made up for by 45 ms at most.
+        # 40 take 39 intervals, and at most 45 ms of lateness are caught up.
         assert times[-1] - times[0] >= 39 / rate - 0.05
 
 

@@ -15,7 +15,7 @@ import pytest
 from curlhttp.distributed.rows import TIMINGS, FetchRow, make_field
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer, payload, refused_port
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 parquet = pytest.mark.skipif(
     __import__("importlib.util").util.find_spec("pyarrow") is None, reason="pyarrow is missing"
@@ -162,10 +162,12 @@ def test_a_line_is_what_json_would_write(body: bytes | None) -> None:
 
 @parquet
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_urls_may_come_from_an_object_store_and_parts_go_to_it(app: AppServer, format: str) -> None:
+def test_urls_are_read_from_an_object_store_and_parts_written_to_it(
+    app: AppServer, format: str
+) -> None:
     for package in ("moto.server", "s3fs"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra 'ecosystem')")
-    # In a process of its own: fsspec keeps its threads for good.
-    program = [sys.executable, "-m", "tests.distributed.in_object_store", app.url, format]
+    # In its own process: fsspec keeps its threads for good.
+    program = [sys.executable, "-m", "tests.distributed.object_store", app.url, format]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""client.download: one version of the file, whole, or the old file and a word about why."""
+"""client.download: the file is complete and of one version, or the old file is kept."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ async def test_a_file_arrives_whole_and_alone(client: AnyClient, shelf: Shelf, p
     assert left_in(path.parent) == ["file"]
 
 
-async def test_the_response_has_no_body_of_its_own(
-    client: AnyClient, shelf: Shelf, path: Path
-) -> None:
+async def test_the_response_has_no_body(client: AnyClient, shelf: Shelf, path: Path) -> None:
     response = await download(client, shelf.url, path)
     assert response.is_closed
     with pytest.raises(RuntimeError, match="already consumed"):
@@ -74,11 +72,11 @@ async def test_the_response_has_no_body_of_its_own(
 
 async def test_an_empty_file_is_a_file(client: AnyClient, shelf: Shelf, path: Path) -> None:
     shelf.data = b""
-    told: list[Any] = []
-    await download(client, shelf.url, path, progress=lambda *figures: told.append(figures))
+    reports: list[Any] = []
+    await download(client, shelf.url, path, progress=lambda *figures: reports.append(figures))
     assert path.read_bytes() == b""
     assert left_in(path.parent) == ["file"]
-    assert told == [(0, 0)]
+    assert reports == [(0, 0)]
 
 
 async def test_a_body_that_ends_with_the_connection_is_a_file(
@@ -94,28 +92,32 @@ async def test_chunks_are_a_file(client: AnyClient, app: AppServer, tmp_path: Pa
     assert (tmp_path / "file").read_bytes() == payload(300_000)
 
 
-async def test_http2_gives_a_file(any_client: AnyClient, h2_app: H2Server, tmp_path: Path) -> None:
+async def test_a_download_over_http2_works(
+    any_client: AnyClient, h2_app: H2Server, tmp_path: Path
+) -> None:
     response = await download(any_client, h2_app.url + "/bytes/3000000", tmp_path / "file")
     assert response.http_version == "HTTP/2"
     assert (tmp_path / "file").read_bytes() == payload(3_000_000)
 
 
-async def test_no_coding_is_asked_for(client: AnyClient, app: AppServer, tmp_path: Path) -> None:
+async def test_no_content_coding_is_requested(
+    client: AnyClient, app: AppServer, tmp_path: Path
+) -> None:
     await download(client, app.url, tmp_path / "file", headers={"Accept-Encoding": "br"})
     assert app.requests[0].header("accept-encoding") == "identity"
 
 
-async def test_a_coding_is_undone_and_nothing_of_it_kept(
+async def test_a_coded_body_is_saved_decoded_without_a_record(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
     plain = shelf.data
     shelf.data = gzip.compress(plain)
     shelf.extra = [("Content-Encoding", "gzip")]
-    told: list[Any] = []
-    await download(client, shelf.url, path, progress=lambda *figures: told.append(figures))
+    reports: list[Any] = []
+    await download(client, shelf.url, path, progress=lambda *figures: reports.append(figures))
     assert path.read_bytes() == plain
-    assert told[0] == (0, None)
-    assert told[-1] == (len(plain), len(plain))
+    assert reports[0] == (0, None)
+    assert reports[-1] == (len(plain), len(plain))
     path.write_bytes(OLD)
     await begin(client, shelf, path)
     assert left_in(path.parent) == ["file"]
@@ -144,7 +146,7 @@ async def test_redirects_are_followed(
     assert path.read_bytes() == shelf.data
 
 
-async def test_a_middleware_may_answer_by_itself(
+async def test_a_middleware_may_return_its_own_response(
     make_client: Any, shelf: Shelf, path: Path
 ) -> None:
     async def cached(request: Any, send: Any) -> Response:
@@ -155,7 +157,7 @@ async def test_a_middleware_may_answer_by_itself(
     assert shelf.asked == []
 
 
-# --- what is no file ---
+# --- responses without a file ---
 
 
 @pytest.mark.parametrize("status", [204, 304, 404, 416, 500])
@@ -171,7 +173,7 @@ async def test_another_status_is_an_error_and_writes_nothing(
     assert app.connections == 1  # it went back to the pool
 
 
-async def test_an_error_status_keeps_what_was_there(
+async def test_an_error_status_keeps_the_old_file(
     client: AnyClient, shelf: Shelf, app: AppServer, path: Path
 ) -> None:
     await begin(client, shelf, path)
@@ -181,12 +183,12 @@ async def test_an_error_status_keeps_what_was_there(
     assert (path.parent / "file.part").stat().st_size == 50_000
 
 
-async def test_a_part_that_nobody_asked_for_is_an_error(
+async def test_an_unrequested_part_is_an_error(
     client: AnyClient, app: AppServer, path: Path
 ) -> None:
     fields = [("Content-Range", "bytes 0-3/4")]
     app.route("/part", lambda record, conn: conn.reply(206, b"body", fields))
-    with pytest.raises(e.RemoteProtocolError, match="unasked"):
+    with pytest.raises(e.RemoteProtocolError, match="which was not requested"):
         await download(client, app.url + "/part", path)
     assert path.read_bytes() == OLD
 
@@ -199,7 +201,7 @@ async def test_a_part_that_nobody_asked_for_is_an_error(
         ({"checksum": "sha256:" + "x" * 64}, ValueError, "64 hex digits"),
         ({"checksum": "sha257:9f86"}, ValueError, "no checksum 'sha257'"),
         ({"checksum": "shake_128:9f86"}, ValueError, "no fixed length"),
-        ({"checksum": b"sha256:"}, TypeError, "is a str"),
+        ({"checksum": b"sha256:"}, TypeError, "must be a str"),
         ({"headers": {"Range": "bytes=1-"}}, ValueError, "header Range"),
         ({"headers": {"if-range": "x"}}, ValueError, "header If-Range"),
         ({"progress": 3}, TypeError, "plain function"),
@@ -219,23 +221,25 @@ async def test_a_bad_argument_is_an_error_before_anything_is_sent(
 async def test_a_coroutine_function_is_no_progress(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
-    async def tell(done: int, total: int | None) -> None: ...
+    async def report(done: int, total: int | None) -> None: ...
 
     with pytest.raises(TypeError, match="plain function"):
-        await download(client, shelf.url, path, progress=tell)
+        await download(client, shelf.url, path, progress=report)
     assert shelf.asked == []
 
 
 # --- going on ---
 
 
-async def test_a_download_goes_on_in_another_client(
+async def test_a_download_is_resumed_by_another_client(
     make_client: Any, shelf: Shelf, path: Path
 ) -> None:
     shelf.cuts = [50_000]
     with pytest.raises(e.ChunkedEncodingError) as caught:
         await download(make_client(), shelf.url, path)
-    assert notes_of(caught.value) == ["50000 bytes are kept: the same download goes on from there"]
+    assert notes_of(caught.value) == [
+        "50000 bytes are kept: the same download continues from there"
+    ]
     assert path.read_bytes() == OLD
     assert left_in(path.parent) == ["file", "file.part", "file.part.json"]
     response = await download(make_client(), shelf.url, path)
@@ -246,7 +250,7 @@ async def test_a_download_goes_on_in_another_client(
     assert left_in(path.parent) == ["file"]
 
 
-async def test_a_download_goes_on_within_a_call_as_often_as_the_policy_says(
+async def test_a_download_is_resumed_within_a_call_as_often_as_the_policy_allows(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
     shelf.cuts = [50_000, 10_000, 5]
@@ -256,7 +260,9 @@ async def test_a_download_goes_on_within_a_call_as_often_as_the_policy_says(
     assert [attempt.status_code for attempt in response.attempts] == [None, None, None, 206]
 
 
-async def test_the_policy_has_the_last_word(client: AnyClient, shelf: Shelf, path: Path) -> None:
+async def test_the_policy_decides_whether_to_resume(
+    client: AnyClient, shelf: Shelf, path: Path
+) -> None:
     shelf.cuts = [50_000] * 9
     shelf.data = payload(500_000)
     with pytest.raises(e.ChunkedEncodingError) as caught:
@@ -265,19 +271,19 @@ async def test_the_policy_has_the_last_word(client: AnyClient, shelf: Shelf, pat
     assert (path.parent / "file.part").read_bytes() == shelf.data[:200_000]
 
 
-async def test_waits_are_the_policys_and_hooks_hear_of_each_attempt(
+async def test_waits_follow_the_policy_and_hooks_get_each_attempt(
     scripted: Scripted, tmp_path: Path
 ) -> None:
-    heard: list[Any] = []
+    events: list[Any] = []
     fields = {"ETag": '"1"', "Content-Length": "6"}
     rest = {"ETag": '"1"', "Content-Range": "bytes 3-5/6"}
     broken = Answer(200, fields, b"abc", error=e.ChunkedEncodingError("cut"))
-    hooks = {"after_attempt": heard.append, "before_sleep": heard.append}
+    hooks = {"after_attempt": events.append, "before_sleep": events.append}
     client, engine = scripted([503, broken, Answer(206, rest, b"def")], hooks=hooks)
     await download(client, "http://h.test/", tmp_path / "file", retry=steady(3))
     assert (tmp_path / "file").read_bytes() == b"abcdef"
     assert engine.sleeps == [1.0, 2.0]
-    assert [(event.event, event.number) for event in heard] == [
+    assert [(event.event, event.number) for event in events] == [
         ("after_attempt", 1),
         ("before_sleep", 1),
         ("after_attempt", 2),
@@ -317,7 +323,7 @@ async def test_a_changed_file_starts_over(client: AnyClient, shelf: Shelf, path:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_wrong_answer_to_a_range_starts_over(
+async def test_a_wrong_response_to_a_range_starts_over(
     client: AnyClient, shelf: Shelf, path: Path, wrong: str
 ) -> None:
     await begin(client, shelf, path)
@@ -370,7 +376,7 @@ async def test_starting_over_keeps_the_part_until_there_is_something_better(
     assert (path.parent / "file.part").stat().st_size == 50_000
 
 
-async def test_a_part_that_is_complete_is_asked_for_its_last_byte(
+async def test_a_complete_part_is_checked_by_its_last_byte(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
     await begin(client, shelf, path)
@@ -402,7 +408,7 @@ async def test_a_part_that_is_too_long_starts_over(
         ("one", OLDER),
     ],
 )
-async def test_without_a_strong_validator_nothing_is_kept(
+async def test_without_a_strong_validator_no_part_is_kept(
     client: AnyClient, shelf: Shelf, path: Path, etag: str | None, modified: str | None
 ) -> None:
     shelf.etag, shelf.modified = etag, modified
@@ -427,7 +433,7 @@ async def test_an_old_date_is_a_strong_validator(
     assert path.read_bytes() == shelf.data
 
 
-async def test_resume_false_begins_afresh_and_keeps_nothing(
+async def test_resume_false_starts_over_and_keeps_nothing(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
     await begin(client, shelf, path)
@@ -438,19 +444,19 @@ async def test_resume_false_begins_afresh_and_keeps_nothing(
     assert left_in(path.parent) == ["file"]
 
 
-async def test_another_url_begins_afresh(client: AnyClient, shelf: Shelf, path: Path) -> None:
+async def test_another_url_starts_over(client: AnyClient, shelf: Shelf, path: Path) -> None:
     await begin(client, shelf, path)
     await download(client, shelf.url + "?version=2", path)
     assert shelf.asked == [None, None]
 
 
-async def test_another_language_begins_afresh(client: AnyClient, shelf: Shelf, path: Path) -> None:
+async def test_another_language_starts_over(client: AnyClient, shelf: Shelf, path: Path) -> None:
     await begin(client, shelf, path)
     await download(client, shelf.url, path, headers={"Accept-Language": "fr"})
     assert shelf.asked == [None, None]
 
 
-async def test_a_range_goes_to_the_server_that_sent_the_file_and_to_no_other(
+async def test_a_range_is_requested_only_from_the_server_that_sent_the_file(
     client: AnyClient, shelf: Shelf, path: Path, app: AppServer
 ) -> None:
     signature = iter(range(9))
@@ -493,7 +499,7 @@ TWO_COLOURS = pytest.mark.parametrize("colour", ["blocking", "trio"])  # records
 
 @TWO_COLOURS
 @pytest.mark.parametrize("record", DAMAGED.values(), ids=DAMAGED)
-async def test_a_record_that_cannot_be_read_begins_afresh(
+async def test_an_unreadable_record_starts_over(
     client: AnyClient, shelf: Shelf, path: Path, record: bytes
 ) -> None:
     await begin(client, shelf, path)
@@ -517,7 +523,7 @@ STRANGE["validator"] += [f"{OLDER} ", f'"{"a" * 60_000}"']
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in STRANGE.items() for value in values]
 )
-async def test_a_record_with_a_value_that_is_none_of_ours_begins_afresh(
+async def test_a_record_with_an_invalid_value_starts_over(
     client: AnyClient, shelf: Shelf, path: Path, name: str, value: Any
 ) -> None:
     await begin(client, shelf, path)
@@ -552,7 +558,7 @@ IN_ITS_PLACE: dict[str, Callable[[Path], object]] = {
 
 @TWO_COLOURS
 @pytest.mark.parametrize("put", IN_ITS_PLACE.values(), ids=IN_ITS_PLACE)
-async def test_what_is_no_file_in_the_place_of_the_record_is_none(
+async def test_a_record_that_is_not_a_file_is_ignored(
     client: AnyClient, shelf: Shelf, path: Path, put: Callable[[Path], object]
 ) -> None:
     await begin(client, shelf, path)
@@ -590,19 +596,19 @@ async def test_a_206_that_brings_less_than_it_says_is_an_error(
 ) -> None:
     await begin(client, shelf, path)
     shelf.has_length, shelf.cuts = False, [10]
-    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 50010 came"):
+    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 50010 arrived"):
         await download(client, shelf.url, path)
     assert path.read_bytes() == OLD
     await download(client, shelf.url, path)
     assert path.read_bytes() == shelf.data
 
 
-async def test_a_206_that_brings_more_than_it_says_is_an_error_and_not_kept(
+async def test_a_206_longer_than_its_range_is_an_error_and_not_kept(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
     await begin(client, shelf, path)
     shelf.has_length, shelf.ranges = False, "another length"
-    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 200001 came"):
+    with pytest.raises(e.ChunkedEncodingError, match="200000 bytes, but 200001 arrived"):
         await download(client, shelf.url, path)
     assert left_in(path.parent) == ["file"]
 
@@ -648,7 +654,7 @@ async def test_every_cut_is_mended(client: AnyClient, shelf: Shelf, tmp_path: Pa
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "SHA512", "sha1", "md5", "blake2b"])
-async def test_the_right_checksum_lets_the_file_through(
+async def test_the_right_checksum_accepts_the_file(
     client: AnyClient, shelf: Shelf, path: Path, algorithm: str
 ) -> None:
     await begin(client, shelf, path)
@@ -691,7 +697,7 @@ async def test_the_mode_is_as_open_would_have_it(
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 
-async def test_a_symbolic_link_stays_and_its_target_is_replaced(
+async def test_a_symbolic_link_is_kept_and_its_target_replaced(
     client: AnyClient, shelf: Shelf, path: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "links").mkdir()
@@ -719,7 +725,7 @@ async def test_a_symbolic_link_stays_and_its_target_is_replaced(
         ("linked", OSError),
     ],
 )
-async def test_a_path_that_is_no_place_for_a_file_is_an_error_before_anything_is_sent(
+async def test_a_path_where_no_file_can_be_is_an_error_before_anything_is_sent(
     client: AnyClient, shelf: Shelf, path: Path, name: str, error: type[OSError]
 ) -> None:
     (path.parent / "planted.part").symlink_to(path)
@@ -747,7 +753,7 @@ async def test_two_downloads_to_one_path_do_not_meet(
     assert path.read_bytes() == shelf.data
 
 
-async def test_a_limit_on_the_size_counts_what_is_there(
+async def test_a_size_limit_includes_the_partial_file(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
     await begin(client, shelf, path)
@@ -761,36 +767,40 @@ async def test_a_limit_on_the_size_counts_what_is_there(
 # --- progress ---
 
 
-async def test_progress_rises_from_what_is_there_to_all(
+async def test_progress_starts_at_the_size_of_the_partial_file(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
-    told: list[tuple[int, int | None]] = []
+    reports: list[tuple[int, int | None]] = []
     await begin(client, shelf, path)
-    await download(client, shelf.url, path, progress=lambda *figures: told.append(figures))
-    assert told[0] == (50_000, 200_000)
-    assert told[-1] == (200_000, 200_000)
-    assert told == sorted(set(told))
+    await download(client, shelf.url, path, progress=lambda *figures: reports.append(figures))
+    assert reports[0] == (50_000, 200_000)
+    assert reports[-1] == (200_000, 200_000)
+    assert reports == sorted(set(reports))
 
 
-async def test_progress_is_told_twenty_times_a_second(scripted: Scripted, tmp_path: Path) -> None:
-    told: list[Any] = []
+async def test_progress_is_reported_twenty_times_a_second(
+    scripted: Scripted, tmp_path: Path
+) -> None:
+    reports: list[Any] = []
     pieces = [b"1234567890"] * 100
     fields = {"Content-Length": "1000"}
     client, _ = scripted([Answer(200, fields, pieces, pace=0.011)])
     path = tmp_path / "file"
-    await download(client, "http://h.test/", path, progress=lambda *figures: told.append(figures))
-    assert told == [(0, 1000), *((50 * n, 1000) for n in range(1, 21))]
+    await download(
+        client, "http://h.test/", path, progress=lambda *figures: reports.append(figures)
+    )
+    assert reports == [(0, 1000), *((50 * n, 1000) for n in range(1, 21))]
 
 
-async def test_what_progress_raises_ends_the_download(
+async def test_an_exception_of_progress_ends_the_download(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
-    def tell(done: int, total: int | None) -> None:
+    def report(done: int, total: int | None) -> None:
         if done:
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        await download(client, shelf.url, path, progress=tell)
+        await download(client, shelf.url, path, progress=report)
     assert path.read_bytes() == OLD
     part = path.parent / "file.part"
     assert shelf.data.startswith(part.read_bytes())

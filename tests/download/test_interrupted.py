@@ -1,4 +1,4 @@
-"""Downloads that are stopped from outside: a full disk, cancellation, Ctrl-C, SIGKILL."""
+"""Interrupted downloads: a full disk, cancellation, Ctrl-C, SIGKILL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from curlhttp._client.partial_file import PartialFile
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient
 from tests.support.downloads import OLD, Shelf, download, left_in
-from tests.support.inner import descriptors, finish_script, run_script, slots_of, start_script
+from tests.support.internals import (
+    count_descriptors,
+    finish_script,
+    get_slots,
+    run_script,
+    start_script,
+)
 from tests.support.scripted import notes_of
 
 FULL = """
@@ -47,14 +53,14 @@ except OSError as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "trio"])
-def test_a_full_disk_keeps_the_old_file_and_what_came(
+def test_a_full_disk_keeps_the_old_file_and_the_received_part(
     app: AppServer, tmp_path: Path, kind: str
 ) -> None:
     shelf, path = Shelf(app, 3_000_000), tmp_path / "file"
     path.write_bytes(OLD)
     first, second = run_script(FULL, shelf.url, str(path), kind, "2000001").splitlines()
     assert first == f"OSError EFBIG {path}.part"  # what ENOSPC is without a limit
-    assert second == "2000001 bytes are kept: the same download goes on from there"
+    assert second == "2000001 bytes are kept: the same download continues from there"
     assert path.read_bytes() == OLD
     assert run_script(FULL, shelf.url, str(path), kind, "9000000") == ""
     assert shelf.asked == [None, "bytes=2000001-"]
@@ -85,7 +91,7 @@ with curlhttp.Client() as client:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_what_must_not_be_written_is_an_error_before_anything_is_sent(
+def test_an_unwritable_file_is_an_error_before_anything_is_sent(
     app: AppServer, tmp_path: Path
 ) -> None:
     shelf = Shelf(app)
@@ -111,15 +117,15 @@ async def test_no_descriptor_and_no_slot_is_left_after_a_failure(
 ) -> None:
     shelf = Shelf(app)
     await download(client, shelf.url, tmp_path / "file")
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(3):
         shelf.cuts = [1000]
         with pytest.raises(curlhttp.ChunkedEncodingError):
             await download(client, shelf.url, tmp_path / "other")
         with pytest.raises(curlhttp.ChecksumMismatch):
             await download(client, shelf.url, tmp_path / "file", checksum="md5:" + "0" * 32)
-    assert slots_of(client).used == 0
-    assert descriptors() <= before
+    assert get_slots(client).used == 0
+    assert count_descriptors() <= before
 
 
 @pytest.mark.anyio
@@ -138,7 +144,9 @@ async def test_an_error_of_the_disk_ends_the_request(
         patched.setattr(PartialFile, "commit", lambda part: full(0))
         with pytest.raises(OSError, match=os.strerror(number)) as caught:
             await download(client, shelf.url, tmp_path / "file", retry=3)
-    assert notes_of(caught.value) == ["200000 bytes are kept: the same download goes on from there"]
+    assert notes_of(caught.value) == [
+        "200000 bytes are kept: the same download continues from there"
+    ]
     assert (tmp_path / "file").read_bytes() == OLD
     await download(client, shelf.url, tmp_path / "file")
     assert shelf.asked == [None, "bytes=199999-"]
@@ -177,7 +185,7 @@ class Slow:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("by", ["scope", "task"])
-async def test_what_came_before_a_cancellation_is_kept(
+async def test_the_part_received_before_a_cancellation_is_kept(
     make_client: Any, app: AppServer, tmp_path: Path, colour: str, by: str
 ) -> None:
     if colour == "blocking" or (by == "task" and colour == "trio"):
@@ -266,7 +274,7 @@ print("over")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "trio"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_another_process_goes_on_where_one_was_ended(
+def test_another_process_resumes_after_a_kill(
     app: AppServer, tmp_path: Path, kind: str, number: signal.Signals
 ) -> None:
     slow, path = Slow(app), tmp_path / "file"

@@ -1,4 +1,4 @@
-"""What the fake services of the scenarios share: answers in JSON, read forms, a server on TLS."""
+"""Shared by the fake services of the scenarios: JSON responses, form parsing, a server on TLS."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ ON_CURLHTTP = requests.Session.__module__.startswith("curlhttp.")
 
 
 def reply_json(conn: AppConnection, value: Any, status: int = 200, headers: Fields = ()) -> None:
-    """Answer with a value as JSON."""
+    """Respond with a value as JSON."""
     conn.reply(status, json.dumps(value).encode(), [JSON, *headers])
 
 
-def json_answer(value: Any, status: int = 200, headers: Fields = ()) -> Answer:
-    """Return a route that always answers with the same value."""
+def json_response(value: Any, status: int = 200, headers: Fields = ()) -> Answer:
+    """Return a route that always responds with the same value."""
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         reply_json(conn, value, status, headers)
 
-    return answer
+    return respond
 
 
-def in_turn(*answers: Answer) -> Answer:
-    """Return a route that answers each request by the next of `answers`, the last for ever."""
-    left = list(answers)
+def in_turn(*responses: Answer) -> Answer:
+    """Return a route that responds to each request with the next value, and repeats the last."""
+    left = list(responses)
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         (left.pop(0) if len(left) > 1 else left[0])(record, conn)
 
-    return answer
+    return respond
 
 
 def form(record: Record) -> dict[str, str]:

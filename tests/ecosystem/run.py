@@ -1,7 +1,7 @@
 """Run the scenario of one package: `python -m tests.ecosystem.run github [--module requests]`.
 
 Says what `import requests` means before the package is imported; runs every check of the scenario
-against a server of its own; prints a line for each, and ends with a count.
+against its own server; prints a line for each, and ends with a count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A service for LaunchDarkly's sse-contract-tests: it reads streams of events as it is told to.
+"""A service for LaunchDarkly's sse-contract-tests: it reads streams of events on request.
 
     python -m tests.ecosystem.sse_service --client blocking|asyncio|uvloop|trio
 
@@ -32,7 +32,7 @@ CAPABILITIES = (
 
 
 class Stream:
-    """One stream of events, read in a thread of its own."""
+    """One stream of events, read in its own thread."""
 
     def __init__(self, colour: str, wanted: dict[str, Any]) -> None:
         self._colour = colour
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--client", choices=sorted(BACKENDS), default="blocking")
     Handler.colour = parser.parse_args().client
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(server.server_address[1], flush=True)  # noqa: T201  # for whoever started it
+    print(server.server_address[1], flush=True)  # noqa: T201  # for the program that started it
     server.serve_forever()
 
 

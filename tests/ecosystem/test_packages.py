@@ -1,6 +1,6 @@
 """Packages from PyPI that are made for requests do their work on the drop-in.
 
-Each runs in a process of its own, since `import requests` must mean curlhttp from the start. By
+Each runs in its own process, because `import requests` must mean curlhttp from the start. By
 hand: `python -m tests.ecosystem.run github`; `--module requests` compares with real requests.
 """
 
@@ -72,7 +72,7 @@ def test_a_package_does_its_work(package: str, finished: Callable[[str], Finishe
     assert result.stdout.endswith("OK\n")
 
 
-def test_a_scenario_that_fails_is_told_by_name() -> None:
+def test_a_failed_scenario_is_reported_by_name() -> None:
     command = [sys.executable, "-c", _FAILING]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1, result.stdout + result.stderr

@@ -45,7 +45,7 @@ def refuse(status: int, record: Record, conn: AppConnection) -> None:
 
 
 def send_events(conn: AppConnection, events: list[tuple[str, Any]]) -> None:
-    """Send server-sent events, each in a piece of its own."""
+    """Send server-sent events, each in a separate piece."""
     conn.begin(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
     for name, data in events:
         text = data if isinstance(data, str) else json.dumps(data)
@@ -54,7 +54,7 @@ def send_events(conn: AppConnection, events: list[tuple[str, Any]]) -> None:
 
 
 def chat(record: Record, conn: AppConnection) -> None:
-    """Answer as the chat completions of OpenAI, Mistral and Groq do."""
+    """Respond as the chat completions of OpenAI, Mistral and Groq do."""
     asked = json.loads(record.body)
     assert asked["messages"][0]["content"] == "Say good morning"
     usage = {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
@@ -75,7 +75,7 @@ def chat(record: Record, conn: AppConnection) -> None:
 
 
 def messages(record: Record, conn: AppConnection) -> None:
-    """Answer as Anthropic's messages do."""
+    """Respond as Anthropic's messages do."""
     asked = json.loads(record.body)
     usage = {"input_tokens": 1, "output_tokens": 3}
     message = {
@@ -153,10 +153,10 @@ class User:
             return await self.call(self.client.messages.create, max_tokens=9, **asked)
         return await self.call(self.client.chat.completions.create, **asked)
 
-    def text(self, answer: Any) -> str:
+    def text(self, response: Any) -> str:
         if self.sdk.name == "anthropic":
-            return str(answer.content[0].text)
-        return str(answer.choices[0].message.content)
+            return str(response.content[0].text)
+        return str(response.choices[0].message.content)
 
     def word(self, event: Any) -> str:
         if self.sdk.name == "anthropic":
@@ -206,7 +206,9 @@ async def make_user(
         await user.aclose()
 
 
-async def test_a_question_is_answered(make_user: Callable[..., User], app: AppServer) -> None:
+async def test_a_chat_completion_is_returned(
+    make_user: Callable[..., User], app: AppServer
+) -> None:
     user = make_user()
     for _ in range(2):
         assert user.text(await user.ask()) == ANSWER
@@ -217,7 +219,9 @@ async def test_a_question_is_answered(make_user: Callable[..., User], app: AppSe
     assert sent.values("user-agent")[0].endswith(user.module.__version__)
 
 
-async def test_an_answer_streams(make_user: Callable[..., User], app: AppServer) -> None:
+async def test_a_chat_completion_is_streamed(
+    make_user: Callable[..., User], app: AppServer
+) -> None:
     user = make_user()
     stream = await user.ask(stream=True)
     words = [user.word(event) async for event in user.items(stream)]
@@ -226,7 +230,7 @@ async def test_an_answer_streams(make_user: Callable[..., User], app: AppServer)
     assert app.connections == 1
 
 
-async def test_a_stream_that_is_left_gives_its_connection_up(
+async def test_leaving_a_stream_closes_its_connection(
     make_user: Callable[..., User], app: AppServer
 ) -> None:
     user = make_user()
@@ -239,10 +243,10 @@ async def test_a_stream_that_is_left_gives_its_connection_up(
 async def test_the_sdks_own_retries_work(
     make_user: Callable[..., User], sdk: SDK, app: AppServer, status: int | str
 ) -> None:
-    answers = iter([status])
+    responses = iter([status])
 
     def fails_first(record: Record, conn: AppConnection) -> None:
-        first = next(answers, None)
+        first = next(responses, None)
         if first is None:
             sdk.service(record, conn)
         elif first == "cut":
@@ -283,7 +287,7 @@ async def test_errors_are_the_sdks_own(
     assert isinstance(cause.__cause__, curlhttp.ChunkedEncodingError)
 
 
-async def test_many_questions_at_once_are_answered(
+async def test_many_concurrent_requests_succeed(
     make_user: Callable[..., User], app: AppServer
 ) -> None:
     user = make_user()
@@ -300,7 +304,7 @@ async def test_many_questions_at_once_are_answered(
     assert seen == [ANSWER] * 50
 
 
-# --- what one SDK has beside ---
+# --- features of single SDKs ---
 
 
 @pytest.mark.parametrize("sdk", [SDKS[0]], ids=["openai"], indirect=True)
@@ -338,7 +342,9 @@ async def test_openai_shows_raw_responses(make_user: Callable[..., User], app: A
 
 
 @pytest.mark.colours("blocking", "asyncio")  # mistralai itself needs asyncio
-async def test_mistral_asks_and_streams(colour: str, app: AppServer, anyio_backend: Any) -> None:
+async def test_mistral_requests_and_streams(
+    colour: str, app: AppServer, anyio_backend: Any
+) -> None:
     client_module: Any = pytest.importorskip("mistralai.client", reason="extra 'ecosystem'")
     library: Any = importlib.import_module("httpx2")
     app.route("/v1/chat/completions", chat)
@@ -349,15 +355,15 @@ async def test_mistral_asks_and_streams(colour: str, app: AppServer, anyio_backe
     )
     words = []
     if colour == "blocking":
-        answer = mistral.chat.complete(model="m", messages=MESSAGES)
+        response = mistral.chat.complete(model="m", messages=MESSAGES)
         with mistral.chat.stream(model="m", messages=MESSAGES) as events:
             words = [event.data.choices[0].delta.content for event in events]
     else:
-        answer = await mistral.chat.complete_async(model="m", messages=MESSAGES)
+        response = await mistral.chat.complete_async(model="m", messages=MESSAGES)
         stream = await mistral.chat.stream_async(model="m", messages=MESSAGES)
         async with stream:
             words = [event.data.choices[0].delta.content async for event in stream]
-    assert answer.choices[0].message.content == ANSWER
+    assert response.choices[0].message.content == ANSWER
     assert words == WORDS
     blocking.close()
     await asynchronous.aclose()

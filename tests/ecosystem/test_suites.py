@@ -126,7 +126,7 @@ def _short(tests: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_suite_of_the_catalog_names_one_version_and_gives_reasons(name: str) -> None:
+def test_a_suite_of_the_catalog_has_one_version_and_reasons(name: str) -> None:
     suite = load(name)
     assert suite.sdist.count("==") == 1
     assert all(suite.differences.values())

@@ -1,4 +1,4 @@
-"""Middleware around each attempt: hops, challenges, retries and hedges, in every way of sending."""
+"""Middleware around each attempt: redirects, challenges, retries and hedges, with every API."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, AnyClient
 from tests.support.downloads import download
+from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 from tests.support.scripted import URL, Scripted, moved, steady
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ MakeClient = Callable[..., AnyClient]
 
 
 class Attempts:
-    """A middleware that numbers the attempts, and notes what comes of each."""
+    """A middleware that numbers the attempts, and notes the outcome of each."""
 
     def __init__(self) -> None:
         self.begun: list[Request] = []
@@ -59,21 +59,21 @@ def numbers(engine: ScriptedEngine) -> list[str | None]:
 
 @ONE_OF_EACH
 async def test_each_retry_is_an_attempt(scripted: Scripted) -> None:
-    attempts, told = Attempts(), []
+    attempts, notified = Attempts(), []
     client, engine = scripted(
         [refused(), Answer(503), Answer(200)],
         retry=steady(),
         attempt_middleware=[attempts],
-        hooks={"before_attempt": lambda event: told.append(event.number)},
+        hooks={"before_attempt": lambda event: notified.append(event.number)},
     )
     response = await client.get(URL)
     assert response.status_code == 200
     assert attempts.ends == [(1, "ConnectionError"), (2, 503), (3, 200)]
     assert numbers(engine) == ["1", "2", "3"]
-    assert told == [1, 2, 3]
+    assert notified == [1, 2, 3]
 
 
-async def test_hops_and_answers_to_challenges_are_attempts(
+async def test_redirects_and_authenticated_requests_are_attempts(
     make_client: MakeClient, app: AppServer
 ) -> None:
     attempts = Attempts()
@@ -89,7 +89,7 @@ async def test_hops_and_answers_to_challenges_are_attempts(
 
 
 @ONE_OF_EACH
-async def test_what_one_attempt_adds_no_other_sees(scripted: Scripted) -> None:
+async def test_changes_for_one_attempt_are_not_seen_by_others(scripted: Scripted) -> None:
     above: list[Request] = []
 
     async def outer(request: Request, send: Send) -> Response:
@@ -133,7 +133,9 @@ async def test_the_first_attempt_middleware_is_the_outermost(scripted: Scripted)
 
 
 @ONE_OF_EACH
-async def test_an_attempt_middleware_may_answer_or_fail_by_itself(scripted: Scripted) -> None:
+async def test_an_attempt_middleware_may_return_or_raise_without_sending(
+    scripted: Scripted,
+) -> None:
     outcomes: list[Any] = [e.ConnectTimeout("made up"), 503, None]
 
     async def faults(request: Request, send: Send) -> Response:
@@ -153,7 +155,7 @@ async def test_an_attempt_middleware_may_answer_or_fail_by_itself(scripted: Scri
 
 
 @ONE_OF_EACH
-async def test_what_the_breaker_refuses_is_no_attempt(scripted: Scripted) -> None:
+async def test_a_refusal_of_the_breaker_is_no_attempt(scripted: Scripted) -> None:
     attempts = Attempts()
     client, _ = scripted(
         [refused()] * 9,
@@ -168,13 +170,13 @@ async def test_what_the_breaker_refuses_is_no_attempt(scripted: Scripted) -> Non
     assert len(attempts.begun) == 2
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_every_way_of_sending_goes_through_attempt_middleware(
-    make_client: MakeClient, app: AppServer, way: str, tmp_path: Path, session: Any
+@EVERY_CLIENT_API
+async def test_every_api_goes_through_attempt_middleware(
+    make_client: MakeClient, app: AppServer, api: str, tmp_path: Path, session: Any
 ) -> None:
     attempts = Attempts()
     client = make_client(attempt_middleware=[attempts], retry=2)
-    await make_ask(client, way, tmp_path, session)(app.url + "/redirect/1")
+    await make_fetch(client, api, tmp_path, session)(app.url + "/redirect/1")
     assert attempts.ends == [(1, 302), (2, 200)]
     assert [record.header("x-attempt") for record in app.requests] == ["1", "2"]
 
@@ -208,11 +210,11 @@ async def test_each_connection_of_a_stream_of_events_is_an_attempt(
     make_client: MakeClient, app: AppServer
 ) -> None:
     attempts = Attempts()
-    answers = [b"retry: 1\nid: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n"]
+    responses = [b"retry: 1\nid: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n"]
 
     def events(record: Any, out: Any) -> None:
-        if answers:
-            out.reply(200, answers.pop(0), [("Content-Type", "text/event-stream")])
+        if responses:
+            out.reply(200, responses.pop(0), [("Content-Type", "text/event-stream")])
         else:
             out.reply(204, b"")
 
@@ -241,7 +243,7 @@ async def test_the_handshake_of_a_websocket_is_an_attempt(
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("stream", (False, True))
-async def test_a_hedge_goes_through_attempt_middleware_by_itself(
+async def test_each_hedged_attempt_goes_through_attempt_middleware(
     scripted: Scripted, stream: bool
 ) -> None:
     attempts = Attempts()
@@ -252,7 +254,7 @@ async def test_a_hedge_goes_through_attempt_middleware_by_itself(
     )
     response = await client.request("GET", URL, stream=stream)
     assert response.status_code == 201
-    assert response.request.headers["X-Attempt"] == "2"  # that which was answered
+    assert response.request.headers["X-Attempt"] == "2"  # the one with the response
     assert numbers(engine) == ["1", "2"]
     assert attempts.ends == [(2, 201), (1, "AttemptCancelled")]
     assert engine.cancelled == 1
@@ -262,7 +264,7 @@ async def test_a_hedge_goes_through_attempt_middleware_by_itself(
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("hedge", (None, Hedge(1)))
-async def test_what_is_wrong_before_anything_is_sent_is_seen_too(
+async def test_errors_before_anything_is_sent_are_seen_too(
     scripted: Scripted, hedge: Hedge | None
 ) -> None:
     attempts = Attempts()
@@ -284,7 +286,7 @@ async def test_what_is_wrong_before_anything_is_sent_is_seen_too(
 
 
 @ONE_OF_EACH
-async def test_each_attempt_of_a_hedge_hears_of_its_own_end(scripted: Scripted) -> None:
+async def test_each_attempt_of_a_hedge_gets_its_own_outcome(scripted: Scripted) -> None:
     attempts = Attempts()
     client, _ = scripted(
         [Answer(200, delay=9), Answer(503, delay=1), Fault(e.ConnectionError("broken"), delay=1)],
@@ -296,8 +298,8 @@ async def test_each_attempt_of_a_hedge_hears_of_its_own_end(scripted: Scripted) 
 
 
 @ONE_OF_EACH
-async def test_a_hedged_attempt_may_be_answered_for_and_sent_again(scripted: Scripted) -> None:
-    """What a middleware does beside one `send` it does around hedges, too."""
+async def test_a_middleware_may_replace_or_repeat_a_hedged_attempt(scripted: Scripted) -> None:
+    """A middleware may send twice, around hedges too."""
 
     async def twice(request: Request, send: Send) -> Response:
         response = await send(request)
@@ -320,7 +322,7 @@ async def test_a_hedged_attempt_may_be_answered_for_and_sent_again(scripted: Scr
 
 
 @ONE_OF_EACH
-async def test_an_attempt_middleware_that_fails_for_a_hedge_does_not_harm_the_first(
+async def test_an_error_of_an_attempt_middleware_in_a_hedge_does_not_affect_the_first_attempt(
     scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Request] = []
@@ -347,7 +349,7 @@ async def test_an_attempt_middleware_that_fails_for_a_hedge_does_not_harm_the_fi
 
 
 @ONE_OF_EACH
-async def test_what_a_beaten_attempt_does_with_its_end_changes_nothing(
+async def test_a_losing_attempt_that_swallows_its_cancellation_changes_nothing(
     scripted: Scripted,
 ) -> None:
     async def stubborn(request: Request, send: Send) -> Response:
@@ -375,14 +377,14 @@ async def test_attempt_middleware_may_wait_around_a_hedge(
     begun: list[str] = []
     ends: list[str] = []
 
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         if record.header("x-number") == "1":
             out.wait_closed(30)
             out.closing = True
         else:
             out.reply(200, b"second")
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
 
     async def waits(request: Request, send: Send) -> Response:
         number = request.headers["X-Number"] = str(len(begun) + 1)
@@ -407,7 +409,7 @@ async def test_attempt_middleware_may_wait_around_a_hedge(
         assert ends == ["2", "1"] * 3
 
 
-async def test_a_middleware_that_awaits_a_loop_in_a_blocking_client_is_told_so() -> None:
+async def test_a_middleware_that_awaits_a_loop_in_a_blocking_client_is_an_error() -> None:
     async def waits(request: Request, send: Send) -> Response:
         await anyio.sleep(0)
         return await send(request)
@@ -467,7 +469,7 @@ async def test_a_cancelled_race_is_cancelled_for_each_middleware(
 async def test_a_timeout_of_one_attempt_ends_a_race_as_a_timeout(
     make_client: MakeClient, app: AppServer, impatient: int
 ) -> None:
-    """Not as a cancellation that nobody has asked for."""
+    """Not as an unrequested cancellation."""
 
     def silent(record: Any, out: Any) -> None:
         out.wait_closed(30)
@@ -496,14 +498,14 @@ async def test_a_timeout_of_one_attempt_ends_a_race_as_a_timeout(
 async def test_an_attempt_whose_time_is_up_may_be_sent_again(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         if record.header("x-again"):
             out.reply(200, b"third")
         else:
             out.wait_closed(30)
             out.closing = True
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
 
     async def again(request: Request, send: Send) -> Response:
         with anyio.move_on_after(0.2):
@@ -553,25 +555,25 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
 ) -> None:
     answered: list[bool] = []
 
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         app.wait_for(lambda: bool(answered))
         out.reply(200, b"first")
 
     async def waits(request: Request, send: Send) -> Response:
         if app.requests and not client.is_blocking:
             answered.append(True)
-            # Until the first attempt is answered, which is of no use to whoever waits here.
+            # Until the first attempt has a response, which does not end this wait.
             await anyio.sleep(0.3)
         answered.append(True)
         return await send(request)
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
     client = make_client(hedge=Hedge(0.1), attempt_middleware=[waits])
     assert (await client.get(app.url + "/slow")).content == b"first"
     assert len(app.requests) == 1 or client.is_blocking
 
 
-async def test_a_stream_that_a_middleware_drops_frees_its_place_for_the_next_it_sends(
+async def test_a_stream_that_a_middleware_drops_frees_its_slot(
     make_client: MakeClient, app: AppServer
 ) -> None:
     async def twice(request: Request, send: Send) -> Response:
@@ -608,7 +610,7 @@ async def test_races_leave_nothing_for_the_garbage_collector(scripted: Scripted)
         [Fault(e.ReadTimeout("late"), delay=9)] * 40, hedge=Hedge(1), attempt_middleware=[attempts]
     )
 
-    async def ask() -> None:
+    async def fetch() -> None:
         for _ in range(10):
             try:
                 await client.get(URL)
@@ -617,11 +619,11 @@ async def test_races_leave_nothing_for_the_garbage_collector(scripted: Scripted)
                 pass
         attempts.begun.clear()
 
-    await ask()
+    await fetch()
     gc.collect()
     gc.disable()
     try:
-        await ask()
+        await fetch()
         assert gc.collect() < 10
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Authentication over the wire; libcurl never has a part in it."""
+"""Authentication over the wire, without libcurl's own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_basic_is_sent_at_once(client: AnyClient, app: AppServer, auth: An
     assert sent(app) == ["Basic dTpw"]
 
 
-async def test_bearer_may_come_from_a_function(client: AnyClient, app: AppServer) -> None:
+async def test_bearer_may_be_a_function(client: AnyClient, app: AppServer) -> None:
     tokens = iter(["one", "two"])
     auth = BearerAuth(lambda: next(tokens))
     for token in ("one", "two"):
@@ -52,7 +52,9 @@ async def test_a_function_of_the_request_authenticates(client: AnyClient, app: A
     assert found.request.headers["X-Signature"] == "GET /"
 
 
-async def test_an_auth_object_may_ask_elsewhere_first(client: AnyClient, app: AppServer) -> None:
+async def test_an_auth_object_may_send_to_another_server_first(
+    client: AnyClient, app: AppServer
+) -> None:
     class Token(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> Any:
             token = yield request.derive(url=app.url + "/json", method="POST")
@@ -64,7 +66,7 @@ async def test_an_auth_object_may_ask_elsewhere_first(client: AnyClient, app: Ap
     assert [record.method for record in app.requests] == ["POST", "GET"]
 
 
-async def test_an_auth_that_raises_leaves_the_client_usable(
+async def test_after_an_auth_raises_the_client_is_usable(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=30))
@@ -89,7 +91,7 @@ async def test_wrong_values_of_auth_are_refused(client: AnyClient, app: AppServe
 # --- which credentials count ---
 
 
-async def test_the_requests_auth_beats_the_clients_and_none_is_none(
+async def test_the_requests_auth_overrides_the_clients_and_none_disables_it(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(auth=("client", "c"))
@@ -135,7 +137,7 @@ async def test_userinfo_is_in_no_message_of_a_failure(client: AnyClient) -> None
     assert "czNjcmV0" not in repr(error.request.headers)
 
 
-async def test_credentials_of_base_url_go_to_what_is_below_it(
+async def test_credentials_of_base_url_are_for_urls_below_it(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(base_url=f"http://u:p@127.0.0.1:{app.port}/")
@@ -158,9 +160,7 @@ def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-async def test_netrc_is_the_last_to_be_asked(
-    netrc: Path, make_client: MakeClient, app: AppServer
-) -> None:
+async def test_netrc_is_used_last(netrc: Path, make_client: MakeClient, app: AppServer) -> None:
     client = make_client()
     await client.get(app.url)
     await client.get(app.url, auth=("other", "x"))
@@ -191,10 +191,10 @@ async def test_netrc_is_the_one_of_when_the_client_was_made(
     assert sent(app) == ["Basic dTpw", None]
 
 
-async def test_each_hop_has_its_own_netrc_entry(
+async def test_each_redirect_has_its_own_netrc_entry(
     netrc: Path, make_client: MakeClient, app: AppServer
 ) -> None:
-    """S22: an entry of netrc is for its own host."""
+    """An entry of netrc is for its own host."""
     netrc.write_text(netrc.read_text() + "machine localhost login l password q\n")
     client = make_client()
     target = f"/redirect-to?url={app.at('localhost')}/echo"
@@ -203,7 +203,7 @@ async def test_each_hop_has_its_own_netrc_entry(
     assert sent(app) == ["Basic dTpw", "Basic bDpx", "Basic bWluZTpt", "Basic bDpx"]
 
 
-async def test_auth_none_holds_for_the_hops_as_well(
+async def test_auth_none_holds_for_redirects_as_well(
     netrc: Path, make_client: MakeClient, app: AppServer
 ) -> None:
     netrc.write_text("default login u password p\n")
@@ -219,7 +219,7 @@ async def test_auth_none_holds_for_the_hops_as_well(
 @pytest.mark.parametrize(
     "algorithm", ("MD5", "MD5-sess", "SHA-256", "SHA-256-sess", "SHA-512", "SHA-512-sess")
 )
-async def test_digest_answers_every_algorithm(
+async def test_digest_supports_every_algorithm(
     client: AnyClient, app: AppServer, algorithm: str, qop: str
 ) -> None:
     url = app.url + f"{DIGEST}&algorithm={algorithm}&qop={qop}"
@@ -253,14 +253,14 @@ async def test_digest_of_a_client_is_shared_by_its_requests(
     assert (await client.get(app.url + DIGEST)).content == b"welcome"
 
 
-async def test_digest_answers_a_stale_nonce_once_more(client: AnyClient, app: AppServer) -> None:
+async def test_digest_retries_once_for_a_stale_nonce(client: AnyClient, app: AppServer) -> None:
     auth = DigestAuth("u", "p")
     for _ in range(2):
         assert (await client.get(app.url + DIGEST + "&stale=1", auth=auth)).content == b"welcome"
     assert len(app.requests) == 4
 
 
-async def test_digest_gives_up_on_a_wrong_password(client: AnyClient, app: AppServer) -> None:
+async def test_digest_stops_after_a_wrong_password(client: AnyClient, app: AppServer) -> None:
     auth = DigestAuth("u", "wrong")
     found = await client.get(app.url + DIGEST, auth=auth)
     assert (found.status_code, len(app.requests)) == (401, 2)
@@ -301,7 +301,7 @@ async def test_digest_of_a_streamed_response(client: AnyClient, app: AppServer) 
     assert app.connections == 1  # the body of the challenge was read, not thrown away
 
 
-async def test_digest_goes_on_after_a_redirect_on_the_same_origin(
+async def test_digest_continues_after_a_redirect_on_the_same_origin(
     client: AnyClient, app: AppServer
 ) -> None:
     app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", DIGEST)]))
@@ -310,7 +310,7 @@ async def test_digest_goes_on_after_a_redirect_on_the_same_origin(
     assert [past.status_code for past in found.history] == [302, 401]
 
 
-async def test_the_answer_to_a_challenge_carries_the_cookie_it_set(
+async def test_the_authenticated_request_has_the_cookie_of_the_challenge(
     client: AnyClient, app: AppServer
 ) -> None:
     def guarded(record: Record, out: Any) -> None:
@@ -327,7 +327,7 @@ async def test_the_answer_to_a_challenge_carries_the_cookie_it_set(
 
 
 @pytest.mark.parametrize("challenge", ("Basic realm=x", "Digest realm=r, nonce=n", "Negotiate"))
-async def test_nobody_answers_a_challenge_unasked(
+async def test_without_auth_a_challenge_is_returned(
     client: AnyClient, app: AppServer, challenge: str
 ) -> None:
     app.route("/hop", lambda r, out: out.reply(401, b"", [("WWW-Authenticate", challenge)]))

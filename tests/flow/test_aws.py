@@ -1,4 +1,4 @@
-"""AWS' signatures: AWS' own examples, and a server that reckons them from what is on the wire."""
+"""AWS signatures: AWS' own examples, and a server that verifies them from the wire."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from curlhttp._policy.aws import AWSKeys
 from tests.servers import AppServer
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 from tests.support.scripted import Scripted, moved
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
 
 pytest.importorskip("botocore", reason="the extra aws is not installed")
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ def reckoned(record: Record, service: str, secret: str = SECRET) -> str:
 
 
 class Verifier:
-    """Answers 200 to what is signed well, and 403 to all else."""
+    """Responds 200 to requests with a valid signature, and 403 to others."""
 
     def __init__(self, app: AppServer, service: str = "s3") -> None:
         self.service = service
@@ -124,10 +124,10 @@ class Verifier:
         out.reply(200 if good else 403, b"signed" if good else b"forged")
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_a_server_finds_the_signature_right_in_every_way(ask: Ask, app: AppServer) -> None:
+@EVERY_CLIENT_API
+async def test_with_every_api_a_server_accepts_the_signature(fetch: Fetch, app: AppServer) -> None:
     Verifier(app)
-    assert (await ask(app.url + "/a/b", auth=auth("s3"))).status_code == 200
+    assert (await fetch(app.url + "/a/b", auth=auth("s3"))).status_code == 200
 
 
 ODD_URLS = [
@@ -150,7 +150,7 @@ ODD_URLS = [
 @WITHOUT_UVLOOP
 @pytest.mark.parametrize("service", ("s3", "execute-api"))
 @pytest.mark.parametrize("target", ODD_URLS)
-async def test_what_is_signed_is_what_is_sent(
+async def test_the_signed_request_is_the_sent_one(
     client: AnyClient, app: AppServer, service: str, target: str
 ) -> None:
     Verifier(app, service)
@@ -202,7 +202,7 @@ async def an_async_generator() -> AsyncIterator[bytes]:
 @WITHOUT_UVLOOP
 @pytest.mark.parametrize("service", ("s3", "execute-api"))
 @pytest.mark.parametrize("make", (whole, a_file, a_generator))
-async def test_bodies_are_hashed_or_go_unsigned_by_https(
+async def test_bodies_are_hashed_or_sent_unsigned_over_https(
     client: AnyClient,
     app: AppServer,
     tls_app: AppServer,

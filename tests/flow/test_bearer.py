@@ -1,4 +1,4 @@
-"""Bearer tokens of a function: how often it is called, for whom, and what of its failures."""
+"""Bearer tokens from a function: how often it is called, for which request, and its failures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_function_is_called_for_each_request(scripted: Scripted) -> None
 
 
 @ONE_OF_EACH
-async def test_a_token_is_kept_until_it_expires(scripted: Scripted) -> None:
+async def test_a_token_is_cached_until_it_expires(scripted: Scripted) -> None:
     client, engine = scripted([200] * 3, auth=BearerAuth(Tokens(), expires=60.0))
     await client.get(URL)
     engine.advance(59.0)
@@ -70,7 +70,7 @@ async def test_a_token_is_kept_until_it_expires(scripted: Scripted) -> None:
         ('Bearer error="invalid_request", error_description="invalid_token"', False),
     ],
 )
-async def test_a_kept_token_that_is_refused_is_fetched_anew_once(
+async def test_a_refused_cached_token_is_fetched_again_once(
     scripted: Scripted, challenge: str | None, again: bool
 ) -> None:
     headers = {} if challenge is None else {"WWW-Authenticate": challenge}
@@ -83,7 +83,7 @@ async def test_a_kept_token_that_is_refused_is_fetched_anew_once(
 
 
 @ONE_OF_EACH
-async def test_a_refused_token_leaves_a_body_that_cannot_be_sent_again(scripted: Scripted) -> None:
+async def test_a_refused_token_with_a_consumed_body_returns_the_401(scripted: Scripted) -> None:
     client, engine = scripted([401, 200], auth=BearerAuth(Tokens(), expires=60.0))
     found = await client.post(URL, content=iter([b"a"]))
     assert found.status_code == 401
@@ -111,7 +111,7 @@ async def test_an_async_function_is_for_async_clients(scripted: Scripted) -> Non
     ("token", "error"),
     [(None, TypeError), (b"x", TypeError), ("", ValueError), ("a b", ValueError)],
 )
-async def test_what_is_no_token_is_not_sent(
+async def test_an_invalid_token_is_not_sent(
     scripted: Scripted, token: Any, error: type[Exception]
 ) -> None:
     client, engine = scripted([])
@@ -169,7 +169,7 @@ class Slow:
         return str(outcome)
 
 
-def in_line(auth: BearerAuth) -> int:
+def queued(auth: BearerAuth) -> int:
     return len(auth.cache._queue)
 
 
@@ -202,7 +202,7 @@ async def get_many(
     async with anyio.create_task_group() as tasks:
         for _ in range(count):
             tasks.start_soon(one)
-        await until(lambda: in_line(auth) == count)
+        await until(lambda: queued(auth) == count)
         slow.release.set()
     return results
 
@@ -213,23 +213,23 @@ async def test_many_requests_wait_for_one_call(client: AnyClient, app: AppServer
     results = await get_many(client, app.url + "/bearer?token=t0ken", auth, slow, 20)
     assert [result.status_code for result in results] == [200] * 20
     assert slow.calls == 1
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
 
 
-async def test_a_failure_is_told_to_all_and_tried_anew_by_the_next(
+async def test_a_failure_is_raised_in_all_waiters_and_the_next_request_tries_again(
     client: AnyClient, app: AppServer
 ) -> None:
     slow = Slow(not client.is_blocking, [LookupError("no token"), "t0ken"])
     auth = BearerAuth(slow)
     results = await get_many(client, app.url + "/bearer?token=t0ken", auth, slow, 10)
     assert [str(result) for result in results] == ["no token"] * 10
-    assert len({id(result) for result in results}) == 10  # each has a traceback of its own
+    assert len({id(result) for result in results}) == 10  # each has its own traceback
     assert slow.calls == 1
     assert (await client.get(app.url + "/bearer?token=t0ken", auth=auth)).status_code == 200
 
 
 @pytest.mark.parametrize("colour", ("asyncio", "uvloop", "trio"), indirect=True)
-async def test_the_next_in_line_takes_over_from_one_that_is_cancelled(
+async def test_the_next_waiter_takes_over_from_a_cancelled_one(
     client: AnyClient, app: AppServer
 ) -> None:
     slow = Slow(True, ["t0ken"])
@@ -246,16 +246,16 @@ async def test_the_next_in_line_takes_over_from_one_that_is_cancelled(
     async with anyio.create_task_group() as tasks:
         for number in range(5):
             tasks.start_soon(one)
-            await until(lambda number=number: in_line(auth) == number + 1)  # type: ignore[misc]
+            await until(lambda number=number: queued(auth) == number + 1)  # type: ignore[misc]
         scopes[1].cancel()  # it waits, and is forgotten
-        await until(lambda: in_line(auth) == 4)
+        await until(lambda: queued(auth) == 4)
         scopes[0].cancel()  # it calls
         await until(lambda: slow.calls == 2)
         scopes[2].cancel()  # it took over
         await until(lambda: slow.calls == 3)
         slow.release.set()
     assert [result.status_code for result in results] == [200, 200]
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
 
 
 @pytest.mark.parametrize("colour", ("asyncio", "trio"), indirect=True)
@@ -265,9 +265,9 @@ async def test_all_of_a_thousand_may_be_cancelled(client: AnyClient, app: AppSer
     async with anyio.create_task_group() as tasks:
         for _ in range(1000):
             tasks.start_soon(lambda: client.real.get(app.url, auth=auth))
-        await until(lambda: in_line(auth) == 1000)
+        await until(lambda: queued(auth) == 1000)
         tasks.cancel_scope.cancel()
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
     slow.release.set()
     assert (await client.get(app.url + "/bearer?token=t0ken", auth=auth)).status_code == 200
 
@@ -296,7 +296,7 @@ async def test_one_that_waits_too_long_says_so(client: AnyClient, app: AppServer
         slow.release.set()
     assert {type(error) for error in errors} == {curlhttp.DeadlineExceeded, curlhttp.PoolTimeout}
     assert all("was not sent" in str(error) for error in errors)
-    assert in_line(auth) == 0
+    assert queued(auth) == 0
 
 
 async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
@@ -322,7 +322,7 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
     ]
     for number, thread in enumerate(threads):
         thread.start()
-        await until(lambda number=number: in_line(auth) == number + 1)  # type: ignore[misc]
+        await until(lambda number=number: queued(auth) == number + 1)  # type: ignore[misc]
     slow.release.set()
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)
@@ -330,7 +330,7 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
     assert slow.calls == 1
 
 
-def test_a_forked_child_waits_for_nobody_of_its_parent() -> None:
+def test_a_forked_child_does_not_wait_for_a_fetch_of_its_parent() -> None:
     from curlhttp._policy.token_auth import CachedToken, TokenCache, TokenWaiter
 
     shared = TokenCache()

@@ -1,4 +1,4 @@
-"""The circuit breaker in both clients: what it counts of real and scripted exchanges."""
+"""The circuit breaker in both clients: which real and scripted exchanges it counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.inner import apart, engine_of
+from tests.support.internals import get_engine, in_thread
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -108,10 +108,10 @@ async def test_a_refusal_touches_no_network(make_client: MakeClient, app: AppSer
         await client.get(app.url)
     assert app.connections == 0
     if client.is_blocking:
-        assert engine_of(client)._pool.all == set()  # no handle was made: no name looked up
+        assert get_engine(client)._pool.all == set()  # no handle was made: no name looked up
 
 
-async def test_what_is_wrong_with_a_request_does_not_touch_it(make_client: MakeClient) -> None:
+async def test_an_invalid_request_does_not_change_the_circuit(make_client: MakeClient) -> None:
     scripted = Scripted(make_client, [], failure_threshold=1)
     cases: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"url": "http://a b/"}, curlhttp.InvalidURL),
@@ -136,7 +136,7 @@ async def test_what_is_wrong_with_a_request_does_not_touch_it(make_client: MakeC
     ],
     ids=["404", "429", "untrusted", "too large", "corrupt", "our deadline"],
 )
-async def test_what_is_not_the_servers_failure_does_not_open(
+async def test_failures_that_the_server_did_not_cause_do_not_open_the_circuit(
     make_client: MakeClient, step: Any, options: dict[str, Any]
 ) -> None:
     scripted = Scripted(make_client, [step] * 3, failure_threshold=1)
@@ -144,7 +144,7 @@ async def test_what_is_not_the_servers_failure_does_not_open(
     assert scripted.breaker.state(URL) == "closed"
 
 
-async def test_certificates_count_where_that_is_wanted(make_client: MakeClient) -> None:
+async def test_certificate_errors_count_if_configured(make_client: MakeClient) -> None:
     scripted = Scripted(make_client, [untrusted()], failure_threshold=1, count_tls=True)
     await scripted.ask()
     assert scripted.breaker.state(URL) == "open"
@@ -185,13 +185,13 @@ async def test_slow_failures_are_slow(make_client: MakeClient) -> None:
 # --- redirects, retries, proxies ---
 
 
-async def test_each_hop_asks_the_circuit_of_its_own_origin(make_client: MakeClient) -> None:
-    def answer(request: Any) -> Any:
+async def test_each_redirect_uses_the_circuit_of_its_own_origin(make_client: MakeClient) -> None:
+    def respond(request: Any) -> Any:
         if request.url.host == "a.test":
             return Answer(302, headers={"Location": "http://b.test/"})
         return 503
 
-    scripted = Scripted(make_client, answer, failure_threshold=2)
+    scripted = Scripted(make_client, respond, failure_threshold=2)
     assert await scripted.ask(3) == [503, 503, CircuitBreakerOpen]
     assert scripted.breaker.state("http://a.test") == "closed"
     assert scripted.breaker.state("http://b.test") == "open"
@@ -240,7 +240,7 @@ async def test_a_dead_proxy_opens_its_own_circuit_alone(
         assert (await client.get(app.url, proxies={"all": ""})).ok  # straight
 
 
-async def test_the_proxy_is_that_of_the_url_that_is_asked(
+async def test_the_circuit_is_of_the_proxy_for_the_sent_url(
     make_client: MakeClient, app: AppServer
 ) -> None:
     async def elsewhere(request: Any, send: Any) -> Any:
@@ -293,7 +293,7 @@ def half_open(url: str) -> CircuitBreaker:
 
 
 @ONLY_ASYNC
-async def test_cancellation_gives_the_permit_back(make_client: MakeClient) -> None:
+async def test_cancellation_releases_the_permit(make_client: MakeClient) -> None:
     with BlackHole() as hole:
         breaker = half_open(hole.url)
         client = make_client(breaker=breaker)
@@ -310,9 +310,7 @@ async def test_cancellation_gives_the_permit_back(make_client: MakeClient) -> No
 
 
 @ONLY_ASYNC
-async def test_a_task_that_is_cancelled_counts_neither_way(
-    make_client: MakeClient, app: AppServer
-) -> None:
+async def test_a_cancelled_task_is_not_counted(make_client: MakeClient, app: AppServer) -> None:
     breaker = CircuitBreaker(1)
     client = make_client(breaker=breaker)
     async with anyio.create_task_group() as tasks:
@@ -330,7 +328,7 @@ async def _until(is_so: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, ValueError])
 @pytest.mark.parametrize("colour", ["blocking"])
-async def test_whatever_is_raised_gives_the_permit_back(
+async def test_any_exception_releases_the_permit(
     make_client: MakeClient, error: type[BaseException]
 ) -> None:
     def fail(request: Any) -> Any:
@@ -347,7 +345,9 @@ async def test_whatever_is_raised_gives_the_permit_back(
         assert scripted.breaker.metrics(URL).probes == 0
 
 
-async def test_what_middleware_never_sends_takes_no_permit(make_client: MakeClient) -> None:
+async def test_a_request_that_middleware_never_sends_takes_no_permit(
+    make_client: MakeClient,
+) -> None:
     async def offline(request: Any, send: Any) -> Any:
         return curlhttp.Response.of(request, 503)
 
@@ -405,7 +405,7 @@ async def test_a_probe_that_streams_counts_once_however_it_ends(
     assert scripted.breaker.state(URL) == "closed"
 
 
-async def test_a_streamed_throttling_gives_the_place_back(make_client: MakeClient) -> None:
+async def test_a_streamed_throttling_response_releases_the_permit(make_client: MakeClient) -> None:
     script = [503, 429]
     settings: dict[str, Any] = {"failure_threshold": 1, "recovery_timeout": 30.0}
     scripted = Scripted(make_client, script, count_bodies=True, **settings)
@@ -417,7 +417,7 @@ async def test_a_streamed_throttling_gives_the_place_back(make_client: MakeClien
     assert (metrics.state, metrics.probes) == ("half_open", 0)
 
 
-async def test_a_probe_whose_body_never_ends_loses_its_place(make_client: MakeClient) -> None:
+async def test_a_probe_whose_body_never_ends_loses_its_permit(make_client: MakeClient) -> None:
     settings: dict[str, Any] = {"failure_threshold": 1, "recovery_timeout": 30.0}
     scripted = Scripted(make_client, [503, 200, 200], count_bodies=True, **settings)
     await scripted.ask()
@@ -434,8 +434,8 @@ async def test_a_probe_whose_body_never_ends_loses_its_place(make_client: MakeCl
 
 async def test_one_breaker_serves_clients_threads_and_loops(app: AppServer) -> None:
     app.route("/503", lambda record, conn: conn.reply(503))
-    heard: list[Transition] = []
-    breaker = CircuitBreaker(12, on_transition=heard.append)
+    transitions: list[Transition] = []
+    breaker = CircuitBreaker(12, on_transition=transitions.append)
 
     def in_a_thread() -> None:
         with Client(breaker=breaker) as client:
@@ -457,26 +457,26 @@ async def test_one_breaker_serves_clients_threads_and_loops(app: AppServer) -> N
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)
     assert breaker.state(app.url) == "open"
-    assert [change.new for change in heard] == ["open"]
+    assert [change.new for change in transitions] == ["open"]
     assert len(app.requests) == 12
 
 
-async def test_64_calls_at_once_find_one_place(make_client: MakeClient, app: AppServer) -> None:
+async def test_64_calls_at_once_get_one_permit(make_client: MakeClient, app: AppServer) -> None:
     breaker = half_open(app.url)
     arrived, go_on = threading.Event(), threading.Event()
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         arrived.set()
         go_on.wait(60)
         conn.reply()
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
     client = make_client(breaker=breaker, max_connections=64)
     found: list[Any] = []
 
     async def ask() -> None:
         try:
-            found.append(await apart(client, "GET", app.url + "/slow"))
+            found.append(await in_thread(client, "GET", app.url + "/slow"))
         except CircuitBreakerOpen:
             found.append(None)
 
@@ -494,21 +494,23 @@ async def test_64_calls_at_once_find_one_place(make_client: MakeClient, app: App
 # --- hooks ---
 
 
-async def test_hooks_hear_what_their_clients_requests_led_to(make_client: MakeClient) -> None:
-    heard: list[Transition] = []
+async def test_hooks_are_notified_of_transitions_of_their_clients_requests(
+    make_client: MakeClient,
+) -> None:
+    transitions: list[Transition] = []
     scripted = Scripted(
         make_client,
         [503, 503, 200],
         failure_threshold=1,
         recovery_timeout=30.0,
-        hooks={"breaker_transition": heard.append},
+        hooks={"breaker_transition": transitions.append},
     )
     await scripted.ask()
     scripted.engine.advance(30.0)
     await scripted.ask()
-    scripted.breaker.reset()  # nobody's request
+    scripted.breaker.reset()  # not by a request
     await scripted.ask()
-    assert heard == [
+    assert transitions == [
         Transition("http://a.test:80", "closed", "open"),
         Transition("http://a.test:80", "open", "half_open"),
         Transition("http://a.test:80", "half_open", "open"),
@@ -517,20 +519,20 @@ async def test_hooks_hear_what_their_clients_requests_led_to(make_client: MakeCl
 
 @ONLY_ASYNC
 async def test_hooks_of_an_async_client_may_wait(make_client: MakeClient) -> None:
-    heard: list[str] = []
+    transitions: list[str] = []
 
     async def hook(change: Transition) -> None:
         await anyio.sleep(0)
-        heard.append(change.new)
+        transitions.append(change.new)
 
     scripted = Scripted(
         make_client, [reset()], failure_threshold=1, hooks={"breaker_transition": hook}
     )
     await scripted.ask()
-    assert heard == ["open"]
+    assert transitions == ["open"]
 
 
-async def test_a_deadline_of_ours_gives_a_probe_back(make_client: MakeClient) -> None:
+async def test_our_own_deadline_releases_a_probe(make_client: MakeClient) -> None:
     scripted = Scripted(make_client, [503, silent()], failure_threshold=1, recovery_timeout=30.0)
     await scripted.ask()
     scripted.engine.advance(30.0)

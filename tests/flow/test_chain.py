@@ -1,4 +1,4 @@
-"""Retries among the other layers, in both clients alike, and not at all where they are off."""
+"""Retries among the other layers in both clients, and no cost while they are off."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 # --- redirects, credentials, cookies ---
 
 
-async def test_a_failed_hop_is_tried_again_at_that_hop(scripted: Scripted) -> None:
+async def test_a_failed_redirect_is_retried_at_its_own_url(scripted: Scripted) -> None:
     client, engine = scripted([moved("http://b.test/x"), reset(), 503, 200], retry=2)
     found = await client.get("http://a.test/", auth=("u", "p"), headers={"X-Mine": "1"})
     assert [sent.url for sent in engine.sent] == ["http://a.test/"] + ["http://b.test/x"] * 3
@@ -51,7 +51,7 @@ async def test_redirects_and_retries_are_counted_apart(scripted: Scripted) -> No
     assert len(engine.sent) == 16
 
 
-async def test_an_answer_to_a_challenge_is_no_retry(scripted: Scripted) -> None:
+async def test_an_authenticated_request_is_no_retry(scripted: Scripted) -> None:
     challenge = Answer(401, headers={"WWW-Authenticate": 'Digest realm="r", nonce="n", qop="auth"'})
     client, engine = scripted([503, 503, challenge, 503, 503, 200], retry=2)
     found = await client.get(URL, auth=curlhttp.DigestAuth("u", "p"))
@@ -91,7 +91,7 @@ async def test_middleware_sees_the_outcome_not_the_attempts(scripted: Scripted) 
 # --- the budget ---
 
 
-async def test_an_empty_budget_lets_the_failure_through_at_once(scripted: Scripted) -> None:
+async def test_with_an_empty_budget_the_failure_is_returned_at_once(scripted: Scripted) -> None:
     budget = RetryBudget(ratio=0.0, reserve=0.1)
     client, engine = scripted([503, 503, reset(), 503], retry=steady(budget=budget))
     assert (await client.get(URL)).budget_exhausted
@@ -103,7 +103,7 @@ async def test_an_empty_budget_lets_the_failure_through_at_once(scripted: Script
     assert not (await client.get("http://other.test/", retry=None)).budget_exhausted
 
 
-async def test_what_is_not_tried_again_anyway_takes_nothing_from_the_budget(
+async def test_a_failure_that_is_not_retried_takes_nothing_from_the_budget(
     scripted: Scripted,
 ) -> None:
     budget = RetryBudget(ratio=0.0, reserve=0.1)
@@ -234,7 +234,7 @@ def shown(attempts: tuple[Attempt, ...]) -> list[Any]:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_both_clients_give_the_same_trace(name: str, method: str) -> None:
+def test_both_clients_have_the_same_trace(name: str, method: str) -> None:
     traces = [trace_of(colour, FAULTS[name], method) for colour in ("blocking", "asyncio", "trio")]
     assert traces[0] == traces[1] == traces[2]
     assert len(traces[0]) > 5
@@ -255,7 +255,7 @@ def test_a_policy_that_is_off_is_not_even_loaded() -> None:
     assert "curlhttp._flow.retry" in loaded_after(program + "curlhttp.Client(retry=1)", names)
 
 
-def test_a_request_without_policies_passes_through_none_of_their_layers() -> None:
+def test_a_request_without_policies_skips_their_layers() -> None:
     layers = {"retry", "limits", "breaker", "hedge"}
     assert layers & called({}) == set()
     asked = {"retry": 1, "breaker": curlhttp.CircuitBreaker()}

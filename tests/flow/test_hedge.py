@@ -43,13 +43,13 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import AnyClient
-from tests.support.inner import (
-    descriptors,
-    engine_of,
+from tests.support.internals import (
+    count_descriptors,
     finish_script,
-    slots_of,
+    get_engine,
+    get_slots,
     start_script,
-    until_idle,
+    wait_until_idle,
 )
 from tests.support.pace import paced
 
@@ -62,7 +62,7 @@ _numbers = itertools.count()
 
 
 class Course:
-    """A path of a server whose answers depend on how many requests came before."""
+    """A path of a server whose responses depend on the number of earlier requests."""
 
     def __init__(self, server: AppServer) -> None:
         self.server = server
@@ -71,21 +71,21 @@ class Course:
         self.stalled: list[Record] = []
         self.lost: list[int] = []  # connections of HTTP/1.1 that the client closed meanwhile
 
-    def answer(self, *answers: Callable[[Record, Any], None]) -> Course:
-        """Give each request the next answer, and all further ones the last."""
+    def answer(self, *responses: Callable[[Record, Any], None]) -> Course:
+        """Give each request the next response, and all further ones the last."""
         counter = itertools.count()
         self.asked_before = len(self.requests)
 
         def route(record: Record, out: Any) -> None:
-            answers[min(next(counter), len(answers) - 1)](record, out)
+            responses[min(next(counter), len(responses) - 1)](record, out)
 
         self.server.route(self.path, route)
         if isinstance(self.server, H2Server):
             self.server.stream_route(self.path, route)
         return self
 
-    def with_rival(self, answer: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
-        """Return what gives an answer as soon as there is another attempt."""
+    def with_rival(self, response: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
+        """Return what gives a response as soon as there is another attempt."""
 
         def is_there() -> bool:
             return len(self.requests) >= self.asked_before + 2
@@ -93,9 +93,9 @@ class Course:
         def in_time(record: Record, out: Any) -> None:
             if isinstance(out, AppConnection):
                 assert self.server.wait_for(is_there)
-                answer(record, out)
+                response(record, out)
             elif is_there():
-                answer(record, out)
+                response(record, out)
             else:
                 out.later(0.001, lambda: in_time(record, out))
 
@@ -188,27 +188,27 @@ class _StuckH2Server(_Stuck, H2Server):
 
 
 def says(text: bytes, status: int = 200) -> Callable[[Record, Any], None]:
-    def answer(record: Record, out: Any) -> None:
+    def respond(record: Record, out: Any) -> None:
         out.reply(status, text)
 
-    return answer
+    return respond
 
 
-def after(seconds: float, answer: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
+def after(seconds: float, response: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
     def later(record: Record, out: Any) -> None:
         if isinstance(out, AppConnection):
             if out.wait_closed(seconds):
                 out.closing = True
             else:
-                answer(record, out)
+                response(record, out)
         else:
-            out.later(seconds, lambda: answer(record, out))
+            out.later(seconds, lambda: response(record, out))
 
     return later
 
 
 def breaks(record: Record, out: Any) -> None:
-    """End an attempt without an answer."""
+    """End an attempt without a response."""
     if isinstance(out, AppConnection):
         out.closing = True
     else:
@@ -217,8 +217,8 @@ def breaks(record: Record, out: Any) -> None:
 
 def assert_free(client: AnyClient, connections: int | None = None) -> None:
     """Nothing runs, and no handle remembers a request."""
-    engine = engine_of(client)
-    assert slots_of(client).used == 0
+    engine = get_engine(client)
+    assert get_slots(client).used == 0
     handles = engine._pool.all
     assert all(transfer.request is None and not transfer.attached for transfer in handles)
     drivers = [t.driver for t in handles] if client.is_blocking else [engine._driver]
@@ -236,15 +236,15 @@ async def connect(client: AnyClient, course: Course) -> None:
 # --- who wins ---
 
 
-async def test_the_second_attempt_answers_when_the_first_is_silent(
+async def test_the_second_attempt_wins_when_the_first_is_silent(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(course.stall, says(b"second"))
     client = hedging()
     await connect(client, course)
     connections = course.server.connections
-    answer = await client.get(course.url)
-    assert answer.content == b"second"
+    response = await client.get(course.url)
+    assert response.content == b"second"
     first, second = course.by_fate()
     assert course.was_cancelled(first)
     if isinstance(course.server, H2Server):
@@ -254,10 +254,10 @@ async def test_the_second_attempt_answers_when_the_first_is_silent(
         assert course.server.wait_for(lambda: course.server.open_connections == 1)
     assert_free(client)
     assert (await client.get(course.url)).content == b"second"
-    assert course.requests[-1].connection == second.connection  # that of the winner goes on
+    assert course.requests[-1].connection == second.connection  # that of the winner continues
 
 
-async def test_the_first_attempt_wins_when_it_answers_first(
+async def test_the_first_attempt_wins_when_it_responds_first(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(course.with_rival(says(b"first")), course.stall)
@@ -272,15 +272,15 @@ async def test_the_first_attempt_wins_when_it_answers_first(
     assert course.requests[-1].connection == first.connection
 
 
-async def test_nothing_is_sent_twice_when_the_first_answers_in_time(
+async def test_nothing_is_sent_twice_when_the_first_responds_in_time(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(says(b"hello"))
     client = hedging(Hedge(LATE))
     for _ in range(20):
         assert (await client.get(course.url)).content == b"hello"
-    answers = await client.gather(10, "GET", course.url)
-    assert [answer.content for answer in answers] == [b"hello"] * 10
+    responses = await client.gather(10, "GET", course.url)
+    assert [response.content for response in responses] == [b"hello"] * 10
     assert len(course.requests) == 30
     assert_free(client)
 
@@ -304,7 +304,7 @@ async def test_a_slow_body_is_no_reason_to_send_again(hedging: MakeClient, cours
     assert len(course.requests) == 1
 
 
-async def test_an_early_hint_is_no_answer(hedging: MakeClient, plain: Course) -> None:
+async def test_an_early_hint_is_no_response(hedging: MakeClient, plain: Course) -> None:
     def hint(record: Record, out: Any) -> None:
         out.reply(103, b"", [("Link", "</style.css>; rel=preload")])
         plain.stall(record, out)
@@ -326,9 +326,7 @@ async def test_attempts_may_be_sent_at_once(hedging: MakeClient, course: Course)
     assert_free(client)
 
 
-async def test_max_bounds_the_attempts_beside_the_first(
-    hedging: MakeClient, course: Course
-) -> None:
+async def test_max_bounds_the_attempts_after_the_first(hedging: MakeClient, course: Course) -> None:
     course.answer(course.stall, course.stall, after(2 * SOON, says(b"third")), says(b"fourth"))
     client = hedging(Hedge(SOON, max=2))
     assert (await client.get(course.url)).content == b"third"
@@ -353,7 +351,7 @@ async def test_a_failure_does_not_end_the_race_while_another_attempt_runs(
     assert_free(client)
 
 
-async def test_a_bad_answer_does_not_end_the_race_while_another_attempt_runs(
+async def test_an_error_status_does_not_end_the_race_while_another_attempt_runs(
     hedging: MakeClient, course: Course
 ) -> None:
     course.answer(course.with_rival(says(b"", 503)), after(3 * SOON, says(b"second")))
@@ -368,8 +366,8 @@ async def test_a_bad_answer_does_not_end_the_race_while_another_attempt_runs(
 async def test_the_last_failure_surfaces(hedging: MakeClient, course: Course) -> None:
     course.answer(course.with_rival(breaks), after(3 * SOON, says(b"last", 503)))
     client = hedging()
-    answer = await client.get(course.url)
-    assert (answer.status_code, answer.content) == (503, b"last")
+    response = await client.get(course.url)
+    assert (response.status_code, response.content) == (503, b"last")
     course.answer(course.with_rival(says(b"", 503)), after(3 * SOON, breaks))
     with pytest.raises(e.ConnectionError) as caught:
         await client.get(course.url)
@@ -396,29 +394,29 @@ async def test_a_failure_before_the_second_attempt_surfaces_at_once(
     assert_free(client)
 
 
-async def test_a_second_attempt_that_is_refused_leaves_the_first_alone(
+async def test_a_refused_second_attempt_does_not_affect_the_first(
     hedging: MakeClient,
 ) -> None:
-    def answer(conn: RawConnection) -> None:
+    def respond(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             conn.server.stop_accepting()
             conn.wait_closed(4 * SOON)
             conn.send(response(b"first"))
 
-    with RawServer(answer) as server:
+    with RawServer(respond) as server:
         client = hedging()
         assert (await client.get(server.url)).content == b"first"
         assert_free(client)
 
 
-async def test_an_error_knows_what_the_other_attempt_sent(
+async def test_an_error_says_that_the_other_attempt_was_sent(
     hedging: MakeClient, certs: Certs
 ) -> None:
-    def answer(conn: RawConnection) -> None:
+    def respond(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             conn.server.wait_for(lambda: conn.server.connections == 2)
 
-    with _StuckServer(answer, certs.server_context()) as server:
+    with _StuckServer(respond, certs.server_context()) as server:
         server.stuck, server.seconds = 2, 3 * SOON
         client = hedging()
         with pytest.raises(e.ConnectionError) as caught:
@@ -426,7 +424,7 @@ async def test_an_error_knows_what_the_other_attempt_sent(
         assert len(server.requests) == 1
         assert server.connections == 2
         assert caught.value.timings is not None
-        assert caught.value.timings.tls == 0  # it tells of the second
+        assert caught.value.timings.tls == 0  # those of the second
         assert caught.value.request_sent
         assert_free(client)
 
@@ -443,15 +441,15 @@ async def test_a_post_never_is(hedging: MakeClient, course: Course) -> None:
     assert [record.method for record in course.requests] == ["POST", "PATCH"]
 
 
-async def test_an_idempotency_key_is_heeded_only_when_the_policy_says_so(
+async def test_an_idempotency_key_counts_only_if_the_policy_says_so(
     hedging: MakeClient, course: Course
 ) -> None:
     keyed = Hedge(SOON, idempotency_key=True)
     for policy, expected in ((Hedge(SOON), b"first"), (keyed, b"second")):
         course.answer_with(expected)
         headers = {"Idempotency-Key": "abc"}
-        answer = await hedging(policy).post(course.url, data=b"paid", headers=headers)
-        assert answer.content == expected
+        response = await hedging(policy).post(course.url, data=b"paid", headers=headers)
+        assert response.content == expected
     assert [record.body for record in course.requests] == [b"paid"] * 3
     assert {record.header("idempotency-key") for record in course.requests} == {"abc"}
 
@@ -484,14 +482,16 @@ async def test_both_attempts_send_the_whole_body(
     assert_free(client)
 
 
-async def test_a_body_that_comes_once_goes_out_once(hedging: MakeClient, course: Course) -> None:
+async def test_a_body_that_can_be_read_once_is_sent_once(
+    hedging: MakeClient, course: Course
+) -> None:
     course.answer(after(4 * SOON, says(b"first")), says(b"second"))
     client = hedging()
     assert (await client.request("PUT", course.url, content=iter([b"a", b"b"]))).content == b"first"
     assert [record.body for record in course.requests] == [b"ab"]
 
 
-async def test_a_factory_that_fails_the_second_time_leaves_the_first_attempt_alone(
+async def test_a_factory_that_fails_the_second_time_does_not_affect_the_first_attempt(
     hedging: MakeClient, course: Course
 ) -> None:
     calls = itertools.count()
@@ -530,7 +530,7 @@ async def test_a_stream_races_up_to_the_head(hedging: MakeClient, course: Course
     assert (await client.get(course.url)).content == b"third"
 
 
-async def test_a_stream_that_is_given_up_after_a_race_leaves_nothing(
+async def test_a_stream_closed_after_a_race_leaves_nothing(
     hedging: MakeClient, course: Course
 ) -> None:
     def endless(record: Record, out: Any) -> None:
@@ -553,7 +553,7 @@ async def test_a_stream_that_is_given_up_after_a_race_leaves_nothing(
     course.answer(course.stall, endless)
     orphan = await client.stream("GET", course.url)
     del orphan
-    await until_idle(client)  # finalizers leave it to the loop
+    await wait_until_idle(client)  # finalizers leave it to the loop
     assert all(map(course.was_cancelled, course.requests))
     assert_free(client)
 
@@ -581,8 +581,8 @@ async def test_the_read_timeout_is_that_of_each_attempt(
     limit = paced(0.12)
     course.answer(course.stall, after(limit / 2, says(b"second")))
     client = hedging(Hedge(limit * 2 / 3))
-    answer = await client.get(course.url, timeout=e.Timeout(read=limit))
-    assert answer.content == b"second"
+    response = await client.get(course.url, timeout=e.Timeout(read=limit))
+    assert response.content == b"second"
     course.answer(course.stall)
     with pytest.raises(e.ReadTimeout):
         await client.get(course.url, timeout=e.Timeout(read=limit))
@@ -696,9 +696,9 @@ async def test_closing_the_client_ends_a_race(hedging: MakeClient, plain: Course
         tasks.start_soon(one)
         while len(plain.requests) < 2:
             await anyio.sleep(0.001)
-        engine = engine_of(client)
+        engine = get_engine(client)
         await client.aclose()
-    assert errors == ([] if client.is_blocking else ["ClientClosed"])  # threads go on to their end
+    assert errors == ([] if client.is_blocking else ["ClientClosed"])  # threads run on
     assert not engine._pool.all
     assert plain.server.wait_for(lambda: not plain.server.open_connections)
 
@@ -738,7 +738,7 @@ async def test_each_second_attempt_is_taken_from_the_budget(
     assert_free(client)
 
 
-async def test_requests_put_into_the_budget_what_further_attempts_take(
+async def test_requests_deposit_what_further_attempts_withdraw(
     hedging: MakeClient, plain: Course
 ) -> None:
     client = hedging(Hedge(SOON, budget=RetryBudget(ratio=0.5, reserve=0.0)))
@@ -772,19 +772,17 @@ async def test_an_attempt_that_loses_by_failing_counts_at_the_breaker(
     hedging: MakeClient, plain: Course
 ) -> None:
     plain.answer(plain.with_rival(breaks), after(3 * SOON, says(b"second")))
-    heard: list[Any] = []
+    events: list[Any] = []
     breaker = CircuitBreaker(failure_threshold=1)
-    client = hedging(breaker=breaker, hooks={"breaker_transition": heard.append})
+    client = hedging(breaker=breaker, hooks={"breaker_transition": events.append})
     assert (await client.get(plain.url)).content == b"second"
     assert breaker.state(plain.server.url) == "open"
-    assert [(change.old, change.new) for change in heard] == [("closed", "open")]
+    assert [(change.old, change.new) for change in events] == [("closed", "open")]
     with pytest.raises(e.CircuitBreakerOpen):
         await client.get(plain.url)
 
 
-async def test_an_attempt_that_is_cancelled_counts_neither_way(
-    hedging: MakeClient, course: Course
-) -> None:
+async def test_a_cancelled_attempt_is_not_counted(hedging: MakeClient, course: Course) -> None:
     course.answer(course.stall, says(b"second"))
     breaker = CircuitBreaker(failure_rate=0.5)
     client = hedging(breaker=breaker)
@@ -793,14 +791,14 @@ async def test_an_attempt_that_is_cancelled_counts_neither_way(
     assert (counted.calls, counted.failures) == (1, 0)
 
 
-async def test_a_half_open_breaker_lets_no_second_attempt_through(
+async def test_a_half_open_breaker_admits_no_second_attempt(
     hedging: MakeClient, plain: Course
 ) -> None:
     breaker = CircuitBreaker(failure_threshold=1, recovery_timeout=SOON)
     client = hedging(breaker=breaker)
     plain.answer(says(b"", 503))
     await client.get(plain.url)
-    before = len(plain.requests)  # one, or two where the answer was late
+    before = len(plain.requests)  # one, or two where the response was late
     await anyio.sleep(2 * SOON)
     plain.answer(after(3 * SOON, says(b"probe")), says(b"second"))
     assert (await client.get(plain.url)).content == b"probe"
@@ -809,7 +807,7 @@ async def test_a_half_open_breaker_lets_no_second_attempt_through(
 
 
 @pytest.mark.parametrize("room", [1, 2])
-async def test_each_attempt_needs_its_place_in_the_limits(
+async def test_each_attempt_needs_its_own_permit_of_the_limits(
     hedging: MakeClient, plain: Course, room: int
 ) -> None:
     concurrency = ConcurrencyLimit(room)
@@ -821,7 +819,7 @@ async def test_each_attempt_needs_its_place_in_the_limits(
     assert concurrency.in_use(plain.server.url) == 0
 
 
-async def test_p95_hedges_what_is_slower_than_the_requests_before(
+async def test_p95_hedges_requests_slower_than_earlier_ones(
     hedging: MakeClient, plain: Course
 ) -> None:
     client = hedging(Hedge("p95"))
@@ -840,7 +838,7 @@ async def test_p95_hedges_what_is_slower_than_the_requests_before(
 async def test_an_attempt_that_lost_counts_with_the_time_it_had(
     hedging: MakeClient, plain: Course
 ) -> None:
-    # Else what is known would be the fast ones alone, and more would be sent twice each time.
+    # Otherwise only fast latencies would be known, and more requests would be hedged each time.
     client = hedging(Hedge("p50", max=1))
     plain.answer(says(b"fast"))
     for _ in range(20):
@@ -861,8 +859,8 @@ async def test_a_second_attempt_does_not_wait_for_the_connection_that_the_first_
 ) -> None:
     with _StuckH2Server(certs.server_context(alpn=HTTP2)) as server:
         client = hedging()
-        answer = await client.get(server.url + "/", timeout=e.Timeout(total=30))
-        assert answer.http_version == "HTTP/2"
+        response = await client.get(server.url + "/", timeout=e.Timeout(total=30))
+        assert response.http_version == "HTTP/2"
         assert server.connections == 2
         assert len(server.requests) == 1
         assert_free(client)
@@ -873,14 +871,14 @@ async def test_races_leave_no_descriptors(hedging: MakeClient, course: Course) -
     one = course.answer(after(0.01, says(b"slow")))
     for _ in range(3):
         await client.get(one.url)
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(10):
         await client.get(one.url)
         with pytest.raises(e.DeadlineExceeded):
             await client.get(one.url, timeout=e.Timeout(total=0.005))
     assert_free(client)
     assert course.server.wait_for(lambda: course.server.open_connections <= 2)
-    assert descriptors() <= before + 2  # of both sides of a connection more
+    assert count_descriptors() <= before + 2  # of both sides of a connection more
     assert len(course.requests) > 20
 
 
@@ -965,4 +963,4 @@ async def test_concurrent_requests_race_each_for_itself(
     assert len(course.requests) == 40
     assert all(map(course.was_cancelled, firsts.values()))
     assert_free(client)
-    assert slots_of(client).used == 0
+    assert get_slots(client).used == 0

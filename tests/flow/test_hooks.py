@@ -1,4 +1,4 @@
-"""What hooks and the log are told of attempts; and that neither changes or betrays anything."""
+"""What hooks and the log get of attempts; neither changes a request or shows a secret."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.anyio
 EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
 
 
-def told(seen: list[Any]) -> dict[str, Any]:
+def record_hooks(seen: list[Any]) -> dict[str, Any]:
     return dict.fromkeys(EVENTS, seen.append)
 
 
-async def test_hooks_are_told_of_each_attempt_and_each_wait(scripted: Scripted) -> None:
+async def test_hooks_are_notified_of_each_attempt_and_each_wait(scripted: Scripted) -> None:
     seen: list[AttemptEvent] = []
     script = [Answer(503, delay=0.5), reset(), Answer(delay=0.25)]
-    client, _ = scripted(script, retry=steady(), hooks=told(seen))
+    client, _ = scripted(script, retry=steady(), hooks=record_hooks(seen))
     await client.get(URL)
     assert [event[0] for event in seen] == [
         "before_attempt",
@@ -62,7 +62,7 @@ GIVEN_UP: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("reason", GIVEN_UP)
-def test_hooks_are_told_why_there_is_no_other_attempt(reason: str) -> None:
+def test_hooks_are_notified_why_retries_stop(reason: str) -> None:
     script, options = GIVEN_UP[reason]
     seen: list[AttemptEvent] = []
     policy = steady(2, **({"budget": options.pop("budget")} if "budget" in options else {}))
@@ -82,9 +82,9 @@ async def test_a_success_is_no_giving_up(scripted: Scripted) -> None:
     assert seen == []
 
 
-async def test_attempts_are_told_of_without_a_policy_too(scripted: Scripted) -> None:
+async def test_hooks_are_notified_of_attempts_without_a_policy_too(scripted: Scripted) -> None:
     seen: list[AttemptEvent] = []
-    client, _ = scripted([503, moved("/there"), 200, reset()], hooks=told(seen))
+    client, _ = scripted([503, moved("/there"), 200, reset()], hooks=record_hooks(seen))
     assert (await client.get(URL)).status_code == 503
     await client.get(URL)
     with pytest.raises(e.ConnectionError):
@@ -167,7 +167,7 @@ async def test_a_hook_that_cancels_does_so(scripted: Scripted) -> None:
     assert len(engine.sent) == 1
 
 
-async def test_what_hooks_return_counts_for_nothing(scripted: Scripted) -> None:
+async def test_return_values_of_hooks_are_ignored(scripted: Scripted) -> None:
     hooks = dict.fromkeys(EVENTS, lambda event: curlhttp.ClientRequest("GET", "http://evil.test/"))
     client, engine = scripted([503, 200], retry=1, hooks=hooks)
     assert (await client.get(URL)).url == URL
@@ -182,7 +182,7 @@ async def test_neither_hooks_nor_log_betray_a_secret(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     seen: list[AttemptEvent] = []
-    client, engine = scripted([503, reset(), refused()], retry=steady(), hooks=told(seen))
+    client, engine = scripted([503, reset(), refused()], retry=steady(), hooks=record_hooks(seen))
     with pytest.raises(e.ConnectionError):
         await client.get(
             "http://user:hush-1@h.test/a?page=2&api_key=hush-2&X-Amz-Signature=hush-3#hush-4",
@@ -240,7 +240,7 @@ class Watched(ScriptedEngine):
         await super().sleep(seconds)
 
 
-def test_each_attempt_asks_the_limit_then_the_breaker_and_pays_as_a_retry() -> None:
+def test_each_attempt_passes_the_limit_then_the_breaker_and_pays_as_a_retry() -> None:
     trace: list[str] = []
 
     class Budget(RetryBudget):
@@ -277,7 +277,7 @@ def test_each_attempt_asks_the_limit_then_the_breaker_and_pays_as_a_retry() -> N
     ]
 
 
-async def test_hooks_are_told_of_a_breakers_transitions(scripted: Scripted) -> None:
+async def test_hooks_are_notified_of_a_breakers_transitions(scripted: Scripted) -> None:
     seen: list[Any] = []
     breaker = curlhttp.CircuitBreaker(failure_threshold=1, recovery_timeout=30.0)
     client, engine = scripted(

@@ -1,4 +1,4 @@
-"""A client with a file of hosts that want HTTPS asks those by nothing else (RFC 6797)."""
+"""A client with an HSTS file contacts known hosts over HTTPS only (RFC 6797)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIELD = "Strict-Transport-Security"
 
 @pytest.fixture
 def strict(tls_app: AppServer) -> AppServer:
-    """Return a TLS server that says on /sts that it wants HTTPS."""
+    """Return a TLS server that sends Strict-Transport-Security on /sts."""
     says(tls_app, "max-age=1000")
     return tls_app
 
@@ -40,18 +40,18 @@ def plain(server: AppServer, path: str = "/") -> str:
     return f"http://localhost:{server.port}{path}"
 
 
-async def test_a_host_that_said_so_is_asked_by_https(
+async def test_a_host_with_hsts_is_requested_over_https(
     make_client: MakeClient, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt")
     with pytest.raises(curlhttp.RequestException):
         await client.get(plain(strict))
     await client.get(strict.at("localhost") + "/sts")
-    answer = await client.get(plain(strict, "/?a=b"))
-    assert answer.content == b"hello"
-    assert str(answer.request.url) == f"https://localhost:{strict.port}/?a=b"
+    response = await client.get(plain(strict, "/?a=b"))
+    assert response.content == b"hello"
+    assert str(response.request.url) == f"https://localhost:{strict.port}/?a=b"
     assert strict.requests[-1].target == "/?a=b"
-    assert not answer.history
+    assert not response.history
 
 
 async def test_the_file_is_read_by_the_next_client(
@@ -74,16 +74,16 @@ def names_in(path: Path) -> set[str]:
 
 
 def telling(scripted: Scripted, path: Path) -> AnyClient:
-    """Return a client that every host tells what its path says."""
+    """Return a client that gets the header in the path from every host."""
 
-    def answer(request: Any) -> Answer:
+    def respond(request: Any) -> Answer:
         return Answer(headers={FIELD: "max-age=" + request.url.path.strip("/")})
 
-    client, _ = scripted(answer, hsts=path)
+    client, _ = scripted(respond, hsts=path)
     return client
 
 
-async def test_what_one_client_wrote_stays_when_another_writes(
+async def test_entries_of_one_client_are_kept_when_another_writes(
     scripted: Scripted, tmp_path: Path
 ) -> None:
     path = tmp_path / "hsts.txt"
@@ -101,7 +101,7 @@ async def test_what_one_client_wrote_stays_when_another_writes(
     assert names_in(path) == {"two.test", "three.test", "four.test", "five.test"}
 
 
-async def test_what_could_not_be_written_is_written_with_the_next(
+async def test_an_entry_that_could_not_be_written_is_written_with_the_next(
     scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "hsts.txt"
@@ -162,7 +162,7 @@ def test_many_clients_of_many_processes_lose_nothing_of_each_other(tmp_path: Pat
     assert [each.name for each in tmp_path.iterdir()] == ["hsts.txt"]
 
 
-async def test_every_way_in_heeds_it(
+async def test_every_api_follows_it(
     make_client: MakeClient, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt")
@@ -177,7 +177,7 @@ async def test_every_way_in_heeds_it(
     assert (await client.post(plain(strict, "/echo"), content=b"body")).ok
 
 
-async def test_a_redirect_to_http_goes_by_https_with_the_cookies_of_https(
+async def test_a_redirect_to_http_uses_https_with_the_cookies_of_https(
     make_client: MakeClient, app: AppServer, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt", cookies=None)
@@ -187,9 +187,9 @@ async def test_a_redirect_to_http_goes_by_https_with_the_cookies_of_https(
     moved = [("Location", plain(strict, "/end"))]
     app.route("/hop", lambda record, out: out.reply(302, b"", moved))
     strict.route("/end", lambda record, out: out.reply(200, b"end"))
-    answer = await client.get(app.url + "/hop")
-    assert answer.content == b"end"
-    assert len(answer.history) == 1
+    response = await client.get(app.url + "/hop")
+    assert response.content == b"end"
+    assert len(response.history) == 1
     assert strict.requests[-1].header("cookie") == "session=1"
 
 
@@ -203,7 +203,7 @@ async def test_what_http_says_counts_for_nothing(
     assert not (tmp_path / "hsts.txt").exists()
 
 
-async def test_what_nobody_vouches_for_counts_for_nothing(
+async def test_hsts_without_a_verified_certificate_is_ignored(
     make_client: MakeClient, strict: AppServer, tmp_path: Path
 ) -> None:
     client = make_client(hsts=tmp_path / "hsts.txt", verify=False)
@@ -212,7 +212,7 @@ async def test_what_nobody_vouches_for_counts_for_nothing(
         await client.get(plain(strict))
 
 
-async def test_a_certificate_of_any_name_vouches_for_nobody(
+async def test_hsts_without_host_name_checks_is_ignored(
     make_client: MakeClient, strict: AppServer, tmp_path: Path, certs: Certs
 ) -> None:
     context = ssl.create_default_context(cafile=str(certs.ca_path))
@@ -223,7 +223,7 @@ async def test_a_certificate_of_any_name_vouches_for_nobody(
         await client.get(plain(strict))
 
 
-async def test_a_token_is_asked_for_by_https_too(
+async def test_token_requests_use_https_too(
     make_client: MakeClient, strict: AppServer, app: AppServer, tmp_path: Path
 ) -> None:
     strict.route("/token", lambda record, out: out.reply(200, b'{"access_token": "t"}'))
@@ -237,7 +237,7 @@ async def test_a_token_is_asked_for_by_https_too(
     assert strict.requests[-1].target == "/token"
 
 
-async def test_without_the_setting_a_host_is_asked_as_the_caller_says(
+async def test_without_the_setting_the_scheme_is_the_callers(
     make_client: MakeClient, strict: AppServer
 ) -> None:
     client = make_client()

@@ -1,4 +1,4 @@
-"""The limits in both clients: who waits, who goes first, and when waiting is refused."""
+"""Limits in both clients: who waits, who is first, and when waiting is refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from curlhttp._models.request import Request
 from curlhttp.testing import Answer, ScriptedEngine, reset
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
-from tests.support.inner import apart, run_script
+from tests.support.internals import in_thread, run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -48,12 +48,12 @@ async def until(is_so: Callable[[], bool]) -> None:
             await anyio.sleep(0.001)
 
 
-def in_line(limit: ConcurrencyLimit) -> int:
+def get_queue_length(limit: ConcurrencyLimit) -> int:
     return sum(len(line.waiting) for line in list(limit._queues.values()))
 
 
 class Gatekeeper:
-    """A route whose answers wait until they are let go; it notes how many are inside."""
+    """A route whose responses wait until they are released; it counts the waiting requests."""
 
     def __init__(self, app: AppServer, path: str = "/gate") -> None:
         self.url = app.url + path
@@ -83,18 +83,16 @@ class Gatekeeper:
 # --- at once ---
 
 
-async def test_no_more_requests_are_under_way_than_the_limit(
-    make_client: MakeClient, app: AppServer
-) -> None:
+async def test_no_more_requests_run_than_the_limit(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(3)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(client.gather, 10, "GET", gate.url)
-        await until(lambda: gate.inside == 3 and in_line(limit) == 7)
-        gate.let_go(10)
-    assert len(gate.seen) == 10
-    assert gate.most == 3
+        tasks.start_soon(client.gather, 10, "GET", blocker.url)
+        await until(lambda: blocker.inside == 3 and get_queue_length(limit) == 7)
+        blocker.let_go(10)
+    assert len(blocker.seen) == 10
+    assert blocker.most == 3
     assert limit._queues == {}
 
 
@@ -102,14 +100,14 @@ async def test_requests_go_in_the_order_in_which_they_came(
     make_client: MakeClient, app: AppServer
 ) -> None:
     limit = ConcurrencyLimit(1)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     async with anyio.create_task_group() as tasks:
         for number in range(6):
-            tasks.start_soon(apart, client, "GET", f"{gate.url}/{number}")
-            await until(lambda n=number: gate.inside == 1 and in_line(limit) == n)  # type: ignore[misc]
-        gate.let_go(6)
-    assert gate.seen == list("012345")
+            tasks.start_soon(in_thread, client, "GET", f"{blocker.url}/{number}")
+            await until(lambda n=number: blocker.inside == 1 and get_queue_length(limit) == n)  # type: ignore[misc]
+        blocker.let_go(6)
+    assert blocker.seen == list("012345")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ async def test_items_of_a_map_are_sent_in_their_order_whatever_they_wait_for(
     make_client: MakeClient, tls_app: AppServer, settings: Callable[[], dict[str, Any]]
 ) -> None:
     client = make_client(**settings())
-    for _ in range(8):  # trio chooses between two orders, anew each time it runs tasks
+    for _ in range(8):  # trio chooses between two orders, again each time it runs tasks
         tls_app.reset_counts()
         urls = [f"{tls_app.url}/bytes/1?seed={number}" for number in range(12)]
         assert len([result async for result in client.map(urls, concurrency=6)]) == 12
@@ -135,7 +133,7 @@ async def test_items_of_a_map_are_sent_in_their_order_whatever_they_wait_for(
 
 
 @ONLY_ASYNC
-async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeClient) -> None:
+async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> None:
     limit = ConcurrencyLimit(2)
     may_end = anyio.Event()
     sent: list[int] = []
@@ -166,7 +164,7 @@ async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeCli
 
 
 async def opened_together(client: AnyClient) -> list[int]:
-    """Wake six tasks in another order, cancel two, and return who goes on when."""
+    """Wake six tasks in another order, cancel two, and return who continues when."""
     waiters = [client.real.make_waiter() for _ in range(6)]
     scopes = [anyio.CancelScope() for _ in range(6)]
     gone_on: list[int] = []
@@ -188,66 +186,66 @@ async def opened_together(client: AnyClient) -> list[int]:
 
 
 @ONLY_ASYNC
-async def test_tasks_go_on_in_the_order_in_which_they_were_let_go(make_client: MakeClient) -> None:
+async def test_tasks_continue_in_the_order_in_which_they_were_woken(
+    make_client: MakeClient,
+) -> None:
     client = make_client()
     assert [await opened_together(client) for _ in range(8)] == [[0, 1, 4, 2]] * 8
 
 
 @ONLY_ASYNC
-async def test_who_is_cancelled_in_line_holds_up_nobody(
-    make_client: MakeClient, app: AppServer
-) -> None:
+async def test_a_cancelled_waiter_delays_no_other(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(1)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     scopes = [anyio.CancelScope() for _ in range(4)]
 
     async def ask(number: int) -> None:
         with scopes[number]:
-            await client.get(f"{gate.url}/{number}")
+            await client.get(f"{blocker.url}/{number}")
 
     async with anyio.create_task_group() as tasks:
         for number in range(4):
             tasks.start_soon(ask, number)
-            await until(lambda n=number: gate.inside == 1 and in_line(limit) == n)  # type: ignore[misc]
+            await until(lambda n=number: blocker.inside == 1 and get_queue_length(limit) == n)  # type: ignore[misc]
         scopes[1].cancel()
-        await until(lambda: in_line(limit) == 2)
-        scopes[0].cancel()  # the one under way; the next may go
-        await until(lambda: in_line(limit) == 1)
-        gate.let_go(3)
-    assert [number for number in gate.seen if number in "123"] == ["2", "3"]
+        await until(lambda: get_queue_length(limit) == 2)
+        scopes[0].cancel()  # the one running; the next may go
+        await until(lambda: get_queue_length(limit) == 1)
+        blocker.let_go(3)
+    assert [number for number in blocker.seen if number in "123"] == ["2", "3"]
     assert limit._queues == {}
 
 
 @ONLY_ASYNC
 async def test_everybody_may_be_cancelled_at_once(make_client: MakeClient, app: AppServer) -> None:
     limit = ConcurrencyLimit(2)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
     client = make_client(concurrency_limit=limit)
     async with anyio.create_task_group() as tasks:
         for _ in range(50):
-            tasks.start_soon(client.get, gate.url)
-        await until(lambda: in_line(limit) == 48)
+            tasks.start_soon(client.get, blocker.url)
+        await until(lambda: get_queue_length(limit) == 48)
         tasks.cancel_scope.cancel()
     assert limit._queues == {}
-    gate.let_go(100)
-    assert (await client.get(gate.url)).ok
+    blocker.let_go(100)
+    assert (await client.get(blocker.url)).ok
 
 
 async def test_one_limit_serves_threads_and_loops(app: AppServer) -> None:
     limit = ConcurrencyLimit(2)
-    gate = Gatekeeper(app)
+    blocker = Gatekeeper(app)
 
     def in_a_thread() -> None:
         with Client(concurrency_limit=limit) as client:
             for _ in range(5):
-                client.get(gate.url)
+                client.get(blocker.url)
 
     async def in_a_loop() -> None:
         async with AsyncClient(concurrency_limit=limit) as client:
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):
-                    tasks.start_soon(client.get, gate.url)
+                    tasks.start_soon(client.get, blocker.url)
 
     work: list[Callable[[], object]] = [in_a_thread, in_a_thread]
     for backend in ("asyncio", "asyncio", "trio", "trio"):
@@ -255,16 +253,16 @@ async def test_one_limit_serves_threads_and_loops(app: AppServer) -> None:
     threads = [threading.Thread(target=act) for act in work]
     for thread in threads:
         thread.start()
-    gate.let_go(30)
+    blocker.let_go(30)
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)
-    assert len(gate.seen) == 30
-    assert gate.most <= 2
+    assert len(blocker.seen) == 30
+    assert blocker.most <= 2
     assert limit._queues == {}
 
 
 @pytest.mark.parametrize("end", ["read", "closed", "dropped", "broken"])
-async def test_a_streamed_response_holds_its_place_to_its_end(
+async def test_a_streamed_response_holds_its_permit_to_its_end(
     make_client: MakeClient, end: str
 ) -> None:
     limit = ConcurrencyLimit(1)
@@ -285,7 +283,7 @@ async def test_a_streamed_response_holds_its_place_to_its_end(
     assert (await client.get(URL)).ok
 
 
-async def test_a_discarded_attempt_gives_its_place_back_before_the_sleep(
+async def test_a_discarded_attempt_releases_its_permit_before_the_sleep(
     make_client: MakeClient,
 ) -> None:
     limit = ConcurrencyLimit(1)
@@ -306,7 +304,7 @@ async def test_a_discarded_attempt_gives_its_place_back_before_the_sleep(
         (Timeout(pool=4.0, total=3.0), DeadlineExceeded, 3.0),
     ],
 )
-async def test_the_wait_for_a_place_is_bounded(
+async def test_the_wait_for_a_permit_is_bounded(
     make_client: MakeClient, timeout: Timeout, kind: type[Exception], at: float
 ) -> None:
     limit = ConcurrencyLimit(1)
@@ -363,7 +361,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_who_waits_for_a_place() -> None:
+def test_ctrl_c_ends_the_wait_for_a_permit() -> None:
     assert run_script(_INTERRUPTED) == "ok\n"
 
 
@@ -399,7 +397,9 @@ async def test_a_wait_that_does_not_fit_fails_at_once(make_client: MakeClient) -
     assert (await client.get(URL, timeout=Timeout(total=2.1))).ok
 
 
-async def test_what_the_breaker_refuses_costs_no_rate(make_client: MakeClient) -> None:
+async def test_a_request_that_the_breaker_refuses_takes_nothing_from_the_rate(
+    make_client: MakeClient,
+) -> None:
     engine = ScriptedEngine([200])
     breaker = CircuitBreaker()
     breaker.force_open(URL)
@@ -412,8 +412,8 @@ async def test_what_the_breaker_refuses_costs_no_rate(make_client: MakeClient) -
     assert engine.sleeps == []
 
 
-async def test_the_rate_is_kept_by_those_who_waited_for_a_place(make_client: MakeClient) -> None:
-    """First a place, then the rate: the other way round they would go all at once."""
+async def test_the_rate_holds_after_a_wait_for_a_permit(make_client: MakeClient) -> None:
+    """First a permit, then the rate: in the other order they would be sent all at once."""
     engine = ScriptedEngine([200] * 4)
     rate, at_once = RateLimit(1, burst=2), ConcurrencyLimit(1)
     client = make_client(rate_limit=rate, concurrency_limit=at_once, transport=engine)
@@ -422,7 +422,7 @@ async def test_the_rate_is_kept_by_those_who_waited_for_a_place(make_client: Mak
             with pytest.raises(PoolTimeout):
                 await client.get(URL, timeout=Timeout(pool=0.01))
     assert (await client.get(URL)).ok
-    assert engine.sleeps == [0.01] * 3  # for a place; those who gave up took nothing of the rate
+    assert engine.sleeps == [0.01] * 3  # for a permit; cancelled requests took nothing of the rate
 
 
 LATE = 0.0008  # seconds: what event loops add, whose timers count milliseconds
@@ -536,7 +536,7 @@ async def test_tasks_go_in_order_and_only_the_first_sleeps(colour: str) -> None:
         assert sent == [(0, 0.0), (1, 0.1), (2, 0.2)]
         await time.advance(1.0)
     assert sent[3:] == [(3, 0.3), (4, 0.4), (5, 0.5)]
-    assert time.sleeps == 5  # nobody looks again and again
+    assert time.sleeps == 5  # no polling
 
 
 @ONLY_ASYNC
@@ -556,7 +556,7 @@ async def test_tasks_behind_one_that_is_cancelled_go_sooner(colour: str) -> None
 
 
 @ONLY_ASYNC
-async def test_a_whole_line_may_be_cancelled(colour: str) -> None:
+async def test_a_whole_queue_may_be_cancelled(colour: str) -> None:
     time = VirtualTime()
     scopes = [anyio.CancelScope() for _ in range(101)]
     rate = RateLimit(10)

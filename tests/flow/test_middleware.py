@@ -45,7 +45,7 @@ async def test_the_first_middleware_is_the_outermost(
     assert log == ["a > /x", "b > /x", "b < 404", "a < 404"]
 
 
-async def test_middleware_sees_each_hop_and_each_answer_to_a_challenge(
+async def test_middleware_sees_each_redirect_and_each_authenticated_request(
     make_client: MakeClient, app: AppServer
 ) -> None:
     log: list[str] = []
@@ -90,7 +90,7 @@ async def test_middleware_may_change_headers_and_url(
 
 
 async def test_what_middleware_derives_is_checked(make_client: MakeClient, app: AppServer) -> None:
-    """S1, S5, S6: in what a middleware changes."""
+    """In what a middleware changes."""
     wanted: dict[str, Any] = {}
 
     async def change(request: Request, send: Send) -> Response:
@@ -110,7 +110,9 @@ async def test_what_middleware_derives_is_checked(make_client: MakeClient, app: 
     assert not app.requests
 
 
-async def test_middleware_may_answer_by_itself(make_client: MakeClient, app: AppServer) -> None:
+async def test_middleware_may_return_its_own_response(
+    make_client: MakeClient, app: AppServer
+) -> None:
     async def cache(request: Request, send: Send) -> Response:
         if request.url.path == "/cached":
             return Response.of(request, 203, headers={"X-From": "cache"}, content="héllo")
@@ -131,7 +133,7 @@ async def test_middleware_may_answer_by_itself(make_client: MakeClient, app: App
     assert not app.requests
 
 
-async def test_an_answer_of_a_middleware_serves_a_streamed_request(
+async def test_a_response_made_by_a_middleware_can_be_streamed(
     make_client: MakeClient, app: AppServer
 ) -> None:
     async def cache(request: Request, send: Send) -> Response:
@@ -144,7 +146,7 @@ async def test_an_answer_of_a_middleware_serves_a_streamed_request(
 
 
 def test_a_made_up_response_cannot_smuggle_a_header() -> None:
-    """S33: a middleware's answer is checked like a request."""
+    """A middleware's response is checked like a request."""
     request = Request("GET", "http://h.test/")
     for headers in ({"X": "1\r\nY: 2"}, {"X\r\nY": "2"}, {"": "2"}):
         with pytest.raises(curlhttp.InvalidHeader):
@@ -206,7 +208,7 @@ async def test_a_spent_body_is_not_sent_again_as_nothing(
 
 @pytest.mark.parametrize("keyword", ("middleware", "attempt_middleware"))
 @pytest.mark.parametrize("hedge", (None, curlhttp.Hedge(60)))
-async def test_a_middleware_that_forgets_to_return_the_response_is_told_so(
+async def test_a_middleware_that_returns_no_response_is_an_error(
     make_client: MakeClient, app: AppServer, keyword: str, hedge: curlhttp.Hedge | None
 ) -> None:
     async def forgets(request: Request, send: Send) -> None:
@@ -233,7 +235,7 @@ async def test_what_middleware_raises_reaches_the_caller(
     assert (await client.get(app.url)).ok
 
 
-async def test_what_middleware_swallows_is_gone(make_client: MakeClient) -> None:
+async def test_an_error_that_middleware_handles_is_not_raised(make_client: MakeClient) -> None:
     async def offline(request: Request, send: Send) -> Response:
         try:
             return await send(request)
@@ -245,7 +247,7 @@ async def test_what_middleware_swallows_is_gone(make_client: MakeClient) -> None
     assert found.status_code == 503
 
 
-async def test_middleware_has_a_place_for_data_of_its_own(
+async def test_middleware_can_store_data_in_extensions(
     make_client: MakeClient, app: AppServer
 ) -> None:
     async def note(request: Request, send: Send) -> Response:
@@ -289,7 +291,7 @@ def test_a_blocking_client_says_so_when_a_middleware_waits(app: AppServer) -> No
                         client.get(app.url + "/bytes/300000", stream=stream)
 
 
-async def test_a_request_that_no_client_made_takes_the_clients_settings(
+async def test_a_request_made_without_a_client_gets_the_clients_settings(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(cookies={"a": "1"}, auth=("u", "p"))

@@ -1,4 +1,4 @@
-"""OAuth 2.0: what token servers are asked, what of their answers is believed, and what is kept."""
+"""OAuth 2.0: token requests, validation of their responses, and caching."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from curlhttp.testing import Answer, reset
 from tests.servers import AppServer, HTTPProxy
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
+from tests.support.every_api import EVERY_CLIENT_API, Fetch
 from tests.support.scripted import URL, Scripted, moved
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ def authorizations(engine: Any) -> list[str | None]:
 
 
 @ONE_OF_EACH
-async def test_a_token_is_asked_for_by_a_form_and_basic(scripted: Scripted) -> None:
+async def test_a_token_request_is_a_form_with_basic_auth(scripted: Scripted) -> None:
     auth = credentials(scope=["read", "write"], audience="api", parameters={"resource": "r&s"})
     client, engine = scripted([grant(token_type="Bearer"), 200], headers={"X-Api-Key": "k"})
     await client.get(URL, auth=auth, cookies={"a": "b"})
@@ -106,7 +106,7 @@ def test_a_token_url_is_absolute() -> None:
 
 
 @ONE_OF_EACH
-async def test_a_token_is_fetched_anew_before_it_expires(scripted: Scripted) -> None:
+async def test_a_token_is_refreshed_before_it_expires(scripted: Scripted) -> None:
     client, engine = scripted(
         [grant("t1", expires_in=3600), 200, 200, grant("t2", expires_in=3600), 200],
         auth=credentials(leeway=60),
@@ -120,7 +120,7 @@ async def test_a_token_is_fetched_anew_before_it_expires(scripted: Scripted) -> 
 
 
 @ONE_OF_EACH
-async def test_the_life_of_a_token_begins_when_it_is_asked_for(scripted: Scripted) -> None:
+async def test_the_lifetime_of_a_token_begins_with_its_request(scripted: Scripted) -> None:
     slow = Answer(200, content=b'{"access_token": "t1", "expires_in": 100}', delay=50.0)
     client, engine = scripted([slow, 200, grant("t2"), 200], auth=credentials(leeway=0))
     await client.get(URL)
@@ -207,12 +207,12 @@ async def test_a_token_that_is_taken_ends_the_rest_after_many_refused_ones(
 ) -> None:
     refusing = True
 
-    def answer(request: Any) -> Answer:
+    def respond(request: Any) -> Answer:
         if str(request.url) == TOKEN_URL:
             return grant(f"t{len(engine.sent)}")
         return Answer(401 if refusing else 200)
 
-    client, engine = scripted(answer, auth=credentials())
+    client, engine = scripted(respond, auth=credentials())
     for _ in range(10):
         await client.get(URL)
     refusing = False
@@ -223,14 +223,14 @@ async def test_a_token_that_is_taken_ends_the_rest_after_many_refused_ones(
 
 
 @ONE_OF_EACH
-async def test_a_token_does_not_go_to_where_a_redirect_leads(scripted: Scripted) -> None:
+async def test_a_token_is_not_sent_to_the_target_of_a_redirect(scripted: Scripted) -> None:
     client, engine = scripted([grant(), moved("http://evil.test/"), 200], auth=credentials())
     await client.get(URL)
     assert engine.sent[2].url == "http://evil.test/"
     assert "Authorization" not in engine.sent[2].headers
 
 
-# --- in every way, on real engines ---
+# --- with every API, on real engines ---
 
 
 class TokenServer:
@@ -272,16 +272,16 @@ def tokens(app: AppServer) -> TokenServer:
     return TokenServer(app)
 
 
-@EVERY_WAY_OF_CLIENTS
-async def test_every_way_in_has_a_token_and_another_one_after_a_401(
-    ask: Ask, app: AppServer, tokens: TokenServer
+@EVERY_CLIENT_API
+async def test_every_api_sends_a_token_and_a_new_one_after_a_401(
+    fetch: Fetch, app: AppServer, tokens: TokenServer
 ) -> None:
     auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")
     for _ in range(2):
-        assert (await ask(app.url + "/api", auth=auth)).status_code == 200
+        assert (await fetch(app.url + "/api", auth=auth)).status_code == 200
     assert tokens.asked == 1
     tokens.good = "another"
-    assert (await ask(app.url + "/api", auth=auth)).status_code == 200
+    assert (await fetch(app.url + "/api", auth=auth)).status_code == 200
     assert tokens.asked == 2
 
 
@@ -305,7 +305,7 @@ async def test_one_fetch_serves_all_that_wait(
     assert tokens.asked == 1
 
 
-async def test_a_fetch_whose_loop_was_closed_by_hand_holds_up_nobody(
+async def test_a_fetch_in_a_closed_loop_blocks_no_other(
     client: AnyClient, app: AppServer, tokens: TokenServer
 ) -> None:
     auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")
@@ -380,7 +380,9 @@ async def test_the_fetch_is_retried_as_the_policy_says(scripted: Scripted) -> No
 
 
 @ONE_OF_EACH
-async def test_a_refusal_says_why_and_is_tried_anew(scripted: Scripted) -> None:
+async def test_a_refusal_gives_the_reason_and_the_next_request_tries_again(
+    scripted: Scripted,
+) -> None:
     refusal = Answer(
         401,
         content=json.dumps(
@@ -444,14 +446,14 @@ async def test_junk_of_a_token_server_is_an_error_that_says_so(
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("expires_in", ("1e999", "1" + "0" * 4000, "Infinity", "3600.5"))
-async def test_any_number_of_seconds_is_good(scripted: Scripted, expires_in: str) -> None:
+async def test_any_number_of_seconds_is_accepted(scripted: Scripted, expires_in: str) -> None:
     body = f'{{"access_token": "t", "expires_in": {expires_in}}}'.encode()
     client, _ = scripted([Answer(200, content=body), 200], auth=credentials())
     assert (await client.get(URL)).ok
 
 
 @ONE_OF_EACH
-async def test_a_huge_answer_of_a_token_server_is_not_read(scripted: Scripted) -> None:
+async def test_a_huge_response_of_a_token_server_is_not_read(scripted: Scripted) -> None:
     body = b'{"access_token": "' + b"t" * 300_000 + b'"}'
     client, _ = scripted([Answer(200, content=body)], auth=credentials())
     with pytest.raises(curlhttp.ResponseTooLarge) as caught:
@@ -459,7 +461,7 @@ async def test_a_huge_answer_of_a_token_server_is_not_read(scripted: Scripted) -
     assert caught.value.response is None
 
 
-async def test_a_timeout_is_told_to_those_alone_that_have_the_same(
+async def test_a_timeout_is_raised_only_in_waiters_with_the_same_timeout(
     client: AnyClient, app: AppServer, tokens: TokenServer
 ) -> None:
     auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")
@@ -497,7 +499,7 @@ async def test_a_timeout_is_told_to_those_alone_that_have_the_same(
     assert not auth.cache._queue
 
 
-async def test_a_failure_is_told_to_all_that_wait(
+async def test_a_failure_is_raised_in_all_waiters(
     client: AnyClient, app: AppServer, tokens: TokenServer
 ) -> None:
     auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")

@@ -1,4 +1,4 @@
-"""What a plain request runs through, and that whatever it lacks enters when it is called for."""
+"""The code that a plain request runs, and what each setting adds."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_a_plain_request_is_one_coroutine_of_the_flow(verb: str) -> None:
         ([404], {}, set()),
     ],
 )
-def test_what_is_called_for_enters_the_flow_and_nothing_else(
+def test_a_request_enters_only_the_functions_that_it_needs(
     script: list[Any], settings: dict[str, Any], expected: set[str]
 ) -> None:
     found = {function for _, function in entered(script, **settings)}
     assert found == {"through", "send"} | expected
 
 
-async def test_cookies_of_an_answer_go_with_the_next_request(scripted: Scripted) -> None:
+async def test_cookies_of_a_response_are_sent_with_the_next_request(scripted: Scripted) -> None:
     client, engine = scripted([Answer(headers={"Set-Cookie": "a=1"}), 200])
     await client.get(URL)
     await client.get(URL)
@@ -135,11 +135,11 @@ async def test_request_sends_what_the_verb_sends(scripted: Scripted, method: str
 
 
 @pytest.mark.parametrize("method", [None, 5, [], "", "a b", "GET\r\n", b"\xff"])
-async def test_request_refuses_what_is_no_method(scripted: Scripted, method: Any) -> None:
+async def test_an_invalid_method_is_refused(scripted: Scripted, method: Any) -> None:
     client, engine = scripted([200])
     with pytest.raises(e.InvalidMethod):
         await client.request(method, URL)
-    with pytest.raises(e.InvalidMethod):  # before the URL: whoever swaps the two reads so
+    with pytest.raises(e.InvalidMethod):  # before the URL, for callers who swap the two
         await client.request(method, "no-url")
     assert engine.sent == []
 
@@ -169,7 +169,7 @@ async def test_a_subclass_that_builds_requests_builds_all_of_them(base: Any) -> 
     assert [sent.headers.get("Marked") for sent in engine.sent] == ["yes"] * len(calls)
 
 
-async def test_a_challenge_in_the_middle_of_redirects_is_answered_with_its_cookies(
+async def test_a_challenge_between_redirects_is_met_with_its_cookies(
     scripted: Scripted,
 ) -> None:
     asks = Answer(401, headers={**CHALLENGE, "Set-Cookie": "c=1"})
@@ -179,7 +179,7 @@ async def test_a_challenge_in_the_middle_of_redirects_is_answered_with_its_cooki
     assert [sent.headers.get("Cookie") for sent in engine.sent] == [None, None, "c=1", "c=1"]
 
 
-async def test_one_redirect_too_many_tells_of_the_hop_before_it(scripted: Scripted) -> None:
+async def test_too_many_redirects_has_the_last_response(scripted: Scripted) -> None:
     client, engine = scripted([moved("/a"), moved("/b"), moved("/c")], max_redirects=2)
     with pytest.raises(e.TooManyRedirects, match="Exceeded 2 redirects") as caught:
         await client.get(URL)
@@ -203,7 +203,7 @@ async def test_redirects_are_counted_from_none_on(scripted: Scripted, most: int)
             await client.get(URL)
 
 
-async def test_a_client_that_is_closed_between_two_hops_sends_no_more(
+async def test_a_client_closed_between_two_redirects_sends_no_more(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:
     async def close(request: Any, send: Any) -> Any:
@@ -217,7 +217,7 @@ async def test_a_client_that_is_closed_between_two_hops_sends_no_more(
     assert len(app.requests) == 1
 
 
-async def test_errors_of_a_hop_can_be_pickled_and_tell_of_it(scripted: Scripted) -> None:
+async def test_errors_of_a_redirect_can_be_pickled_and_name_it(scripted: Scripted) -> None:
     client, _ = scripted([moved("/a"), moved("ftp://x/")])
     with pytest.raises(e.InvalidSchema) as caught:
         await client.get(URL, headers={"Authorization": "secret"})

@@ -1,4 +1,4 @@
-"""Redirects over the wire: methods, bodies, history, limits, and what may not go along."""
+"""Redirects over the wire: methods, bodies, history, limits, and what is removed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import curlhttp
 from curlhttp.requests.auth import HTTPDigestAuth
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, Record, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.every_api import EVERY_API, Fetch
 from tests.support.pace import assert_in_time, paced
-from tests.support.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -45,7 +45,7 @@ def redirect(app: AppServer, target: str, status: int = 302, *, host: str = "127
 
 
 def serving(head: bytes, body: bytes = b"", *, times: int = 1) -> Callable[[RawConnection], None]:
-    """Return a handler that answers with a head and a body repeated `times`, then stalls."""
+    """Return a handler that sends a head and a body repeated `times`, then stalls."""
 
     def handler(conn: RawConnection) -> None:
         while conn.read_request()[0]:
@@ -80,7 +80,7 @@ async def test_the_method_after_a_redirect_is_that_of_requests(
 async def test_a_post_that_becomes_a_get_has_no_body_and_no_body_headers(
     client: AnyClient, app: AppServer, status: int
 ) -> None:
-    """S26: what becomes a GET has no body and none of its fields."""
+    """What becomes a GET has no body and none of its fields."""
     found = await client.post(redirect(app, "/echo", status), data={"a": "1"})
     sent = app.requests[-1]
     assert (found.json()["method"], found.json()["body"]) == ("GET", "")
@@ -97,7 +97,7 @@ async def test_a_body_in_memory_is_sent_again(
     assert app.requests[-1].header("content-type") == "application/json"
 
 
-async def test_a_file_is_rewound_to_where_it_stood(
+async def test_a_file_is_rewound_to_its_position(
     client: AnyClient, app: AppServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "upload"
@@ -130,7 +130,7 @@ async def test_a_callable_body_is_made_again(client: AnyClient, app: AppServer) 
 async def test_a_spent_generator_is_not_sent_again_as_an_empty_body(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S27: a body that was read is not sent as nothing."""
+    """A body that was read is not sent as nothing."""
     with pytest.raises(curlhttp.UnrewindableBodyError) as caught:
         await client.post(redirect(app, "/echo", 307), content=(piece for piece in [b"a", b"b"]))
     assert len(app.requests) == 1
@@ -139,7 +139,7 @@ async def test_a_spent_generator_is_not_sent_again_as_an_empty_body(
 
 
 async def test_a_spent_generator_may_be_dropped_by_a_303(client: AnyClient, app: AppServer) -> None:
-    """S27: it is not needed there."""
+    """It is not needed there."""
     found = await client.post(redirect(app, "/echo", 303), content=(piece for piece in [b"a"]))
     assert found.json()["method"] == "GET"
 
@@ -147,7 +147,7 @@ async def test_a_spent_generator_may_be_dropped_by_a_303(client: AnyClient, app:
 # --- history and limits ---
 
 
-async def test_history_has_every_hop_with_its_body_oldest_first(
+async def test_history_has_every_redirect_with_its_body_oldest_first(
     client: AnyClient, app: AppServer
 ) -> None:
     def hop(record: Record, out: Any) -> None:
@@ -162,13 +162,13 @@ async def test_history_has_every_hop_with_its_body_oldest_first(
     assert (found.url, found.content) == (app.url + "/", b"hello")
 
 
-async def test_kept_alive_connections_serve_all_hops(client: AnyClient, app: AppServer) -> None:
+async def test_redirects_reuse_the_connection(client: AnyClient, app: AppServer) -> None:
     await client.get(app.url + "/redirect/5")
     assert len(app.requests) == 6
     assert app.connections == 1
 
 
-async def test_redirects_are_not_followed_unless_asked_for(
+async def test_redirects_are_not_followed_by_default(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(follow_redirects=False)
@@ -181,7 +181,7 @@ async def test_redirects_are_not_followed_unless_asked_for(
 async def test_too_many_redirects_have_the_last_response(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    """S29: redirects end."""
+    """Redirects end."""
     client = make_client(max_redirects=3)
     assert (await client.get(app.url + "/redirect/3")).status_code == 200
     with pytest.raises(curlhttp.TooManyRedirects, match=r"Exceeded 3 redirects\.") as caught:
@@ -194,16 +194,14 @@ async def test_too_many_redirects_have_the_last_response(
 
 
 async def test_a_loop_ends_after_thirty_redirects(client: AnyClient, app: AppServer) -> None:
-    """S29: redirects end."""
+    """Redirects end."""
     app.route("/loop", lambda record, out: out.reply(302, b"", [("Location", "/loop")]))
     with pytest.raises(curlhttp.TooManyRedirects):
         await client.get(app.url + "/loop")
     assert len(app.requests) == 31
 
 
-async def test_no_redirects_at_all_may_be_asked_for(
-    make_client: MakeClient, app: AppServer
-) -> None:
+async def test_max_redirects_may_be_zero(make_client: MakeClient, app: AppServer) -> None:
     client = make_client(max_redirects=0)
     assert (await client.get(app.url)).status_code == 200
     with pytest.raises(curlhttp.TooManyRedirects):
@@ -229,7 +227,7 @@ async def test_challenges_do_not_count_as_redirects(
 async def test_statuses_that_are_no_redirects_are_not_followed(
     client: AnyClient, app: AppServer, status: int
 ) -> None:
-    """S28: 300, 304 and 305 are answers."""
+    """300, 304 and 305 are final responses."""
     found = await client.get(redirect(app, "/", status))
     assert found.status_code == status
     assert len(app.requests) == 1
@@ -256,7 +254,7 @@ async def test_statuses_that_are_no_redirects_are_not_followed(
 async def test_locations_of_every_form(
     client: AnyClient, app: AppServer, location: str, target: str
 ) -> None:
-    """S31: blanks and bytes beyond ASCII."""
+    """Blanks and bytes beyond ASCII."""
     where = location.format(host=f"127.0.0.1:{app.port}")
 
     def once(record: Record, out: Any) -> None:
@@ -279,10 +277,10 @@ async def test_the_fragment_is_inherited_and_never_sent(client: AnyClient, app: 
 async def test_an_empty_location_is_no_redirect_and_its_body_is_whole(
     client: AnyClient, blank: bytes
 ) -> None:
-    """S31: any Location is followed, refused or none."""
+    """Any Location is followed, refused or none."""
     body = b"z" * 200_000
-    answer = response(gzip.compress(body), "302 Found", [("Content-Encoding", "gzip")])
-    head, _, rest = answer.partition(b"\r\n\r\n")
+    received = response(gzip.compress(body), "302 Found", [("Content-Encoding", "gzip")])
+    head, _, rest = received.partition(b"\r\n\r\n")
     with RawServer(serving(head + b"\r\nLocation:" + blank + b"\r\n\r\n" + rest)) as server:
         found = await client.get(server.url)
         assert not found.is_redirect
@@ -305,7 +303,7 @@ async def test_an_empty_location_is_no_redirect_and_its_body_is_whole(
     ],
 )
 async def test_other_schemes_are_refused(client: AnyClient, app: AppServer, location: str) -> None:
-    """S16: nothing but http and https is followed."""
+    """Nothing but http and https is followed."""
     with pytest.raises(curlhttp.InvalidSchema) as caught:
         await client.get(redirect(app, location))
     assert len(app.requests) == 1
@@ -317,7 +315,7 @@ async def test_other_schemes_are_refused(client: AnyClient, app: AppServer, loca
 async def test_a_location_that_is_no_url_is_refused(
     client: AnyClient, app: AppServer, location: str
 ) -> None:
-    """S31: any Location is followed, refused or none."""
+    """Any Location is followed, refused or none."""
     with pytest.raises(curlhttp.InvalidURL) as caught:
         await client.get(redirect(app, location))
     assert caught.value.request_sent
@@ -327,7 +325,7 @@ async def test_a_location_that_is_no_url_is_refused(
 async def test_a_location_of_100_kb_is_followed_or_refused_at_once(
     client: AnyClient, app: AppServer
 ) -> None:
-    """S31: any Location is followed, refused or none."""
+    """Any Location is followed, refused or none."""
     long = "/echo?" + "a" * 100_000
     app.route("/long", lambda record, out: out.reply(302, b"", [("Location", long)]))
     begun = time.monotonic()
@@ -362,7 +360,7 @@ async def test_a_streamed_request_streams_only_the_last_response(
 async def test_at_most_64_kib_of_a_redirects_body_are_read(
     client: AnyClient, app: AppServer, kind: str, body: bytes, times: int, stream: bool
 ) -> None:
-    """S30, S47: of a body without end too."""
+    """Of a body without end too."""
     field = {
         "endless": b"",
         "chunked": b"Transfer-Encoding: chunked\r\n",
@@ -382,7 +380,7 @@ async def test_at_most_64_kib_of_a_redirects_body_are_read(
 async def test_a_redirects_body_is_never_decoded(
     client: AnyClient, app: AppServer, stream: bool
 ) -> None:
-    """S30, S47: a bomb in it does nothing."""
+    """A bomb in it does nothing."""
     bomb = gzip.compress(bytes(50 << 20))[:60_000]
     for coded in (bomb, b"this is not gzip"):
         fields = [("Location", app.url + "/"), ("Content-Encoding", "gzip")]
@@ -436,21 +434,21 @@ async def test_redirects_of_http2(make_client: MakeClient, h2_app: H2Server) -> 
         assert [r.header("authorization") for r in h2_app.requests] == ["Basic dTpw"] * 2
 
 
-# --- in every way in ---
+# --- with every API ---
 
 
-@EVERY_WAY
-async def test_no_way_leads_to_another_scheme(ask: Ask, app: AppServer) -> None:
-    """S16: nothing is opened."""
+@EVERY_API
+async def test_no_api_follows_a_redirect_to_another_scheme(fetch: Fetch, app: AppServer) -> None:
+    """Nothing is opened."""
     schemes = ("file:///etc/passwd", "scp://{}", "ftp://{}", "gopher://{}", "dict://{}", "ws://{}")
     for location in (*schemes, "data:text/plain,x", "javascript:alert(1)"):
         with pytest.raises(curlhttp.InvalidSchema):
-            await ask(redirect(app, location.format(f"127.0.0.1:{app.port}/x")))
+            await fetch(redirect(app, location.format(f"127.0.0.1:{app.port}/x")))
     assert [record.path for record in app.requests] == ["/redirect-to"] * 8
     assert app.connections <= 8
 
 
-@EVERY_WAY
+@EVERY_API
 @pytest.mark.parametrize("by", ["port", "host"])
 @pytest.mark.parametrize(
     "options",
@@ -461,13 +459,13 @@ async def test_no_way_leads_to_another_scheme(ask: Ask, app: AppServer) -> None:
         {"auth": ("u", "secret")},
     ],
 )
-async def test_no_way_carries_credentials_to_another_origin_or_back(
-    ask: Ask, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
+async def test_no_api_sends_credentials_to_another_origin_or_back(
+    fetch: Fetch, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
 ) -> None:
-    """S17, S18, S19, S20, S23: and Proxy-Authorization does not go out at all."""
+    """And Proxy-Authorization does not go out at all."""
     away = other.url if by == "port" else app.at("localhost")
     home = quote(app.url + "/echo", safe="")
-    await ask(redirect(app, f"{away}/redirect-to?url={home}"), **options)
+    await fetch(redirect(app, f"{away}/redirect-to?url={home}"), **options)
     first = app.requests[0]
     assert (first.header("authorization") or first.header("cookie")) is not None
     assert first.header("proxy-authorization") is None
@@ -478,15 +476,15 @@ async def test_no_way_carries_credentials_to_another_origin_or_back(
         assert b"secret" not in record.raw
 
 
-@EVERY_WAY
-async def test_cookies_of_one_request_stay_with_its_host_in_every_way(
-    ask: Ask, app: AppServer
+@EVERY_API
+async def test_with_every_api_cookies_of_one_request_stay_with_its_host(
+    fetch: Fetch, app: AppServer
 ) -> None:
-    """S18, S73: a port is no other host (RFC 6265, section 8.5)."""
+    """A port is no other host (RFC 6265, section 8.5)."""
     app.route("/set", lambda record, out: out.reply(302, b"", moved_with_cookie(app)))
     for path in ("/redirect-to?url=" + quote(app.at("localhost") + "/echo", safe=""), "/set"):
         app.reset_counts()
-        await ask(app.url + path, cookies={"session": "secret"})
+        await fetch(app.url + path, cookies={"session": "secret"})
         assert app.requests[0].header("cookie") == "session=secret"
         assert sent_to(app, "cookie")[1:] == [None]
 
@@ -495,36 +493,36 @@ def moved_with_cookie(app: AppServer) -> list[tuple[str, str]]:
     return [("Location", app.at("localhost") + "/echo"), ("Set-Cookie", "theirs=secret")]
 
 
-@EVERY_WAY
-async def test_no_way_answers_the_challenge_of_another_origin(
-    ask: Ask, way: str, app: AppServer, other: AppServer
+@EVERY_API
+async def test_no_api_authenticates_to_another_origin(
+    fetch: Fetch, api: str, app: AppServer, other: AppServer
 ) -> None:
-    """S21: neither Basic, which is sent at once, nor Digest."""
+    """Neither Basic, which is sent at once, nor Digest."""
     target = other.url + "/digest?user=u&password=p"
     auths: list[Any] = [("u", "p"), HTTPDigestAuth("u", "p")]
-    if "session" not in way:
+    if "session" not in api:
         auths[1] = curlhttp.DigestAuth("u", "p")
     for auth in auths:
         other.reset_counts()
         with suppress(curlhttp.HTTPError):  # of a download
-            assert (await ask(redirect(app, target), auth=auth)).status_code == 401
+            assert (await fetch(redirect(app, target), auth=auth)).status_code == 401
         assert sent_to(other, "authorization") == [None]
 
 
-@EVERY_WAY
-async def test_every_way_follows_the_same_statuses_and_no_loop(
-    ask: Ask, way: str, app: AppServer
+@EVERY_API
+async def test_every_api_follows_the_same_statuses_and_no_loop(
+    fetch: Fetch, api: str, app: AppServer
 ) -> None:
-    """S28, S29: 300, 304 and 305 are answers; thirty redirects are the most."""
+    """300, 304 and 305 are final responses; thirty redirects are the most."""
     for status in (300, 304, 305):
         app.reset_counts()
         with suppress(curlhttp.HTTPError):  # of a download
-            assert (await ask(redirect(app, "/", status))).status_code == status
+            assert (await fetch(redirect(app, "/", status))).status_code == status
         assert len(app.requests) == 1
     app.reset_counts()
     app.route("/loop", lambda record, out: out.reply(302, b"", [("Location", "/loop")]))
     with pytest.raises(curlhttp.TooManyRedirects) as caught:
-        await ask(app.url + "/loop")
+        await fetch(app.url + "/loop")
     assert caught.value.response is not None
     assert len(app.requests) == 31
 
@@ -548,7 +546,7 @@ SECRETS = {
 async def test_credentials_do_not_reach_another_origin(
     client: AnyClient, app: AppServer, other: AppServer, by: str
 ) -> None:
-    """S17, S18, S19, S20: by another port, by another host."""
+    """By another port, by another host."""
     target = other.url + "/echo" if by == "port" else app.at("localhost") + "/echo"
     found = await client.get(redirect(app, target), headers=list(SECRETS.items()))
     names = {name.lower() for name, _ in found.json()["headers"]}
@@ -557,10 +555,10 @@ async def test_credentials_do_not_reach_another_origin(
     assert app.requests[0].header("cookie") == "session=secret"
 
 
-async def test_credentials_do_not_go_from_https_to_http(
+async def test_credentials_are_not_sent_from_https_to_http(
     client: AnyClient, tls_app: AppServer, app: AppServer
 ) -> None:
-    """S17: Authorization stays with its origin."""
+    """Authorization stays with its origin."""
     await client.get(redirect(tls_app, app.url + "/echo"), headers={"Authorization": "Bearer s"})
     assert sent_to(tls_app, "authorization") == ["Bearer s"]
     assert sent_to(app, "authorization") == [None]
@@ -569,7 +567,7 @@ async def test_credentials_do_not_go_from_https_to_http(
 async def test_proxy_authorization_reaches_no_origin_at_all(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    """S19: Proxy-Authorization goes to no origin."""
+    """Proxy-Authorization goes to no origin."""
     client = make_client(headers={"Proxy-Authorization": "Basic secret"})
     await client.get(app.url + "/redirect/1", headers={"PROXY-authorization": "x"})
     await client.get(app.url + "/")
@@ -588,7 +586,7 @@ async def test_credentials_stay_on_the_same_origin(client: AnyClient, app: AppSe
 async def test_there_and_back_again_has_no_credentials(
     client: AnyClient, app: AppServer, other: AppServer
 ) -> None:
-    """S23: credentials do not come back with the origin."""
+    """Credentials do not come back with the origin."""
     back = redirect(other, app.url + "/echo")
     for options in ({"auth": ("u", "p")}, {"headers": {"Authorization": "Basic dTpw"}}):
         app.reset_counts()
@@ -596,10 +594,10 @@ async def test_there_and_back_again_has_no_credentials(
         assert sent_to(app, "authorization") == ["Basic dTpw", None]
 
 
-async def test_auth_objects_do_not_answer_another_origin(
+async def test_auth_objects_do_not_authenticate_to_another_origin(
     client: AnyClient, app: AppServer, other: AppServer
 ) -> None:
-    """S21: an auth object answers its own origin."""
+    """An auth object authenticates to its own origin only."""
     target = other.url + "/digest?user=u&password=p"
     for auth in (curlhttp.DigestAuth("u", "p"), ("u", "p")):
         other.reset_counts()
@@ -611,18 +609,18 @@ async def test_auth_objects_do_not_answer_another_origin(
 async def test_the_clients_own_auth_does_not_reach_another_origin(
     make_client: MakeClient, app: AppServer, other: AppServer
 ) -> None:
-    """S21: an auth object answers its own origin."""
+    """An auth object authenticates to its own origin only."""
     client = make_client(auth=("u", "p"), headers={"X-Token": "secret"})
     await client.get(redirect(app, other.url + "/echo"))
     assert sent_to(app, "authorization") == ["Basic dTpw"]
     assert sent_to(other, "authorization") == [None]
-    assert sent_to(other, "x-token") == ["secret"]  # nobody said that it is one
+    assert sent_to(other, "x-token") == ["secret"]  # it was not declared as one
 
 
 async def test_sensitive_headers_do_not_reach_another_origin(
     make_client: MakeClient, app: AppServer, other: AppServer
 ) -> None:
-    """S17: those that the caller calls so."""
+    """Those that the caller calls so."""
     client = make_client(sensitive_headers=["X-Token", "x-key"], headers={"x-tOKEN": "client's"})
     await client.get(redirect(app, "/redirect-to?url=" + other.url + "/"), headers={"X-Key": "k"})
     assert sent_to(app, "x-token") == ["client's"] * 2
@@ -630,10 +628,10 @@ async def test_sensitive_headers_do_not_reach_another_origin(
     assert sent_to(other, "x-token") == sent_to(other, "x-key") == [None]
 
 
-async def test_userinfo_of_a_location_serves_one_hop_and_is_never_shown(
+async def test_userinfo_of_a_location_is_for_one_redirect_and_never_shown(
     client: AnyClient, app: AppServer, other: AppServer
 ) -> None:
-    """S24: userinfo of a Location is for that hop, and shown nowhere."""
+    """Userinfo of a Location is for that redirect only, and never shown."""
     target = f"http://user:s3cret@127.0.0.1:{other.port}/redirect/1"
     app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", target)]))
     found = await client.get(app.url + "/hop", headers={"Authorization": "Bearer first"})
@@ -646,7 +644,7 @@ async def test_userinfo_of_a_location_serves_one_hop_and_is_never_shown(
 
 
 async def test_userinfo_of_a_location_is_in_no_message(client: AnyClient, app: AppServer) -> None:
-    """S24, S81: userinfo of a Location is for that hop, and shown nowhere."""
+    """Userinfo of a Location is for that redirect only, and never shown."""
     for location in ("ftp://user:s3cret@h/", "http://user:s3cret@h:99999/", "http://u:s3cret@@/"):
         with pytest.raises(curlhttp.RequestException) as caught:
             await client.get(redirect(app, quote(location, safe=":/@")))
@@ -661,7 +659,9 @@ async def test_a_host_header_does_not_follow_to_another_origin(
     assert sent_to(other, "host") == [f"127.0.0.1:{other.port}"]
 
 
-async def test_the_total_timeout_spans_all_hops(make_client: MakeClient, app: AppServer) -> None:
+async def test_the_total_timeout_spans_all_redirects(
+    make_client: MakeClient, app: AppServer
+) -> None:
     client = make_client(max_redirects=10**6)  # on a slow machine there is time for many
     app.route("/loop", lambda record, out: _slowly(out))
     begun = time.monotonic()

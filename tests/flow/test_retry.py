@@ -1,4 +1,4 @@
-"""Retries as the two clients carry them out, on a script and its clock: nothing here waits."""
+"""Retries of both clients on a script and its clock; nothing here waits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MakeClient = Callable[..., AnyClient]
 # --- how many ---
 
 
-async def test_retries_are_off_unless_asked_for(scripted: Scripted) -> None:
+async def test_retries_are_off_by_default(scripted: Scripted) -> None:
     client, engine = scripted([503, refused()])
     found = await client.get(URL)
     assert (found.status_code, found.attempts) == (503, ())
@@ -56,20 +56,20 @@ def test_the_drop_in_does_not_retry() -> None:
         assert server.connections == 1
 
 
-async def test_with_retries_on_there_are_three_attempts_in_all(scripted: Scripted) -> None:
+async def test_retry_true_means_three_attempts(scripted: Scripted) -> None:
     client, engine = scripted([503] * 9, retry=True)
     assert (await client.get(URL)).status_code == 503
     assert len(engine.sent) == 3
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-async def test_a_number_stands_for_so_many_retries(scripted: Scripted, count: int) -> None:
+async def test_a_number_sets_the_retries(scripted: Scripted, count: int) -> None:
     client, engine = scripted([503] * 9, retry=count)
     await client.get(URL)
     assert len(engine.sent) == 1 + count
 
 
-async def test_a_request_may_have_a_policy_of_its_own(scripted: Scripted) -> None:
+async def test_a_request_may_have_its_own_policy(scripted: Scripted) -> None:
     client, engine = scripted([503] * 20)
     for retry, count in ((None, 1), (3, 4), (RetryPolicy(1), 2), (True, 3), (0, 1), (False, 1)):
         before = len(engine.sent)
@@ -93,7 +93,7 @@ async def test_numbers_of_requests_share_the_clients_budget(scripted: Scripted) 
     assert len(engine.sent) == 2 + 3  # three retries in ten seconds
 
 
-async def test_a_request_that_no_client_made_takes_the_clients_policy(scripted: Scripted) -> None:
+async def test_a_request_made_without_a_client_gets_the_clients_policy(scripted: Scripted) -> None:
     client, engine = scripted([503, 200], retry=1)
     assert (await client.send(curlhttp.ClientRequest("GET", URL))).status_code == 200
     assert len(engine.sent) == 2
@@ -157,7 +157,7 @@ async def test_a_put_that_was_sent_in_part_is_sent_again(scripted: Scripted) -> 
     assert [sent.body for sent in engine.sent] == [b"whole"] * 2
 
 
-async def test_a_post_that_got_an_answer_is_not_sent_again(scripted: Scripted) -> None:
+async def test_a_post_that_got_a_response_is_not_sent_again(scripted: Scripted) -> None:
     client, engine = scripted([503, 200], retry=2)
     assert (await client.post(URL, data=b"pay")).status_code == 503
     assert len(engine.sent) == 1
@@ -179,7 +179,7 @@ async def test_certificates_that_do_not_hold_are_not_tried_again(scripted: Scrip
     assert len(engine.sent) == len(caught.value.attempts) == 1
 
 
-async def test_what_cannot_be_sent_makes_no_attempt(scripted: Scripted) -> None:
+async def test_an_invalid_request_makes_no_attempt(scripted: Scripted) -> None:
     client, engine = scripted([], retry=2)
     wrong: tuple[tuple[Any, ...], ...] = (
         ("GET", "http://a b/", {}),
@@ -204,7 +204,7 @@ async def test_what_cannot_be_sent_makes_no_attempt(scripted: Scripted) -> None:
         ValueError,
     ],
 )
-async def test_what_is_no_failure_of_the_request_ends_it_at_once(
+async def test_an_error_that_is_not_the_requests_ends_it_at_once(
     scripted: Scripted, error: type[BaseException]
 ) -> None:
     calls: list[Any] = []
@@ -246,7 +246,7 @@ async def test_a_body_that_broke_in_memory_is_fetched_again(scripted: Scripted) 
     assert (await client.get(URL)).content == b"whole"
 
 
-async def test_a_post_whose_answer_broke_is_not_sent_again(scripted: Scripted) -> None:
+async def test_a_post_whose_response_broke_is_not_sent_again(scripted: Scripted) -> None:
     broken = Answer(content=b"half", error=e.ChunkedEncodingError("cut"))
     client, engine = scripted([broken, 200], retry=1)
     with pytest.raises(e.ChunkedEncodingError):
@@ -255,7 +255,7 @@ async def test_a_post_whose_answer_broke_is_not_sent_again(scripted: Scripted) -
 
 
 @pytest.mark.parametrize(("size", "aborted"), [(1000, 0), (64 * 1024 + 1, 1)])
-async def test_an_unwanted_stream_is_let_go_of_before_the_wait(
+async def test_a_discarded_stream_is_released_before_the_wait(
     make_client: MakeClient, size: int, aborted: int
 ) -> None:
     """Read to its end if that is near, to keep the connection; else the connection is closed."""
@@ -279,7 +279,7 @@ async def test_an_unwanted_stream_is_let_go_of_before_the_wait(
     assert left == [(0, aborted)]
 
 
-async def test_an_unwanted_stream_that_breaks_off_does_no_harm(scripted: Scripted) -> None:
+async def test_a_discarded_stream_that_breaks_off_is_ignored(scripted: Scripted) -> None:
     broken = Answer(503, content=[b"a"], error=e.ChunkedEncodingError("cut"))
     client, _ = scripted([broken, 200], retry=1)
     async with await client.stream("GET", URL) as stream:
@@ -306,7 +306,7 @@ async def test_after_the_last_attempt_the_last_error_is_raised(scripted: Scripte
     assert notes_of(caught.value) == ["attempts before this one: 502, ConnectionError"]
 
 
-async def test_attempts_tell_what_came_of_each_when(scripted: Scripted) -> None:
+async def test_attempts_have_the_outcome_and_time_of_each(scripted: Scripted) -> None:
     script = [
         Answer(503, delay=0.5),
         Fault(e.ConnectTimeout("slow"), delay=3.0),
@@ -334,7 +334,7 @@ async def test_an_error_does_not_hide_that_an_earlier_attempt_may_have_arrived(
     assert not caught.value.request_sent
 
 
-async def test_what_was_refused_unprocessed_does_not_count_as_arrived(scripted: Scripted) -> None:
+async def test_a_refused_stream_does_not_count_as_arrived(scripted: Scripted) -> None:
     client, _ = scripted([stream_refused(), refused(), stream_refused(), stream_refused()], retry=1)
     with pytest.raises(e.ConnectionError) as caught:
         await client.post(URL)

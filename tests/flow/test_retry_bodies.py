@@ -1,4 +1,4 @@
-"""A body goes out whole with each attempt, or the attempt is the last."""
+"""A body is sent whole with each attempt, or there is no other attempt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of_factory() -> Any:
 
 
 @pytest.mark.parametrize("make", [of_bytes, of_text, of_pieces, of_file, of_factory])
-async def test_a_body_that_can_be_had_again_is_sent_whole_each_time(
+async def test_a_body_that_can_be_replayed_is_sent_whole_each_time(
     scripted: Scripted, make: Callable[[], Any]
 ) -> None:
     client, engine = scripted([reset(), 503, 200], retry=2)
@@ -60,7 +60,7 @@ async def test_a_form_is_sent_whole_each_time(scripted: Scripted) -> None:
     assert b"file" in first.body
 
 
-async def test_a_file_goes_back_to_where_it_stood(scripted: Scripted) -> None:
+async def test_a_file_is_rewound_to_its_start_position(scripted: Scripted) -> None:
     file = io.BytesIO(b"0123456789")
     file.seek(4)
     client, engine = scripted([reset(), 200], retry=1)
@@ -92,7 +92,7 @@ def spent_generator() -> Any:
 @pytest.mark.parametrize(
     "make", [spent_iterator, spent_generator, lambda: NoSeek(b"body")], ids=["iter", "gen", "file"]
 )
-async def test_a_body_that_was_spent_lets_the_original_error_through(
+async def test_with_a_consumed_body_the_original_error_is_raised(
     scripted: Scripted, make: Callable[[], Any]
 ) -> None:
     client, engine = scripted([reset(), 200], retry=3)
@@ -105,13 +105,13 @@ async def test_a_body_that_was_spent_lets_the_original_error_through(
     assert "sent again" in note
 
 
-async def test_a_body_that_was_not_touched_need_not_be_had_again(scripted: Scripted) -> None:
+async def test_an_unread_body_need_not_be_replayable(scripted: Scripted) -> None:
     client, engine = scripted([refused(), refused(), 200], retry=2)
     assert (await client.post(URL, content=spent_generator())).status_code == 200
     assert [sent.body for sent in engine.sent] == [b"", b"", b"body"]
 
 
-async def test_an_answer_to_a_body_that_was_spent_is_returned(scripted: Scripted) -> None:
+async def test_a_response_to_a_consumed_body_is_returned(scripted: Scripted) -> None:
     client, _ = scripted([503, 200], retry=2)
     found = await client.request("PUT", URL, content=spent_generator())
     assert found.status_code == 503
@@ -130,7 +130,7 @@ async def test_an_async_factory_makes_a_body_each_time(scripted: Scripted) -> No
     assert [sent.body for sent in engine.sent] == [b"body"] * 2
 
 
-async def test_what_a_factory_raises_reaches_the_caller(scripted: Scripted) -> None:
+async def test_an_exception_of_a_factory_reaches_the_caller(scripted: Scripted) -> None:
     made: list[int] = []
 
     def make() -> Iterator[bytes]:

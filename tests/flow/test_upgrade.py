@@ -1,4 +1,4 @@
-"""The last step of requests that ask for another protocol, on a scripted connection."""
+"""The last step of requests for another protocol, on a scripted connection."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ScriptedStream:
         self.aborted = 0
         self.error: Exception | None = None
         self.clock = clock
-        self.drains: list[bool] = []  # what comes of them, until all is sent
+        self.drains: list[bool] = []  # their results, until all is sent
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         piece = self.pieces.pop(0) if self.pieces else b""
@@ -101,7 +101,7 @@ def ask(
         raise
 
 
-def test_the_head_goes_out_as_http_11_and_what_follows_the_answer_is_kept() -> None:
+def test_the_head_is_sent_as_http_11_and_bytes_after_the_response_are_kept() -> None:
     def build(client: Client) -> Request:
         headers = {"Upgrade": "x", "X-Empty": "", "Proxy-Authorization": "Basic c2VjcmV0"}
         return client.build_request("GET", "http://a.test:81/x?y=1", headers=headers)
@@ -150,7 +150,7 @@ def test_a_refusal_is_a_finished_response(
 
 
 @pytest.mark.parametrize("length", [b"four", b"-4", b"4, 5", b"", b"9" * 19, b"9" * 5_000])
-def test_a_refusal_whose_length_is_no_number_is_an_error_for_who_reads_it(length: bytes) -> None:
+def test_a_refusal_with_an_invalid_length_is_an_error_on_read(length: bytes) -> None:
     engine = Connecting(b"HTTP/1.1 403 x\r\nContent-Length: " + length + b"\r\n\r\nnope")
     request = Client(transport=engine).build_request("GET", "http://a.test/")
     reply = run_sync(partial(ask_engine, engine, request, engine.now))
@@ -169,7 +169,7 @@ def test_a_refusal_without_a_body_is_not_waited_for(status: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
         b"HTTP/2 101 \r\n\r\n",
@@ -179,9 +179,9 @@ def test_a_refusal_without_a_body_is_not_waited_for(status: bytes) -> None:
         b"HTTP/1.1 100 x\r\n\r\n" * 5_000,
     ],
 )
-def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
+def test_an_invalid_response_is_an_error(response: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        ask(answer)
+        ask(response)
 
 
 def ask_slowly(drains: list[bool], *pieces: bytes | None) -> Connecting:
@@ -193,19 +193,19 @@ def ask_slowly(drains: list[bool], *pieces: bytes | None) -> Connecting:
     return engine
 
 
-def test_the_answer_may_come_while_the_request_goes_out() -> None:
+def test_the_response_may_arrive_while_the_request_is_sent() -> None:
     refusal = b"HTTP/1.1 413 Content Too Large\r\n\r\n"
     engine = ask_slowly([False] * 9, None, refusal[:9], refusal[9:])
     assert engine.stream.drains == [False] * 6
     assert engine.clock[0] < 1
 
 
-def test_the_request_goes_out_before_another_protocol_is_spoken() -> None:
+def test_the_request_is_sent_before_another_protocol_starts() -> None:
     engine = ask_slowly([False, True], SWITCHED)
     assert engine.stream.drains == []
 
 
-def test_a_server_that_takes_no_more_of_the_request_is_an_error() -> None:
+def test_a_server_that_stops_reading_the_request_is_an_error() -> None:
     with pytest.raises(WriteTimeout, match=r"in 3\.0 s"):
         ask_slowly([False] * 99, *[None] * 99)
     with pytest.raises(WriteTimeout, match=r"in 3\.0 s"):
@@ -229,20 +229,20 @@ def test_a_server_that_hangs_up_or_is_silent_is_an_error() -> None:
         ask(b"HTTP/1.1", None, build=late)
 
 
-def test_its_end_is_told_once_also_when_it_is_dropped() -> None:
-    told: list[BaseException | None] = []
+def test_its_end_is_notified_once_even_if_it_is_dropped() -> None:
+    ends: list[BaseException | None] = []
     response, stream = ask(SWITCHED)
-    response._at_end(told.append)
-    assert told == []
+    response._at_end(ends.append)
+    assert ends == []
     response.close()
     response.close()
-    assert told == [None]
+    assert ends == [None]
     assert stream.aborted
 
     response, _ = ask(SWITCHED)
-    response._at_end(told.append)
+    response._at_end(ends.append)
     del response  # a stream that is no script closes in its own finalizer
-    assert told == [None, None]
+    assert ends == [None, None]
 
 
 def test_an_engine_that_opens_no_connections_says_so() -> None:
@@ -256,7 +256,7 @@ def test_an_engine_that_opens_no_connections_says_so() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(1, 30), min_size=1))
-def test_a_body_comes_out_of_its_chunks_however_they_are_split(
+def test_a_chunked_body_is_parsed_however_it_is_split(
     chunks: list[bytes], splits: list[int]
 ) -> None:
     raw = b"".join(b"%x;x\r\n%s\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
@@ -270,7 +270,7 @@ def test_a_body_comes_out_of_its_chunks_however_they_are_split(
     assert not unchunked.is_broken
 
 
-def test_many_small_chunks_take_time_by_their_number_not_by_its_square() -> None:
+def test_many_small_chunks_take_linear_time() -> None:
     def seconds(count: int) -> float:
         raw, start = b"1\r\nx\r\n" * count, thread_time()
         assert _ChunkedDecoder().feed(raw) == b"x" * count

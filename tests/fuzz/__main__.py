@@ -7,9 +7,9 @@ import os
 import sys
 import time
 
-from tests.adversary.findings import tell
+from tests.adversary.findings import print_line
 from tests.fuzz.case import Case
-from tests.fuzz.run import WAYS, Plan, run
+from tests.fuzz.run import SENDERS, Plan, run
 
 
 def main() -> int:
@@ -25,20 +25,23 @@ def main() -> int:
     )
     parser.add_argument("--case", type=int, metavar="N", help="this one alone, and what it is")
     parser.add_argument(
-        "--way", action="append", default=[], help=f"or the beginning of some: {', '.join(WAYS)}"
+        "--sender",
+        action="append",
+        default=[],
+        help=f"or the beginning of some: {', '.join(SENDERS)}",
     )
     asked = parser.parse_args()
     if asked.case is not None:
         asked.first, asked.cases = asked.case, 1
-    plan = Plan(asked.seed, asked.cases, asked.first, tuple(asked.way))
+    plan = Plan(asked.seed, asked.cases, asked.first, tuple(asked.sender))
     if not plan.chosen():
-        parser.error(f"there is no way {asked.way}")
+        parser.error(f"there is no sender {asked.sender}")
     if asked.case is not None:
-        ((way, _),) = plan.blocks()
-        tell(f"by {way}:\n{Case(asked.seed, asked.case, WAYS[way][0], 0).wire()}")
-    tell(f"seed {plan.seed}, {plan.cases} cases")
+        ((sender, _),) = plan.blocks()
+        print_line(f"by {sender}:\n{Case(asked.seed, asked.case, SENDERS[sender][0], 0).wire()}")
+    print_line(f"seed {plan.seed}, {plan.cases} cases")
     findings = run(plan)
-    tell(findings.summary())
+    print_line(findings.summary())
     return 1 if findings else 0
 
 

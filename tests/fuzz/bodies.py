@@ -19,8 +19,6 @@ else:
 from tests.fuzz.draft import Draft, junk
 from tests.fuzz.fields import number
 
-__all__ = ["break_body", "choose_body"]
-
 _LINE_ENDS = (
     b"\n",
     b"\r\n",

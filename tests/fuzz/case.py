@@ -1,4 +1,4 @@
-"""A case: one request and the answers to it, all of which follow from the seed and a number."""
+"""A case: one request and its responses, all of which follow from the seed and a number."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tests.fuzz.frames import answer_frames
 from tests.fuzz.heads import Answer, answer
 from tests.fuzz.socks import replies
 
-__all__ = ["SECRET", "Case"]
-
 SECRET = "s3cret-word"  # of all requests that have a password
 _READS = 15.0  # seconds: the server ends what stands still long before
 _STALLED = 0.05
@@ -27,7 +25,7 @@ class Case:
     Attributes:
         seed: of the run.
         number: of the case.
-        kind: "h1", "h2", "connect" (answers to that), "proxied" (h1 through a proxy that passes
+        kind: "h1", "h2", "connect" (responses to that), "proxied" (h1 through a proxy that passes
             them on as they are) or "socks" (the handshake).
         port: of the server.
     """
@@ -53,7 +51,7 @@ class Case:
         return f"http://{authority}/{self.kind}/{self.number}/0"
 
     def answer(self, hop: int = 0, stream: int = 1) -> Answer:
-        """Return the answer to the request after so many redirects.
+        """Return the response to the request after so many redirects.
 
         Args:
             hop: how many.

@@ -1,11 +1,9 @@
-"""An HTTP/1.1 response in the making: parts that mutations change, and the bytes they make."""
+"""A builder of HTTP/1.1 responses: parts that mutations change, and the bytes they make."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-
-__all__ = ["Draft", "Site", "junk"]
 
 
 @dataclass(frozen=True)
@@ -13,7 +11,7 @@ class Site:
     """Where the server is, and which case is being answered.
 
     Attributes:
-        port: of 127.0.0.1, the only place that an answer may lead to.
+        port: of 127.0.0.1, the only place that a response may lead to.
         kind: the first part of the case's path.
         case: its number.
         hop: how many redirects led here.

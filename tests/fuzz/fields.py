@@ -1,6 +1,6 @@
-"""Values of header fields that somebody has to read: odd, broken and hostile ones.
+"""Values of header fields that are parsed: unusual, broken and hostile ones.
 
-An answer leads nowhere but to this machine: hosts of a Location are 127.0.0.1 or below localhost.
+A response leads nowhere but to this machine: hosts of a Location are 127.0.0.1 or below localhost.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from collections.abc import Callable
 from random import Random
 
 from tests.fuzz.draft import Draft, Site, junk
-
-__all__ = ["FIELDS", "add_field", "add_value", "challenge", "charset", "cookie", "location"]
 
 CHARSETS = (
     b"utf-8 utf8 UTF-8-SIG utf-16 utf-16-le utf-16be utf-32 utf-7 latin-1 iso-8859-1 iso-8859-16 "

@@ -1,4 +1,4 @@
-"""Answers of HTTP/2: valid frames, then what is wrong with them, their order and their bytes.
+"""HTTP/2 responses: valid frames, then errors in them, their order and their bytes.
 
 Header blocks are written without the dynamic table, so that any of them can be damaged alone.
 """
@@ -15,8 +15,6 @@ from tests.fuzz.bodies import choose_body
 from tests.fuzz.draft import Draft, Site, junk
 from tests.fuzz.fields import add_field, add_value, location
 from tests.fuzz.heads import Answer, expected_of
-
-__all__ = ["Frame", "answer_frames"]
 
 (
     DATA,
@@ -59,10 +57,10 @@ class Frame:
 
 
 def answer_frames(random: Random, site: Site, owner: str, stream: int) -> Answer:
-    """Return the frames that answer a request; good ones to the last hop of many redirects.
+    """Return the frames of a response; valid ones after the last of many redirects.
 
     Args:
-        random: of this answer alone.
+        random: of this response only.
         site: what is answered.
         owner: whose stamp the body has.
         stream: the request's.

@@ -1,4 +1,4 @@
-"""Heads: status lines, interim responses, line ends; and whole answers made of all that."""
+"""Heads: status lines, interim responses, line ends; and whole responses built of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from tests.adversary.stamps import stamp
 from tests.fuzz.bodies import break_body, choose_body
 from tests.fuzz.draft import Draft, Site, junk
 from tests.fuzz.fields import FIELDS, add_field, add_value, challenge, location, retry_after
-
-__all__ = ["Answer", "Expected", "answer", "expected_of"]
 
 _PLAIN = (b"200", b"200", b"200", b"200", b"404", b"206", b"204", b"304", b"500", b"301", b"503")
 _VERSIONS = (
@@ -51,7 +49,7 @@ _BREAKS = re.compile(rb"[\r\n\x00]")
 
 
 class Expected(NamedTuple):
-    """What a client must get of an answer: status, fields without those of framing, plain body."""
+    """What a client must get of a response: status, fields without those of framing, plain body."""
 
     status: int
     fields: list[tuple[str, bytes]]
@@ -65,9 +63,9 @@ class Answer:
     Attributes:
         pieces: bytes that are sent one after the other.
         ending: "keep" the connection, "close" it, "reset" it, "half" close it, or "stall".
-        stray: what is sent after a good answer, without having been asked.
+        stray: unsolicited bytes after a valid response.
         delay: seconds before that.
-        notes: what makes the answer odd.
+        notes: what makes the response odd.
         expected: what must come of it if anything does; None where that cannot be said.
     """
 
@@ -79,12 +77,12 @@ class Answer:
     expected: Expected | None = None
 
 
-# What makes it hard to say what a client should make of an answer.
+# What makes it hard to say what a client should make of a response.
 _UNCLEAR = {"damaged coding", "interim", "duplicate"}
 
 
 def expected_of(draft: Draft) -> Expected | None:
-    """Return what must come of an answer whose framing is right."""
+    """Return what must come of a response whose framing is right."""
     lines = [line.partition(b":") for line in draft.fields]
     if _UNCLEAR.intersection(draft.notes) or any(_BREAKS.search(line) for line in draft.fields):
         return None
@@ -94,10 +92,10 @@ def expected_of(draft: Draft) -> Expected | None:
 
 
 def answer(random: Random, site: Site, owner: str) -> Answer:
-    """Return the answer to a request; a good one to the last hop of many redirects.
+    """Return the response to a request; a good one to the last hop of many redirects.
 
     Args:
-        random: of this answer alone.
+        random: of this response only.
         site: what is answered.
         owner: whose stamp the body has.
     """

@@ -1,4 +1,4 @@
-"""A run of the fuzzer: blocks of cases, each by one way in, and what is left over at the end."""
+"""A run of the fuzzer: blocks of cases, each through one sender, and what leaks until the end."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tests.adversary.child import Child
-from tests.adversary.findings import Findings, tell
-from tests.adversary.leftovers import Holdings, leftovers, use_one_arena
-from tests.adversary.unheard import listening
+from tests.adversary.findings import Findings, print_line
+from tests.adversary.leaks import Holdings, find_leaks, use_one_arena
+from tests.adversary.server_process import ServerProcess
+from tests.adversary.unraisable import catch_unraisable
 from tests.adversary.watchdog import Watchdog
-from tests.fuzz import ways_async, ways_blocking, ways_live, ways_session
+from tests.fuzz import senders_async, senders_blocking, senders_events, senders_session
 from tests.fuzz.case import Case
-from tests.fuzz.judge import Judge
-from tests.fuzz.ways import Way
+from tests.fuzz.checker import Checker
+from tests.fuzz.senders import Sender
 
-__all__ = ["WAYS", "Plan", "run"]
-
-_BLOCK = 25  # cases that go the same way
+_BLOCK = 25  # cases in a row through one sender
 _HANGS = 90.0  # seconds, far beyond any time limit
 _WARM = 0.3  # of a run: by then caches are full
 _GROWTH = 24 << 20  # bytes
@@ -29,40 +27,40 @@ _OBJECTS = 3000  # of one type: jars and caches of bounded size
 
 _WEIGHTS = {"h1": 4, "h2": 3, "connect": 1, "proxied": 1, "socks": 1}
 
-_Make = Callable[[Judge, str], Way]
+_Make = Callable[[Checker, str], Sender]
 _BLOCKING: dict[str, _Make] = {
-    "client.request": ways_blocking.Request,
-    "client.stream": ways_blocking.Stream,
-    "client.map": ways_blocking.Map,
+    "client.request": senders_blocking.Request,
+    "client.stream": senders_blocking.Stream,
+    "client.map": senders_blocking.Map,
 }
 _ASYNC: dict[str, _Make] = {
     f"{loop}.{name}": partial(kind, loop=loop)
     for loop in ("asyncio", "uvloop", "trio")
     for name, kind in (
-        ("request", ways_async.AsyncRequest),
-        ("stream", ways_async.AsyncStream),
-        ("map", ways_async.AsyncMap),
+        ("request", senders_async.AsyncRequest),
+        ("stream", senders_async.AsyncStream),
+        ("map", senders_async.AsyncMap),
     )
 }
 _SESSION: dict[str, _Make] = {
-    "session.request": ways_session.SessionRequest,
-    "session.stream": ways_session.SessionStream,
+    "session.request": senders_session.SessionRequest,
+    "session.stream": senders_session.SessionStream,
 }
 _DOWNLOADS: dict[str, _Make] = {
-    "client.download": ways_blocking.Download,
-    "fetch": ways_blocking.Fetch,
+    "client.download": senders_blocking.Download,
+    "fetch": senders_blocking.Fetch,
     **{
-        f"{loop}.download": partial(ways_async.AsyncDownload, loop=loop)
+        f"{loop}.download": partial(senders_async.AsyncDownload, loop=loop)
         for loop in ("asyncio", "trio")
     },
 }
 _LIVE: dict[str, _Make] = {
-    "client.sse": ways_live.Events,
-    "asyncio.sse": partial(ways_live.AsyncEvents, loop="asyncio"),
-    "trio.sse": partial(ways_live.AsyncEvents, loop="trio"),
-    "client.request.har": ways_live.Recorded,
-    "client.stream.har": ways_live.RecordedStream,
-    "trio.request.har": partial(ways_live.AsyncRecorded, loop="trio"),
+    "client.sse": senders_events.Events,
+    "asyncio.sse": partial(senders_events.AsyncEvents, loop="asyncio"),
+    "trio.sse": partial(senders_events.AsyncEvents, loop="trio"),
+    "client.request.har": senders_events.Recorded,
+    "client.stream.har": senders_events.RecordedStream,
+    "trio.request.har": partial(senders_events.AsyncRecorded, loop="trio"),
 }
 _CONNECT = [
     *_SESSION,
@@ -74,16 +72,16 @@ _CONNECT = [
 ]
 
 _HEDGED: dict[str, _Make] = {
-    "client.request": partial(ways_blocking.Request, hedges=True),
-    "client.stream": partial(ways_blocking.Stream, hedges=True),
-    "client.map": partial(ways_blocking.Map, hedges=True),
-    "asyncio.request": partial(ways_async.AsyncRequest, loop="asyncio", hedges=True),
-    "trio.stream": partial(ways_async.AsyncStream, loop="trio", hedges=True),
+    "client.request": partial(senders_blocking.Request, hedges=True),
+    "client.stream": partial(senders_blocking.Stream, hedges=True),
+    "client.map": partial(senders_blocking.Map, hedges=True),
+    "asyncio.request": partial(senders_async.AsyncRequest, loop="asyncio", hedges=True),
+    "trio.stream": partial(senders_async.AsyncStream, loop="trio", hedges=True),
 }
 _SOCKS = ["client.request", "client.stream", "client.map", "asyncio.request", "trio.stream"]
 _ALL = {**_BLOCKING, **_ASYNC, **_SESSION}
 
-WAYS: dict[str, tuple[str, _Make]] = {
+SENDERS: dict[str, tuple[str, _Make]] = {
     **{
         name: ("h1", make)
         for name, make in {**_BLOCKING, **_ASYNC, **_SESSION, **_DOWNLOADS, **_LIVE}.items()
@@ -104,28 +102,28 @@ class Plan:
         seed: what all follows from.
         cases: how many.
         first: the number of the first.
-        ways: names, or the beginnings of names, of the ways to take; all if there are none.
+        senders: names of senders, or prefixes of them; empty for all.
         quiet: show no progress.
     """
 
     seed: int
     cases: int
     first: int = 0
-    ways: tuple[str, ...] = ()
+    senders: tuple[str, ...] = ()
     quiet: bool = False
 
     def chosen(self) -> list[str]:
-        """Return the names of the ways to take."""
-        return [name for name in WAYS if not self.ways or name.startswith(self.ways)]
+        """Return the names of the chosen senders."""
+        return [name for name in SENDERS if not self.senders or name.startswith(self.senders)]
 
     def blocks(self) -> Iterator[tuple[str, range]]:
-        """Give blocks of numbers and the way that each takes; of the numbers alone."""
+        """Yield blocks of numbers, each with the name of its sender."""
         chosen = self.chosen()
-        weights = [_WEIGHTS[WAYS[name][0]] for name in chosen]
+        weights = [_WEIGHTS[SENDERS[name][0]] for name in chosen]
         end = self.first + self.cases
         for start in range(self.first - self.first % _BLOCK, end, _BLOCK):
-            (way,) = Random(f"{self.seed}/{start}/way").choices(chosen, weights)
-            yield way, range(max(start, self.first), min(start + _BLOCK, end))
+            (sender,) = Random(f"{self.seed}/{start}/way").choices(chosen, weights)
+            yield sender, range(max(start, self.first), min(start + _BLOCK, end))
 
 
 def run(plan: Plan) -> Findings:
@@ -133,18 +131,18 @@ def run(plan: Plan) -> Findings:
     use_one_arena()
     findings = Findings()
     with ExitStack() as stack:
-        child = stack.enter_context(Child("tests.fuzz.server", plan.seed))
+        child = stack.enter_context(ServerProcess("tests.fuzz.server", plan.seed))
         watchdog = stack.enter_context(Watchdog(_HANGS))
-        judge = Judge(child, findings, watchdog)
-        stack.enter_context(listening(findings))
-        _Run(plan, judge, findings).go()
+        checker = Checker(child, findings, watchdog)
+        stack.enter_context(catch_unraisable(findings))
+        _Run(plan, checker, findings).go()
     return findings
 
 
 class _Run:
-    def __init__(self, plan: Plan, judge: Judge, findings: Findings) -> None:
+    def __init__(self, plan: Plan, checker: Checker, findings: Findings) -> None:
         self._plan = plan
-        self._judge = judge
+        self._checker = checker
         self._findings = findings
         self._begun = self._shown = time.monotonic()
 
@@ -157,33 +155,34 @@ class _Run:
             before = Holdings.now()
             self._run_blocks(part)
             if is_counted and warm:
-                for left in leftovers(before, objects=_OBJECTS, memory=_GROWTH):
+                for left in find_leaks(before, objects=_OBJECTS, memory=_GROWTH):
                     self._findings.add(f"left over: {left.split(',')[0]}", left)
         self._show(force=True)
 
     def _run_blocks(self, blocks: list[tuple[str, range]]) -> None:
-        ways: dict[str, Way] = {}
+        senders: dict[str, Sender] = {}
         for name, numbers in blocks:
-            kind, make = WAYS[name]
-            way = ways.get(name) or ways.setdefault(name, make(self._judge, kind))
-            self._judge.way = name
-            cases = [Case(self._plan.seed, number, kind, self._judge.port) for number in numbers]
-            cases = [case for case in cases if way.may_stall or not case.stalls]
+            kind, make = SENDERS[name]
+            sender = senders.get(name) or senders.setdefault(name, make(self._checker, kind))
+            self._checker.sender = name
+            cases = [Case(self._plan.seed, number, kind, self._checker.port) for number in numbers]
+            cases = [case for case in cases if sender.may_stall or not case.stalls]
             if cases:
-                way.run(cases)
+                sender.run(cases)
             self._show()
-        for way in ways.values():
-            way.close()
+        for sender in senders.values():
+            sender.close()
 
     def _show(self, *, force: bool = False) -> None:
         now = time.monotonic()
         if self._plan.quiet or (now - self._shown < 5 and not force):
             return
         self._shown = now
-        judge, seconds = self._judge, now - self._begun
-        done = judge.responses + judge.errors
-        tell(
-            f"{seconds:6.1f} s  {done} cases, {done / seconds:.0f}/s: {judge.responses} responses, "
-            f"{judge.errors} errors, {judge.controls} controls, {judge.races} races, "
+        checker, seconds = self._checker, now - self._begun
+        done = checker.responses + checker.errors
+        print_line(
+            f"{seconds:6.1f} s  {done} cases, {done / seconds:.0f}/s: "
+            f"{checker.responses} responses, {checker.errors} errors, "
+            f"{checker.controls} controls, {checker.races} races, "
             f"{len(self._findings)} findings of {len(self._findings.counts)} kinds"
         )

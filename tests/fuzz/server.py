@@ -1,6 +1,6 @@
-"""The server of the fuzzer, in a process of its own: `python -m tests.fuzz.server SEED`.
+"""The server of the fuzzer, in its own process: `python -m tests.fuzz.server SEED`.
 
-/good/<name> answers properly, with the name's stamp; /<kind>/<case>/<hop> as that case has it. On
+/good/<name> is valid and has the name's stamp; /<kind>/<case>/<hop> as that case has it. On
 HTTP/2 without TLS likewise, and CONNECT c<case>.localhost:443 makes it a hostile proxy.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from hpack import Decoder
 from hpack.exceptions import HPACKError
 
-from tests.adversary.child import answer_questions
+from tests.adversary.server_process import serve_questions
 from tests.adversary.stamps import stamp
 from tests.fuzz.case import Case
 from tests.fuzz.frames import (
@@ -40,12 +40,12 @@ _TARGET = re.compile(
 )
 _TUNNEL = re.compile(rb"c(\d+)\.localhost:443$")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_IDLE = 0.01  # seconds that a connection may stand still: some answers are never complete
+_IDLE = 0.01  # seconds that a connection may stand still: some responses are never complete
 _REMEMBERED = 50_000
 
 
 class Fuzzer:
-    """Answer requests as their cases have it, and remember what was sent where.
+    """Respond to requests as their cases define it, and record what was sent where.
 
     Args:
         seed: of the run.
@@ -97,7 +97,7 @@ class Fuzzer:
                 return
 
     def _answer(self, conn: RawConnection, method: bytes, target: bytes) -> bool:
-        """Answer a request; return whether the connection goes on."""
+        """Respond to a request; return whether the connection continues."""
         if found := _TARGET.match(target):
             if found[1]:
                 conn.send(_good(method, found[2].decode()))
@@ -114,7 +114,7 @@ class Fuzzer:
         return self.send(conn, case, hop, case.answer(hop))
 
     def send(self, conn: RawConnection, case: Case, hop: int, made: Answer) -> bool:
-        """Send an answer, and what nobody asked for; return whether the connection goes on."""
+        """Send a response, and what nobody asked for; return whether the connection continues."""
         entry = [case.owner, hop, conn.index, math.inf]
         self.sent.append(entry)
         for piece in made.pieces:
@@ -132,7 +132,7 @@ class Fuzzer:
 
 
 def end(conn: RawConnection, made: Answer) -> bool:
-    """End a connection as an answer has it; return whether it goes on."""
+    """End a connection as a response has it; return whether it continues."""
     if made.ending == "keep":
         return True
     if made.ending == "reset":
@@ -142,7 +142,7 @@ def end(conn: RawConnection, made: Answer) -> bool:
             conn.sock.shutdown(socket.SHUT_WR)
             conn.wait_closed(_IDLE)
     elif made.ending == "stall":
-        # Until the client leaves, or takes the answer for complete and sends the next request.
+        # Until the client leaves, or takes the response for complete and sends the next request.
         conn.sock.settimeout(None)
         with contextlib.suppress(OSError):
             conn.sock.recv(1)
@@ -165,7 +165,7 @@ class Streams:
         self._paths: dict[int, bytes] = {}
 
     def run(self) -> None:
-        """Answer requests until the connection ends."""
+        """Respond to requests until the connection ends."""
         conn = self._conn
         conn.read_exactly(len(_PREFACE))
         conn.send(Frame(SETTINGS, 0, 0, b"").wire())
@@ -174,7 +174,7 @@ class Streams:
                 conn.sock.settimeout(_IDLE)
 
     def _turn(self) -> bool:
-        """Read a frame and do what it asks for; return whether the connection goes on."""
+        """Read a frame and do what it asks for; return whether the connection continues."""
         header = self._conn.read_exactly(9)
         kind, flags = header[3], header[4]
         stream = int.from_bytes(header[5:9], "big") & 0x7FFFFFFF
@@ -221,7 +221,7 @@ def main() -> None:
     """Serve until the parent closes the pipe."""
     fuzzer = Fuzzer(int(sys.argv[1]))
     with fuzzer.server as server:
-        answer_questions({"port": server.port}, fuzzer.history)
+        serve_questions({"port": server.port}, fuzzer.history)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a SOCKS proxy says while it connects: RFC 1928 and 1929, SOCKS 4a, and what breaks them."""
+"""Replies of a SOCKS proxy to a handshake (RFC 1928 and 1929, SOCKS 4a), and mutations of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from random import Random
 
 from tests.fuzz.draft import junk
 from tests.servers.raw import RawConnection
-
-__all__ = ["read_name", "read_target", "replies"]
 
 _AUTHENTICATED = b"\x01\x00"
 _CONNECTED = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50"

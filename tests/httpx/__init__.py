@@ -1,1 +1,1 @@
-"""Transports for httpx and httpx2, held against those that the libraries bring."""
+"""Transports for httpx and httpx2, compared with the libraries' own."""

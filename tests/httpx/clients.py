@@ -8,8 +8,6 @@ from contextlib import aclosing, asynccontextmanager
 from types import ModuleType
 from typing import Any
 
-__all__ = ["AnyHTTPX", "Make", "transports"]
-
 
 def transports(library: ModuleType) -> Any:
     """Return curlhttp.httpx for httpx, curlhttp.httpx2 for httpx2."""

@@ -1,4 +1,4 @@
-"""Fixtures of these tests: the two libraries in turn, and clients of them."""
+"""Fixtures: the two libraries in turn, and their clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong is told in httpx's own errors, with its request, and ours as the cause."""
+"""Failures raise httpx's own errors, with its request, and ours as the cause."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def is_ours(error: Any, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-async def test_a_server_that_fails_is_told_as_httpxs_own_transport_does(
+async def test_a_failing_server_raises_the_errors_of_httpxs_own_transport(
     library: Any, make_httpx: Make, name: str
 ) -> None:
     handler, expected = SERVERS[name]
@@ -159,7 +159,7 @@ async def test_a_proxys_refusal_is_a_proxy_error(library: Any, make_httpx: Make)
 
 
 @ONE_OF_EACH
-async def test_a_proxy_that_is_not_there_is_a_connect_error(
+async def test_an_unreachable_proxy_is_a_connect_error(
     library: Any, make_httpx: Make, refused: int
 ) -> None:
     client = make_httpx(transport={"proxy": f"http://127.0.0.1:{refused}"})
@@ -191,7 +191,7 @@ UNFIT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", UNFIT)
-async def test_what_cannot_be_sent_is_a_local_protocol_error(
+async def test_an_invalid_request_is_a_local_protocol_error(
     library: Any, app: AppServer, httpx_client: AnyHTTPX, name: str
 ) -> None:
     method, given = UNFIT[name]
@@ -203,7 +203,7 @@ async def test_what_cannot_be_sent_is_a_local_protocol_error(
     assert error.request.method == method
 
 
-async def test_what_a_body_raises_comes_through(app: AppServer, httpx_client: AnyHTTPX) -> None:
+async def test_an_exception_of_a_body_is_raised(app: AppServer, httpx_client: AnyHTTPX) -> None:
     def fails() -> Iterator[bytes]:
         yield b"abc"
         raise ZeroDivisionError("the body's own")
@@ -255,7 +255,7 @@ async def test_retries_are_of_connecting(
         assert len(server.requests) == 1
 
 
-async def test_a_negative_number_of_retries_is_none(
+async def test_a_negative_number_of_retries_means_none(
     library: Any, make_httpx: Make, monkeypatch: pytest.MonkeyPatch, refused: int
 ) -> None:
     client = make_httpx(transport={"retries": -1})

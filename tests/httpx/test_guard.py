@@ -1,4 +1,4 @@
-"""The transports' own `guard`: which addresses they may dial."""
+"""The transports' own `guard`: which addresses they may connect to."""
 
 from __future__ import annotations
 

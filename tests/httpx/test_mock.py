@@ -1,4 +1,4 @@
-"""The mock of curlhttp answers clients of httpx, and what is built on them, as it does ours."""
+"""The mock of curlhttp serves clients of httpx, and libraries built on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.colours import WITHOUT_UVLOOP
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 
-async def test_a_mock_answers_clients_of_httpx(
+async def test_a_mock_serves_clients_of_httpx(
     library: Any, httpx_client: AnyHTTPX, curlhttp_mock: Any
 ) -> None:
     route = curlhttp_mock.post("https://api.test/v1/chat").respond(201, json={"a": 1})

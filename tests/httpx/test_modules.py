@@ -1,4 +1,4 @@
-"""The modules themselves: loaded when they are used, and clear about what they need."""
+"""The modules themselves: imported lazily, with a clear error for a missing library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_one_library_does_without_the_other() -> None:
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpx2"])
-def test_a_missing_library_is_told_with_its_extra(name: str) -> None:
+def test_a_missing_library_is_an_error_that_names_the_extra(name: str) -> None:
     code = f"import sys; sys.modules[{name!r}] = None; import curlhttp; curlhttp.{name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert f"pip install 'curlhttp[{name}]'" in done.stderr.splitlines()[-1]
@@ -36,7 +36,7 @@ def test_a_missing_library_is_told_with_its_extra(name: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_connects_anew(library: object, app: AppServer) -> None:
+def test_a_forked_child_opens_its_own_connections(library: object, app: AppServer) -> None:
     client = AnyHTTPX("blocking", library)
     assert client.real.get(app.url).content == b"hello"
     child = os.fork()

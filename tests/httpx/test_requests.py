@@ -1,4 +1,4 @@
-"""What goes out is what httpx has built, and what it gets is what came: as on its own transport."""
+"""Requests are sent and responses returned as on httpx's own transport."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REQUESTS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_a_request_goes_out_as_on_httpxs_own_transport(
+async def test_a_request_is_sent_as_on_httpxs_own_transport(
     app: AppServer, make_httpx: Make, name: str
 ) -> None:
     for own in (True, False):
@@ -68,7 +68,7 @@ async def test_a_request_goes_out_as_on_httpxs_own_transport(
 @pytest.mark.parametrize(
     "path", ["/echo/%7E/%2F/é", "/echo//a/../b", "/echo?", "/echo?a=%20+&b=[]|", "/echo/;a=1,2"]
 )
-async def test_a_target_goes_out_as_on_httpxs_own_transport(
+async def test_a_target_is_sent_as_on_httpxs_own_transport(
     app: AppServer, make_httpx: Make, path: str
 ) -> None:
     for own in (True, False):
@@ -78,7 +78,7 @@ async def test_a_target_goes_out_as_on_httpxs_own_transport(
 
 
 @pytest.mark.parametrize("target", [b"*", b"/a#b", b"http://elsewhere.test/x"])
-async def test_a_target_of_ones_own_goes_out_as_it_is(
+async def test_a_custom_target_is_sent_unchanged(
     app: AppServer, httpx_client: AnyHTTPX, target: bytes
 ) -> None:
     with RawServer(respond(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as server:
@@ -99,7 +99,7 @@ def make_pieces(blocking: bool, pieces: list[bytes]) -> Any:
     return some() if blocking else some_async()
 
 
-async def test_a_body_of_pieces_goes_out_in_chunks(app: AppServer, httpx_client: AnyHTTPX) -> None:
+async def test_a_body_of_pieces_is_sent_in_chunks(app: AppServer, httpx_client: AnyHTTPX) -> None:
     pieces = [payload(100_000), b"", payload(5)]
     content = make_pieces(httpx_client.is_blocking, pieces)
     response = await httpx_client.post(f"{app.url}/echo", content=content)
@@ -108,7 +108,7 @@ async def test_a_body_of_pieces_goes_out_in_chunks(app: AppServer, httpx_client:
     assert app.requests[0].values("content-length") == []
 
 
-async def test_a_body_of_pieces_keeps_the_length_that_it_was_given(
+async def test_a_body_of_pieces_keeps_its_given_length(
     app: AppServer, httpx_client: AnyHTTPX
 ) -> None:
     content = make_pieces(httpx_client.is_blocking, [b"abc", b"de"])
@@ -130,9 +130,9 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-async def test_a_head_comes_back_as_on_httpxs_own_transport(make_httpx: Make, name: str) -> None:
-    answer = b"HTTP/1.1 203 Quite: So\r\n" + HEADS[name] + b"\r\n"
-    with RawServer(respond_and_close(answer)) as server:
+async def test_a_head_is_returned_as_on_httpxs_own_transport(make_httpx: Make, name: str) -> None:
+    response = b"HTTP/1.1 203 Quite: So\r\n" + HEADS[name] + b"\r\n"
+    with RawServer(respond_and_close(response)) as server:
         theirs = await make_httpx(own=True).get(server.url)
         ours = await make_httpx().get(server.url)
     assert ours.headers.raw == theirs.headers.raw
@@ -146,7 +146,7 @@ async def test_a_head_comes_back_as_on_httpxs_own_transport(make_httpx: Make, na
 
 
 @pytest.mark.parametrize("path", ["/gzip", "/br", "/deflate", "/304", "/204", "/json", "/bytes/0"])
-async def test_a_body_comes_back_as_on_httpxs_own_transport(
+async def test_a_body_is_returned_as_on_httpxs_own_transport(
     app: AppServer, make_httpx: Make, path: str
 ) -> None:
     theirs = await make_httpx(own=True).get(app.url + path)
@@ -175,7 +175,7 @@ async def test_redirects_cookies_and_authentication_are_httpxs_own(
 
 
 @ONE_OF_EACH
-async def test_http2_is_spoken_where_it_is_asked_for(
+async def test_http2_is_used_if_configured(
     h2_app: AppServer, make_httpx: Make, certs: Certs
 ) -> None:
     trust = str(certs.ca_path)
@@ -189,7 +189,7 @@ async def test_http2_is_spoken_where_it_is_asked_for(
 
 
 @WITHOUT_UVLOOP
-async def test_a_connection_that_went_silent_costs_one_request(
+async def test_a_connection_that_went_silent_fails_one_request(
     h2_app: AppServer, make_httpx: Make, certs: Certs, library: Any
 ) -> None:
     client = make_httpx(transport={"http2": True, "verify": str(certs.ca_path)})
@@ -230,7 +230,7 @@ async def test_the_certificate_of_a_new_connection_is_known(
 
 
 @ONE_OF_EACH
-async def test_a_name_for_tls_is_asked_for_and_checked(
+async def test_the_sni_hostname_is_sent_and_checked(
     tls_app: AppServer, make_httpx: Make, certs: Certs
 ) -> None:
     client = make_httpx(transport={"verify": str(certs.ca_path)})

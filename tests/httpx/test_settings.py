@@ -1,4 +1,4 @@
-"""The arguments of HTTPTransport: trust, proxies, sockets, limits; an error for what cannot be."""
+"""The arguments of HTTPTransport: trust, proxies, sockets, limits; errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.anyio, ONE_OF_EACH]
 
 
 @pytest.mark.parametrize("kind", ["path", "context", "False", "unchecked context", "environment"])
-async def test_authorities_are_trusted_as_httpx_is_told(
+async def test_verify_chooses_authorities_as_in_httpx(
     library: Any,
     tls_app: AppServer,
     make_httpx: Make,
@@ -74,7 +74,7 @@ async def test_versions_of_tls_are_taken_over_from_a_context(
     assert (await client.get(tls_app.url)).content == b"hello"
 
 
-async def test_a_context_without_authorities_of_its_own_means_the_machines(
+async def test_a_context_without_authorities_means_the_machines(
     make_httpx: Make,
 ) -> None:
     from curlhttp._client.ssl_context import find_system_authorities
@@ -218,7 +218,7 @@ async def test_without_http1_it_speaks_http2_at_once(make_httpx: Make) -> None:
         ({"keepalive_expiry": 0}, 10_000, 0, 0.0),
     ],
 )
-async def test_limits_are_kept(
+async def test_limits_are_observed(
     library: Any, make_httpx: Make, limits: dict[str, Any], most: int, keep: int, expiry: float
 ) -> None:
     found = make_httpx(transport={"limits": library.Limits(**limits)}).transport._limits
@@ -233,7 +233,7 @@ async def test_limits_are_those_of_httpxs_own_transport_by_default(make_httpx: M
 
 
 @pytest.mark.parametrize("keep", [0, 1])
-async def test_connections_are_kept_as_limits_say(
+async def test_keepalive_limits_are_observed(
     library: Any, app: AppServer, make_httpx: Make, keep: int
 ) -> None:
     client = make_httpx(transport={"limits": library.Limits(max_keepalive_connections=keep)})
@@ -250,19 +250,19 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_is_refused(library: Any, name: str) -> None:
+def test_invalid_settings_are_refused(library: Any, name: str) -> None:
     for kind in (transports(library).Transport, transports(library).AsyncTransport):
         with pytest.raises(ValueError):
             kind(**WRONG[name])
 
 
-def test_a_proxy_cannot_have_a_context_of_its_own(library: Any) -> None:
+def test_a_proxy_cannot_have_its_own_context(library: Any) -> None:
     proxy = library.Proxy("https://a.test", ssl_context=ssl.create_default_context())
     with pytest.raises(ValueError, match="verify= applies to the proxy as well"):
         transports(library).Transport(proxy=proxy)
 
 
 @pytest.mark.parametrize("name", ["verify", "cert"])
-def test_a_missing_file_of_authorities_is_told(library: Any, name: str) -> None:
+def test_a_missing_file_of_authorities_is_an_error(library: Any, name: str) -> None:
     with pytest.raises(FileNotFoundError, match="invalid path"):
         transports(library).Transport(**{name: "/nowhere/ca.pem"})

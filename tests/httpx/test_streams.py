@@ -1,4 +1,4 @@
-"""Bodies on the wire: event by event, left early, never read, cancelled; nothing is left over."""
+"""Bodies on the wire: streamed, left early, never read, cancelled; nothing leaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 EVENTS = [b'data: {"n": %d}\n\n' % number for number in range(5)]
 
 
-class Told:
+class Reports:
     """A route that sends one event, and the next when the reader has it."""
 
     def __init__(self) -> None:
@@ -38,13 +38,13 @@ class Told:
 
 
 async def test_each_event_arrives_when_it_was_sent(app: AppServer, httpx_client: AnyHTTPX) -> None:
-    told = Told()
-    app.route("/events", told)
+    reports = Reports()
+    app.route("/events", reports)
     seen = []
     async with httpx_client.stream("POST", f"{app.url}/events", json={"stream": True}) as response:
         async for piece in httpx_client.pieces(response):
             seen.append(piece)
-            told.next.release()  # the server had waited for this
+            reports.next.release()  # the server had waited for this
     assert seen == EVENTS
     assert app.connections == 1
     await httpx_client.get(app.url)
@@ -54,19 +54,19 @@ async def test_each_event_arrives_when_it_was_sent(app: AppServer, httpx_client:
 async def test_a_head_arrives_before_the_body(app: AppServer, httpx_client: AnyHTTPX) -> None:
     goes_on = threading.Event()
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         conn.begin(200, [("Content-Length", "3")])
         goes_on.wait(30)
         conn.send(b"abc")
 
-    app.route("/late", answer)
+    app.route("/late", respond)
     async with httpx_client.stream("GET", f"{app.url}/late") as response:
         assert response.status_code == 200
         goes_on.set()
         assert await httpx_client.read(response) == b"abc"
 
 
-async def test_a_large_body_comes_whole(app: AppServer, httpx_client: AnyHTTPX) -> None:
+async def test_a_large_body_is_complete(app: AppServer, httpx_client: AnyHTTPX) -> None:
     response = await httpx_client.get(f"{app.url}/bytes/3000000")
     assert response.content == payload(3_000_000)
 
@@ -80,7 +80,7 @@ async def test_a_response_left_early_leaves_nothing(app: AppServer, httpx_client
     assert app.connections == 2  # the rest of the body was not worth the connection
 
 
-async def test_a_response_that_has_come_and_is_not_read_gives_its_connection_back(
+async def test_an_unread_complete_response_releases_its_connection(
     app: AppServer, httpx_client: AnyHTTPX
 ) -> None:
     for _ in range(3):
@@ -89,7 +89,7 @@ async def test_a_response_that_has_come_and_is_not_read_gives_its_connection_bac
     assert app.connections == 1
 
 
-async def test_a_response_that_nobody_reads_or_closes_gives_its_connection_back(
+async def test_a_dropped_response_releases_its_connection(
     library: Any, app: AppServer, make_httpx: Make
 ) -> None:
     limits = library.Limits(max_connections=1)
@@ -187,7 +187,7 @@ async def test_many_at_once_share_few_connections(
 # --- the life of a transport ---
 
 
-async def test_a_transport_that_was_closed_connects_anew(
+async def test_a_closed_transport_opens_new_connections(
     app: AppServer, httpx_client: AnyHTTPX, library: Any
 ) -> None:
     transport = httpx_client.transport
@@ -204,7 +204,7 @@ async def test_a_transport_that_was_closed_connects_anew(
 
 
 @pytest.mark.colours("asyncio", "trio")
-async def test_closing_ends_what_is_under_way(
+async def test_closing_ends_running_requests(
     library: Any, app: AppServer, httpx_client: AnyHTTPX
 ) -> None:
     async def ask() -> None:

@@ -1,4 +1,4 @@
-"""The trace extension: which events are told, in what order, and what a bad function does."""
+"""The trace extension: which events are reported, in which order, and failing functions."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ EXCHANGED = [
 ]
 
 
-class Heard:
+class TraceRecorder:
     """A function for the trace extension, of the colour of its client."""
 
     def __init__(self, client: AnyHTTPX, fails_at: str = "") -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self._fails_at = fails_at
-        self.function: Any = self._hear if client.is_blocking else self._hear_async
+        self.function: Any = self._record if client.is_blocking else self._record_async
 
-    def _hear(self, name: str, facts: dict[str, Any]) -> None:
+    def _record(self, name: str, facts: dict[str, Any]) -> None:
         self.events.append((name, facts))
         if name == self._fails_at:
             raise ZeroDivisionError
 
-    async def _hear_async(self, name: str, facts: dict[str, Any]) -> None:
-        self._hear(name, facts)
+    async def _record_async(self, name: str, facts: dict[str, Any]) -> None:
+        self._record(name, facts)
 
     @property
     def names(self) -> list[str]:
         return [name for name, _ in self.events]
 
 
-async def test_events_are_told_in_order(app: AppServer, httpx_client: AnyHTTPX) -> None:
+async def test_events_are_reported_in_order(app: AppServer, httpx_client: AnyHTTPX) -> None:
     expected = [name.format("http11") for name in EXCHANGED]
     for new in (CONNECTED, []):
-        heard = Heard(httpx_client)
-        await httpx_client.get(f"{app.url}/echo", extensions={"trace": heard.function})
-        assert heard.names == new + expected
-    facts = dict(heard.events)
+        recorder = TraceRecorder(httpx_client)
+        await httpx_client.get(f"{app.url}/echo", extensions={"trace": recorder.function})
+        assert recorder.names == new + expected
+    facts = dict(recorder.events)
     request = facts["http11.send_request_headers.started"]["request"]
     assert (request.method, request.url.target) == (b"GET", b"/echo")
     version, status, reason, headers = facts["http11.receive_response_headers.complete"][
@@ -63,49 +63,51 @@ async def test_events_are_told_in_order(app: AppServer, httpx_client: AnyHTTPX) 
     assert (b"Content-Type", b"application/json") in headers
 
 
-async def test_events_of_http2_are_told_apart(
+async def test_events_of_http2_have_their_own_names(
     h2_app: AppServer, make_httpx: Make, certs: Certs
 ) -> None:
     client = make_httpx(transport={"http2": True, "verify": str(certs.ca_path)})
-    heard = Heard(client)
-    await client.get(h2_app.url, extensions={"trace": heard.function})
-    assert heard.names == CONNECTED + [name.format("http2") for name in EXCHANGED]
-    status, _ = dict(heard.events)["http2.receive_response_headers.complete"]["return_value"]
+    recorder = TraceRecorder(client)
+    await client.get(h2_app.url, extensions={"trace": recorder.function})
+    assert recorder.names == CONNECTED + [name.format("http2") for name in EXCHANGED]
+    status, _ = dict(recorder.events)["http2.receive_response_headers.complete"]["return_value"]
     assert status == 200
 
 
-async def test_failures_are_told(
+async def test_failures_are_reported(
     library: Any, app: AppServer, httpx_client: AnyHTTPX, refused: int
 ) -> None:
-    heard = Heard(httpx_client)
+    recorder = TraceRecorder(httpx_client)
     with pytest.raises(library.ConnectError):
-        await httpx_client.get(f"http://127.0.0.1:{refused}/", extensions={"trace": heard.function})
-    assert heard.names == ["connection.connect_tcp.started", "connection.connect_tcp.failed"]
-    heard = Heard(httpx_client)
+        await httpx_client.get(
+            f"http://127.0.0.1:{refused}/", extensions={"trace": recorder.function}
+        )
+    assert recorder.names == ["connection.connect_tcp.started", "connection.connect_tcp.failed"]
+    recorder = TraceRecorder(httpx_client)
     with pytest.raises(library.RemoteProtocolError):
-        await httpx_client.get(f"{app.url}/truncated", extensions={"trace": heard.function})
-    assert heard.names[-3] == "http11.receive_response_body.failed"
+        await httpx_client.get(f"{app.url}/truncated", extensions={"trace": recorder.function})
+    assert recorder.names[-3] == "http11.receive_response_body.failed"
 
 
 @pytest.mark.parametrize(
     "name", ["http11.send_request_headers.started", "http11.receive_response_body.complete"]
 )
-async def test_what_a_trace_function_raises_comes_through_and_leaves_nothing(
+async def test_an_exception_of_a_trace_function_is_raised_and_leaves_nothing(
     library: Any, app: AppServer, make_httpx: Make, name: str
 ) -> None:
     limits = library.Limits(max_connections=1)
     client = make_httpx(transport={"limits": limits}, timeout=library.Timeout(30))
-    heard = Heard(client, fails_at=name)
+    recorder = TraceRecorder(client, fails_at=name)
     with pytest.raises(ZeroDivisionError):
-        await client.get(f"{app.url}/bytes/9", extensions={"trace": heard.function})
+        await client.get(f"{app.url}/bytes/9", extensions={"trace": recorder.function})
     assert (await client.get(app.url)).content == b"hello"
 
 
 async def test_a_trace_function_of_the_other_kind_is_refused(
     app: AppServer, httpx_client: AnyHTTPX
 ) -> None:
-    heard = Heard(httpx_client)
-    other = heard._hear_async if httpx_client.is_blocking else heard._hear
+    recorder = TraceRecorder(httpx_client)
+    other = recorder._record_async if httpx_client.is_blocking else recorder._record
     with pytest.raises(TypeError, match=r"must (?:not )?be async here"):
         await httpx_client.get(app.url, extensions={"trace": other})
     assert (await httpx_client.get(app.url)).content == b"hello"

@@ -1,4 +1,4 @@
-"""Requests that ask for another protocol: the connection after a 101, and refusals."""
+"""Requests for another protocol: the connection after a 101, and refusals."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Wire:
         errors: the module whose errors it raises.
     """
 
-    def __init__(self, answer: Any, library: Any) -> None:
-        self.real = answer.extensions["network_stream"]
+    def __init__(self, response: Any, library: Any) -> None:
+        self.real = response.extensions["network_stream"]
         self.errors: Any = importlib.import_module(library.__name__.replace("httpx", "httpcore"))
 
     async def read(self, *arguments: Any) -> bytes:
@@ -70,7 +70,7 @@ class Wire:
         await _done(self.real.aclose() if hasattr(self.real, "aclose") else self.real.close())
 
     async def says(self, text: bytes) -> None:
-        """Check that the server shouts what it is told."""
+        """Check that the server echoes in upper case."""
         await self.write(text)
         said = b""
         while len(said) < len(text):
@@ -85,12 +85,12 @@ async def _done(result: Any) -> Any:
 async def test_the_connection_of_a_101_is_read_and_written(
     library: Any, shout: RawServer, httpx_client: AnyHTTPX
 ) -> None:
-    async with httpx_client.stream("GET", f"{shout.url}/a?b", headers=HEADERS) as answer:
-        assert answer.status_code == 101
-        assert answer.headers["x-who"] == "server"
-        assert answer.extensions["http_version"] == b"HTTP/1.1"
-        assert answer.extensions["reason_phrase"] == b"Switching Protocols"
-        wire = Wire(answer, library)
+    async with httpx_client.stream("GET", f"{shout.url}/a?b", headers=HEADERS) as response:
+        assert response.status_code == 101
+        assert response.headers["x-who"] == "server"
+        assert response.extensions["http_version"] == b"HTTP/1.1"
+        assert response.extensions["reason_phrase"] == b"Switching Protocols"
+        wire = Wire(response, library)
         assert await wire.read(3) == b"WEL"  # it came with the head
         assert await wire.read(99, 30) == b"COME"
         await wire.says(b"a")
@@ -113,16 +113,18 @@ async def test_the_connection_of_a_tunnel_is_read_and_written(
 
     options: Any = {"extensions": {"target": b"a.test:80"}}
     with RawServer(tunnel) as server:
-        async with httpx_client.stream("CONNECT", server.url, **options) as answer:
-            assert answer.status_code == 200
-            await Wire(answer, library).says(b"through")
+        async with httpx_client.stream("CONNECT", server.url, **options) as found:
+            assert found.status_code == 200
+            await Wire(found, library).says(b"through")
         assert server.requests[0].startswith(b"CONNECT a.test:80 HTTP/1.1\r\n")
     with RawServer(respond_and_close(response(b"no", "403 Forbidden"))) as server:
-        answer = await httpx_client.request("CONNECT", server.url, **options)
-        assert (answer.status_code, answer.content) == (403, b"no")
+        found = await httpx_client.request("CONNECT", server.url, **options)
+        assert (found.status_code, found.content) == (403, b"no")
 
 
-async def test_a_head_and_what_follows_may_come_apart(library: Any, httpx_client: AnyHTTPX) -> None:
+async def test_a_head_and_its_body_may_arrive_separately(
+    library: Any, httpx_client: AnyHTTPX
+) -> None:
     def slowly(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(b"HTTP/1.1 102 Processing\r\n\r\n" + SWITCHED[:40])
@@ -132,8 +134,8 @@ async def test_a_head_and_what_follows_may_come_apart(library: Any, httpx_client
 
     go_on = threading.Event()
     with RawServer(slowly) as server:
-        async with httpx_client.stream("GET", server.url, headers=HEADERS) as answer:
-            wire = Wire(answer, library)
+        async with httpx_client.stream("GET", server.url, headers=HEADERS) as response:
+            wire = Wire(response, library)
             with pytest.raises(wire.errors.ReadTimeout):
                 await wire.read(9, 0.01)
             go_on.set()
@@ -143,7 +145,7 @@ async def test_a_head_and_what_follows_may_come_apart(library: Any, httpx_client
 
 @pytest.mark.parametrize("kind", ["http", "socks5"])
 @pytest.mark.parametrize("is_tls", [False, True])
-async def test_an_upgrade_goes_through_tls_and_proxies(
+async def test_an_upgrade_works_through_tls_and_proxies(
     library: Any, make_httpx: Make, certs: Certs, kind: str, *, is_tls: bool
 ) -> None:
     proxies: HTTPProxy | SOCKSProxy = HTTPProxy() if kind == "http" else SOCKSProxy()
@@ -155,8 +157,8 @@ async def test_an_upgrade_goes_through_tls_and_proxies(
                 "http2": True,
             }
             client = make_httpx(transport=settings)
-            async with client.stream("GET", server.url, headers=HEADERS) as answer:
-                wire = Wire(answer, library)
+            async with client.stream("GET", server.url, headers=HEADERS) as response:
+                wire = Wire(response, library)
                 assert await wire.read(99, 30) == b"WELCOME"
                 await wire.says(b"through")
             assert proxy.connections == 1
@@ -165,8 +167,8 @@ async def test_an_upgrade_goes_through_tls_and_proxies(
 async def test_a_connection_that_was_closed_is_an_error_of_the_core(
     library: Any, shout: RawServer, httpx_client: AnyHTTPX
 ) -> None:
-    async with httpx_client.stream("GET", shout.url, headers=HEADERS) as answer:
-        wire = Wire(answer, library)
+    async with httpx_client.stream("GET", shout.url, headers=HEADERS) as response:
+        wire = Wire(response, library)
         await wire.read(99, 30)
         await wire.close()
         await wire.close()
@@ -186,8 +188,8 @@ async def test_a_server_that_reads_nothing_is_a_write_timeout_of_the_core(
 
     goes = threading.Event()
     with RawServer(switch_and_stall) as server:
-        async with httpx_client.stream("GET", server.url, headers=HEADERS) as answer:
-            wire = Wire(answer, library)
+        async with httpx_client.stream("GET", server.url, headers=HEADERS) as response:
+            wire = Wire(response, library)
             with pytest.raises(wire.errors.WriteTimeout):
                 await wire.write(bytes(50_000_000), 0.01)
         goes.set()
@@ -197,8 +199,8 @@ async def test_a_server_that_reads_nothing_is_a_write_timeout_of_the_core(
 async def test_a_cancelled_read_loses_nothing(
     library: Any, shout: RawServer, httpx_client: AnyHTTPX
 ) -> None:
-    async with httpx_client.stream("GET", shout.url, headers=HEADERS) as answer:
-        wire = Wire(answer, library)
+    async with httpx_client.stream("GET", shout.url, headers=HEADERS) as response:
+        wire = Wire(response, library)
         assert await wire.read(99) == b"WELCOME"
         with anyio.move_on_after(0.01) as scope:
             await wire.read(99)
@@ -210,17 +212,17 @@ async def test_a_cancelled_read_loses_nothing(
 async def test_one_thread_reads_while_another_writes_and_closes(
     library: Any, shout: RawServer, httpx_client: AnyHTTPX
 ) -> None:
-    with httpx_client.real.stream("GET", shout.url, headers=HEADERS) as answer:
-        wire = answer.extensions["network_stream"]
+    with httpx_client.real.stream("GET", shout.url, headers=HEADERS) as response:
+        wire = response.extensions["network_stream"]
         assert wire.read(99) == b"WELCOME"
-        heard: list[bytes] = []
+        received: list[bytes] = []
         has_heard = threading.Event()
 
         def read() -> None:
-            heard.append(wire.read(99))
+            received.append(wire.read(99))
             has_heard.set()
-            with pytest.raises(Wire(answer, library).errors.ReadError):
-                heard.append(wire.read(99))
+            with pytest.raises(Wire(response, library).errors.ReadError):
+                received.append(wire.read(99))
 
         thread = threading.Thread(target=read)
         thread.start()
@@ -228,7 +230,7 @@ async def test_one_thread_reads_while_another_writes_and_closes(
         assert has_heard.wait(30)
         wire.close()
         thread.join(30)
-        assert heard == [b"X"]
+        assert received == [b"X"]
 
 
 @pytest.mark.parametrize(
@@ -246,15 +248,15 @@ async def test_a_refusal_is_a_response_with_its_body(
     httpx_client: AnyHTTPX, refusal: bytes
 ) -> None:
     with RawServer(respond_and_close(refusal)) as server:
-        answer = await httpx_client.get(server.url, headers=HEADERS)
-        assert (answer.status_code, answer.content) == (403, b"no" * 100_000)
+        response = await httpx_client.get(server.url, headers=HEADERS)
+        assert (response.status_code, response.content) == (403, b"no" * 100_000)
         with pytest.raises(NotImplementedError):
-            answer.extensions["network_stream"].read(1)
+            response.extensions["network_stream"].read(1)
         assert server.connections == 1
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"",
         b"HTTP/1.1 40",
@@ -262,10 +264,10 @@ async def test_a_refusal_is_a_response_with_its_body(
         b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nno",
     ],
 )
-async def test_an_answer_that_breaks_off_is_an_error(
-    library: Any, httpx_client: AnyHTTPX, answer: bytes
+async def test_a_truncated_response_is_an_error(
+    library: Any, httpx_client: AnyHTTPX, response: bytes
 ) -> None:
-    with RawServer(respond_and_close(answer)) as server:
+    with RawServer(respond_and_close(response)) as server:
         with pytest.raises(library.RemoteProtocolError) as caught:
             await httpx_client.get(server.url, headers=HEADERS)
         assert caught.value.request.url == library.URL(server.url)
@@ -301,7 +303,7 @@ def _endless_size(conn: RawConnection) -> None:
 
 
 @pytest.mark.parametrize("endless", [_line_ends, _endless_size])
-async def test_a_refusal_whose_chunks_never_come_is_an_error(
+async def test_a_refusal_with_missing_chunks_is_an_error(
     httpx_client: AnyHTTPX, library: Any, endless: Callable[[RawConnection], None]
 ) -> None:
     def refuse(conn: RawConnection) -> None:
@@ -329,7 +331,7 @@ async def test_a_refused_connection_is_tried_again(
     assert naps == [0.0]
 
 
-async def test_a_guard_is_asked(library: Any, shout: RawServer, make_httpx: Make) -> None:
+async def test_a_guard_is_called(library: Any, shout: RawServer, make_httpx: Make) -> None:
     client = make_httpx(transport={"guard": curlhttp.PublicOnly()})
     with pytest.raises(library.ConnectError):
         await client.get(shout.url, headers=HEADERS)
@@ -344,20 +346,20 @@ async def test_upgrades_count_among_connections(
     async with client.stream("GET", shout.url, headers=HEADERS):
         with pytest.raises(library.PoolTimeout):
             await client.get(shout.url, headers=HEADERS, timeout=timeout)
-    async with client.stream("GET", shout.url, headers=HEADERS, timeout=timeout) as answer:
-        assert answer.status_code == 101
+    async with client.stream("GET", shout.url, headers=HEADERS, timeout=timeout) as response:
+        assert response.status_code == 101
 
 
-async def test_events_are_told(shout: RawServer, httpx_client: AnyHTTPX) -> None:
+async def test_events_are_reported(shout: RawServer, httpx_client: AnyHTTPX) -> None:
     names: list[str] = []
 
-    def hear(name: str, facts: dict[str, Any]) -> None:
+    def trace(name: str, facts: dict[str, Any]) -> None:
         names.append(name)
 
-    async def hear_async(name: str, facts: dict[str, Any]) -> None:
+    async def trace_async(name: str, facts: dict[str, Any]) -> None:
         names.append(name)
 
-    function = hear if httpx_client.is_blocking else hear_async
+    function = trace if httpx_client.is_blocking else trace_async
     options: Any = {"headers": HEADERS, "extensions": {"trace": function}}
     async with httpx_client.stream("GET", shout.url, **options):
         pass
@@ -365,17 +367,17 @@ async def test_events_are_told(shout: RawServer, httpx_client: AnyHTTPX) -> None
     assert names[-1] == "http11.response_closed.complete"
 
 
-async def test_a_response_that_nobody_closes_leaves_nothing(
+async def test_a_response_that_is_never_closed_leaves_nothing(
     library: Any, shout: RawServer, httpx_client: AnyHTTPX
 ) -> None:
     request = library.Request("GET", shout.url, headers=HEADERS)
     transport = httpx_client.transport
     if httpx_client.is_blocking:
-        answer = transport.handle_request(request)
+        response = transport.handle_request(request)
     else:
-        answer = await transport.handle_async_request(request)
-    wire = Wire(answer, library)
-    del answer
+        response = await transport.handle_async_request(request)
+    wire = Wire(response, library)
+    del response
     gc.collect()
     assert await wire.read(99, 30) == b"WELCOME"  # the stream is good without it
     del wire
@@ -384,12 +386,12 @@ async def test_a_response_that_nobody_closes_leaves_nothing(
     assert await anyio.to_thread.run_sync(shout.wait_for, lambda: not shout.open_connections)
 
 
-async def test_a_body_goes_out_with_the_request_as_ever(
+async def test_a_body_is_sent_with_the_request_as_usual(
     httpx_client: AnyHTTPX,
 ) -> None:
     with RawServer(respond_and_close(response(b"ok"))) as server:
-        answer = await httpx_client.post(server.url, headers=HEADERS, content=b"body")
-        assert answer.content == b"ok"
+        found = await httpx_client.post(server.url, headers=HEADERS, content=b"body")
+        assert found.content == b"ok"
         assert server.requests[0].endswith(b"\r\n\r\nbody")
         assert b"\r\nUpgrade: shout\r\n" in server.requests[0]
 
@@ -402,5 +404,5 @@ async def test_a_large_body_may_be_refused_unread(httpx_client: AnyHTTPX) -> Non
 
     with RawServer(serve) as server:
         options: Any = {"headers": HEADERS, "content": b"x" * 20_000_000, "timeout": 30}
-        answer = await httpx_client.post(server.url, **options)
-        assert (answer.status_code, answer.content) == (413, b"no")
+        found = await httpx_client.post(server.url, **options)
+        assert (found.status_code, found.content) == (413, b"no")

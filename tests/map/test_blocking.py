@@ -1,4 +1,4 @@
-"""Client.map alone: no thread, no event loop, forks, Ctrl-C, and time that passes elsewhere."""
+"""Client.map: no thread, no event loop, forks, Ctrl-C, and waits of other requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
 from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._models.config import Limits
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
-from tests.support.inner import finish_script, run_script, start_script
+from tests.support.internals import finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced
 
 
@@ -42,14 +42,14 @@ print(*sorted({"asyncio", "anyio", "trio", "uvloop", "ssl"} & set(sys.modules)))
     assert run_script(code, app.url) == "\n"
 
 
-def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
+def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
     engine = SteppedEngine(Limits(), multiplexes=False)
     waiters: list[Any] = []
     gone_on: list[str] = []
 
     async def waits(name: str) -> None:
         waiters.append(waiter := engine.make_waiter())
-        if name == "newcomer":  # comes when another one was let go, and may go on at once
+        if name == "newcomer":  # starts when another one was woken, and may continue at once
             waiters[0].wake()
             waiter.wake()
         await waiter.wait(None)
@@ -70,7 +70,7 @@ def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
     assert gone_on == ["first", "newcomer", "0.001 s", "0.002 s"]
 
 
-def test_maps_in_threads_have_engines_of_their_own(app: AppServer) -> None:
+def test_maps_in_threads_have_their_own_engines(app: AppServer) -> None:
     def total(seed: int) -> int:
         urls = (f"{app.url}/bytes/{n}?seed={seed}" for n in range(1, 61))
         results: Iterable[Any] = client.map(urls, concurrency=4)
@@ -94,7 +94,7 @@ def test_a_limit_is_shared_by_maps_in_threads(app: AppServer) -> None:
     assert limit.in_use(app.url) == 0
 
 
-def test_a_place_that_another_thread_gives_back_ends_the_wait(app: AppServer) -> None:
+def test_a_slot_released_by_another_thread_ends_the_wait(app: AppServer) -> None:
     limit = ConcurrencyLimit(1)
     with Client(concurrency_limit=limit) as client:
         held = client.stream("GET", app.url + "/bytes/5")
@@ -107,7 +107,7 @@ def test_a_place_that_another_thread_gives_back_ends_the_wait(app: AppServer) ->
         timer.join()
 
 
-def test_a_rate_is_kept(app: AppServer) -> None:
+def test_a_rate_is_observed(app: AppServer) -> None:
     with Client(rate_limit=RateLimit(200, burst=1)) as client:
         begun = time.monotonic()
         assert len(list(client.map([app.url] * 21, concurrency=8))) == 21
@@ -137,18 +137,18 @@ def test_a_map_is_closed_from_another_thread(app: AppServer) -> None:
     assert app.wait_for(lambda: not app.open_connections)
 
 
-def test_what_runs_in_a_map_cannot_close_it(app: AppServer) -> None:
+def test_code_that_runs_in_a_map_cannot_close_it(app: AppServer) -> None:
     async def closes(request: Any, send: Any) -> Any:
         results.close()
 
     with Client(middleware=[closes]) as client:
         results = client.map([app.url])
-        with pytest.raises(RuntimeError, match="closed by what it runs itself"):
+        with pytest.raises(RuntimeError, match="closed from code that it runs"):
             next(results)
         assert list(results) == []
 
 
-def test_a_middleware_that_needs_a_loop_is_told_so(app: AppServer) -> None:
+def test_a_middleware_that_needs_a_loop_is_an_error(app: AppServer) -> None:
     async def sleeps(request: Any, send: Any) -> Any:
         import asyncio
 
@@ -158,7 +158,7 @@ def test_a_middleware_that_needs_a_loop_is_told_so(app: AppServer) -> None:
         list(client.map([app.url]))
 
 
-def test_a_middleware_that_waits_when_it_is_cancelled_spoils_no_later_map(app: AppServer) -> None:
+def test_a_middleware_that_waits_when_cancelled_does_not_affect_a_later_map(app: AppServer) -> None:
     async def stubborn(request: Any, send: Any) -> Any:
         try:
             return await send(request)
@@ -175,7 +175,7 @@ def test_a_middleware_that_waits_when_it_is_cancelled_spoils_no_later_map(app: A
     assert app.wait_for(lambda: not app.open_connections)
 
 
-# --- time that passes while nobody waits for results ---
+# --- time that passes between results ---
 
 
 def test_a_busy_consumer_is_no_silence_of_the_server(app: AppServer) -> None:
@@ -188,12 +188,12 @@ def test_a_busy_consumer_is_no_silence_of_the_server(app: AppServer) -> None:
     assert [isinstance(result, curlhttp.Response) for result in got] == [True] * 6
 
 
-def test_requests_are_sent_while_there_are_results_to_take(app: AppServer) -> None:
+def test_requests_are_sent_while_results_are_available(app: AppServer) -> None:
     with Client() as client:
         results = client.map([app.url] * 20, concurrency=4)
         for _ in range(4):
             next(results)
-            time.sleep(0.03)  # all that was sent is answered, and taken with the next result
+            time.sleep(0.03)  # all sent requests get responses, which the next result takes
         assert app.wait_for(lambda: len(app.requests) >= 8)
 
 
@@ -230,7 +230,7 @@ def test_a_busy_consumer_does_not_use_up_the_time_to_connect(app: AppServer, cer
 
 
 @pytest.mark.slow
-def test_a_forked_child_maps_on_connections_of_its_own(app: AppServer) -> None:
+def test_a_forked_child_maps_on_its_own_connections(app: AppServer) -> None:
     code = """
 import os, sys, curlhttp
 url = sys.argv[1]
@@ -254,7 +254,7 @@ client.close()
 
 
 @pytest.mark.slow
-def test_a_map_does_not_go_on_in_a_forked_child(app: AppServer) -> None:
+def test_a_map_does_not_continue_in_a_forked_child(app: AppServer) -> None:
     code = """
 import os, sys, curlhttp
 url = sys.argv[1]

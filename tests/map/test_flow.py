@@ -1,4 +1,4 @@
-"""What lies between a map and the sockets: the flow of single requests, for many at once."""
+"""The layers between a map and the sockets, for many requests at once."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ async def results_of(client: AnyClient, items: Any, **options: Any) -> list[Any]
 def fails_once(app: AppServer) -> None:
     seen: set[str] = set()
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         known = record.path in seen
         seen.add(record.path)
         conn.reply(200 if known else 503)
 
-    app.route("/once", answer)
+    app.route("/once", respond)
 
 
 # --- order ---
@@ -52,7 +52,7 @@ async def test_items_are_sent_in_the_order_in_which_they_are_given(
             yield url
 
     sources = [lambda: urls] if client.is_blocking else [lambda: urls, awaited]
-    for source in sources * 8:  # trio chooses between two orders, anew each time it runs tasks
+    for source in sources * 8:  # trio chooses between two orders, again each time it runs tasks
         engine.sent.clear()
         assert len([1 async for _ in client.map(source(), ordered=ordered, concurrency=4)]) == 9
         assert [sent.url for sent in engine.sent] == urls
@@ -72,7 +72,7 @@ async def test_each_request_of_a_map_has_its_retries(
     assert {len(result.attempts) for result in got} == {2}
 
 
-async def test_waits_for_retries_go_by_together(make_client: MakeClient, app: AppServer) -> None:
+async def test_waits_for_retries_overlap(make_client: MakeClient, app: AppServer) -> None:
     fails_once(app)
     steadily = curlhttp.ExponentialBackoff(base=0.3)
     client = make_client(retry=RetryPolicy(2, backoff_strategy=steadily, budget=None))
@@ -83,7 +83,7 @@ async def test_waits_for_retries_go_by_together(make_client: MakeClient, app: Ap
     assert_in_time(time.monotonic() - begun, 0.3, 1.2)
 
 
-async def test_a_policy_that_comes_with_a_map_is_kept(client: AnyClient, app: AppServer) -> None:
+async def test_a_policy_of_a_map_is_used(client: AnyClient, app: AppServer) -> None:
     assert (await results_of(client, [app.url]))[0].status_code == 200  # without one
     fails_once(app)
     got = await results_of(client, [f"{app.url}/once/{n}" for n in range(3)], retry=1)
@@ -99,7 +99,7 @@ async def test_a_concurrency_limit_holds_in_a_map(make_client: MakeClient, app: 
     assert limit.in_use(app.url) == 0
 
 
-async def test_places_are_given_back_when_a_map_is_cancelled(
+async def test_permits_are_released_when_a_map_is_cancelled(
     make_client: MakeClient, app: AppServer
 ) -> None:
     limit, breaker = ConcurrencyLimit(3), CircuitBreaker()
@@ -201,14 +201,14 @@ async def test_middleware_and_hooks_see_each_request(
         seen.append(response.status_code)
         return response
 
-    answers: list[Any] = []
-    client = make_client(middleware=[notes], hooks={"response": answers.append})
+    responses: list[Any] = []
+    client = make_client(middleware=[notes], hooks={"response": responses.append})
     await results_of(client, [app.url] * 9)
     assert seen == [200] * 9
-    assert len(answers) == 9
+    assert len(responses) == 9
 
 
-async def test_a_middleware_may_stream_by_itself(make_client: MakeClient, app: AppServer) -> None:
+async def test_a_middleware_may_stream_on_its_own(make_client: MakeClient, app: AppServer) -> None:
     async def streams(request: Any, send: Any) -> Any:
         response = await send(request.derive(stream=True))
         await response.discard()
@@ -248,7 +248,7 @@ async def test_bodies_of_all_kinds_are_sent(
     assert any(big in body and body != big for body in bodies)
 
 
-async def test_what_a_body_raises_ends_the_map(client: AnyClient, app: AppServer) -> None:
+async def test_an_exception_of_a_body_ends_the_map(client: AnyClient, app: AppServer) -> None:
     def broken() -> Iterator[bytes]:
         yield b"a"
         raise ZeroDivisionError
@@ -298,7 +298,7 @@ async def test_the_clock_of_a_script_is_that_of_the_map(scripted: Scripted) -> N
     assert engine.sleeps == [1.0, 2.0]
 
 
-async def test_a_script_that_is_not_wanted_to_its_end_is_not_played(scripted: Scripted) -> None:
+async def test_a_map_left_early_sends_few_requests(scripted: Scripted) -> None:
     client, engine = scripted(lambda request: 200)
     async with client.map((f"{URL}{n}" for n in range(10_000)), concurrency=4) as results:
         await results.__anext__()

@@ -1,4 +1,4 @@
-"""map in all colours: what goes in, what comes out, how much at once, and how it ends early."""
+"""map in all colours: items, results, concurrency, and ending early."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import curlhttp
 from curlhttp import ClientClosed, ClientRequest, RequestException
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
-from tests.support.inner import descriptors
+from tests.support.internals import count_descriptors
 
 pytestmark = pytest.mark.anyio
 MakeClient = Callable[..., AnyClient]
@@ -75,7 +75,7 @@ class Counted:
 # --- results ---
 
 
-async def test_every_url_gives_one_response(client: AnyClient, app: AppServer) -> None:
+async def test_every_url_yields_one_response(client: AnyClient, app: AppServer) -> None:
     got = [result async for result in client.map(urls(app, 200), concurrency=8)]
     assert sorted(map(number_of, got)) == list(range(200))
     assert {result.status_code for result in got} == {200}
@@ -84,7 +84,7 @@ async def test_every_url_gives_one_response(client: AnyClient, app: AppServer) -
     await assert_free(client)
 
 
-async def test_results_come_as_they_complete(client: AnyClient, app: AppServer) -> None:
+async def test_results_are_yielded_as_they_complete(client: AnyClient, app: AppServer) -> None:
     come = [threading.Event(), threading.Event()]
 
     def after_another(record: Record, conn: AppConnection) -> None:
@@ -101,7 +101,7 @@ async def test_results_come_as_they_complete(client: AnyClient, app: AppServer) 
     assert got == items[::-1]
 
 
-async def test_ordered_results_come_in_the_order_of_the_items(
+async def test_ordered_results_are_yielded_in_the_order_of_the_items(
     client: AnyClient, app: AppServer
 ) -> None:
     items = [app.url + path for path in ("/delay/0.1", "/", "/delay/0.05", "/bytes/1", "/404")]
@@ -111,13 +111,13 @@ async def test_ordered_results_come_in_the_order_of_the_items(
     assert isinstance(got[2], curlhttp.MissingSchema)
 
 
-async def test_an_empty_iterable_gives_nothing(client: AnyClient) -> None:
+async def test_an_empty_iterable_yields_nothing(client: AnyClient) -> None:
     nothing: Any
     for nothing in ([], iter(())):
         assert [result async for result in client.map(nothing)] == []
 
 
-async def test_after_the_end_there_is_nothing_more(client: AnyClient, app: AppServer) -> None:
+async def test_after_the_end_nothing_is_yielded(client: AnyClient, app: AppServer) -> None:
     results = client.map([app.url])
     assert [result.status_code async for result in results] == [200]
     assert [result async for result in results] == []
@@ -130,7 +130,7 @@ async def test_one_request_at_a_time_is_enough(client: AnyClient, app: AppServer
     assert app.connections == 1
 
 
-async def test_all_that_send_takes_is_an_item(make_client: MakeClient, app: AppServer) -> None:
+async def test_every_argument_of_send_is_an_item(make_client: MakeClient, app: AppServer) -> None:
     client = make_client(base_url=app.url, headers={"X-Mine": "1"})
     items = [
         "/bytes/1",
@@ -221,7 +221,7 @@ async def test_a_request_that_cannot_be_built_is_the_errors_own(client: AnyClien
     assert error.request is wanted
 
 
-async def test_an_error_that_is_kept_keeps_nothing_of_the_map(client: AnyClient) -> None:
+async def test_a_kept_error_keeps_no_reference_to_the_map(client: AnyClient) -> None:
     class Items:
         def __iter__(self) -> Iterator[str]:
             return iter(["nope", "http://127.0.0.1:1/"])
@@ -236,9 +236,7 @@ async def test_an_error_that_is_kept_keeps_nothing_of_the_map(client: AnyClient)
     assert inner() is None
 
 
-async def test_the_first_error_is_raised_if_that_is_wanted(
-    client: AnyClient, app: AppServer
-) -> None:
+async def test_the_first_error_is_raised_if_configured(client: AnyClient, app: AppServer) -> None:
     items = Counted(itertools.chain([app.url + "/", "nope"], urls(app, 1000, "/delay/0.01")))
     got = []
     with pytest.raises(curlhttp.MissingSchema):
@@ -249,7 +247,7 @@ async def test_the_first_error_is_raised_if_that_is_wanted(
     await assert_free(client)
 
 
-async def test_what_a_middleware_raises_is_raised_and_ends_the_map(
+async def test_an_exception_of_a_middleware_is_raised_and_ends_the_map(
     make_client: MakeClient, app: AppServer
 ) -> None:
     async def broken(request: Any, send: Any) -> Any:
@@ -281,7 +279,7 @@ async def test_an_error_of_a_middleware_gets_its_request(
 # --- the input ---
 
 
-async def test_what_is_no_iterable_of_requests_is_refused_at_once(client: AnyClient) -> None:
+async def test_an_invalid_iterable_is_refused_at_once(client: AnyClient) -> None:
     for wrong in ("http://h.test/", b"http://h.test/", curlhttp.URL("http://h.test/"), 5, None):
         with pytest.raises(TypeError):
             client.map(wrong)
@@ -295,7 +293,7 @@ async def test_what_is_no_iterable_of_requests_is_refused_at_once(client: AnyCli
 
 
 @pytest.mark.parametrize("name", ["stream", "data", "json", "content", "files"])
-async def test_what_only_one_request_can_have_is_no_option(client: AnyClient, name: str) -> None:
+async def test_options_for_a_single_request_are_refused(client: AnyClient, name: str) -> None:
     with pytest.raises(TypeError, match=name):
         client.map([], **{name: b"x"})
 
@@ -303,13 +301,13 @@ async def test_what_only_one_request_can_have_is_no_option(client: AnyClient, na
 async def test_a_request_to_stream_is_refused(client: AnyClient, app: AppServer) -> None:
     streamed = client.real.build_request("GET", app.url, stream=True)
     got = []
-    with pytest.raises(ValueError, match="map gives whole responses"):
+    with pytest.raises(ValueError, match="map cannot stream responses"):
         async for result in client.map([app.url, streamed]):
             got.append(result.status_code)
     assert got == [200]
 
 
-async def test_nothing_is_taken_before_the_first_result_is_wanted(
+async def test_nothing_is_taken_before_the_first_result_is_requested(
     client: AnyClient, app: AppServer
 ) -> None:
     items = Counted(urls(app, 10))
@@ -320,7 +318,7 @@ async def test_nothing_is_taken_before_the_first_result_is_wanted(
     assert [result async for result in results] == []
 
 
-async def test_what_the_iterable_raises_comes_after_the_results_before_it(
+async def test_an_exception_of_the_iterable_follows_the_earlier_results(
     client: AnyClient, app: AppServer
 ) -> None:
     def items(good: int) -> Iterator[str]:
@@ -378,7 +376,7 @@ async def test_async_iterables_are_awaited_by_one_task_and_closed_by_it(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-async def test_what_an_async_iterable_raises_comes_after_the_results_before_it(
+async def test_an_exception_of_an_async_iterable_follows_the_earlier_results(
     client: AnyClient, app: AppServer
 ) -> None:
     async def items(good: int) -> AsyncIterator[str]:
@@ -425,7 +423,7 @@ async def test_an_async_iterable_needs_the_async_client(client: AnyClient) -> No
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_no_more_than_the_concurrency_is_under_way(
+async def test_no_more_requests_run_than_the_concurrency(
     client: AnyClient, app: AppServer, ordered: bool
 ) -> None:
     async for _ in client.map(urls(app, 60, "/delay/0.005"), concurrency=5, ordered=ordered):
@@ -475,7 +473,9 @@ async def test_ordered_results_do_not_run_away_from_a_slow_first_one(
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
-async def test_requests_go_on_while_the_consumer_is_busy(client: AnyClient, app: AppServer) -> None:
+async def test_requests_continue_while_the_consumer_is_busy(
+    client: AnyClient, app: AppServer
+) -> None:
     async with client.map(urls(app, 100), concurrency=4) as results:
         await results.__anext__()
         with anyio.fail_after(30):
@@ -523,7 +523,7 @@ async def test_a_slow_consumer_loses_nothing(client: AnyClient, app: AppServer) 
 
 
 async def test_leaving_the_loop_cancels_the_rest(client: AnyClient, app: AppServer) -> None:
-    before = descriptors()
+    before = count_descriptors()
     async for _ in client.map(
         itertools.chain([app.url], itertools.repeat(app.url + "/stall")), concurrency=5
     ):
@@ -531,7 +531,7 @@ async def test_leaving_the_loop_cancels_the_rest(client: AnyClient, app: AppServ
     await assert_free(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
     assert len(app.requests) <= 1 + 2 * 5
-    assert descriptors() <= before + 8  # those of an event loop's engine, and one connection
+    assert count_descriptors() <= before + 8  # those of an event loop's engine, and one connection
 
 
 async def test_a_consumer_that_fails_cancels_the_rest(client: AnyClient, app: AppServer) -> None:
@@ -568,7 +568,7 @@ async def test_two_consumers_at_once_are_refused(client: AnyClient, app: AppServ
     results: Any = None
 
     async def greedy(request: Any, send: Any) -> Any:
-        with pytest.raises(RuntimeError, match="iterated over already"):
+        with pytest.raises(RuntimeError, match="another caller is iterating"):
             await results.__anext__()
         return await send(request)
 
@@ -638,7 +638,7 @@ async def test_a_consumer_that_is_cancelled_cancels_the_rest(
 
 
 @ONLY_ASYNC
-async def test_aclose_waits_until_all_tasks_are_gone(
+async def test_aclose_waits_until_all_tasks_have_ended(
     make_client: MakeClient, app: AppServer
 ) -> None:
     left = []
@@ -680,7 +680,7 @@ async def test_requests_see_the_context_variables_of_the_call(
 
 
 @ONLY_ASYNC
-async def test_results_that_were_never_wanted_leave_no_task(
+async def test_results_that_were_never_iterated_leave_no_task(
     client: AnyClient, app: AppServer
 ) -> None:
     results = client.map(urls(app, 10), concurrency=4)
@@ -690,7 +690,7 @@ async def test_results_that_were_never_wanted_leave_no_task(
 
 
 @pytest.mark.parametrize("colour", ["asyncio"])
-async def test_a_task_that_somebody_else_cancels_does_not_hang_the_consumer(
+async def test_a_task_cancelled_from_outside_does_not_hang_the_consumer(
     client: AnyClient, app: AppServer
 ) -> None:
     import asyncio
@@ -705,7 +705,7 @@ async def test_a_task_that_somebody_else_cancels_does_not_hang_the_consumer(
 
     with anyio.fail_after(30):
         canceller = asyncio.create_task(cancel())
-        with pytest.raises(RuntimeError, match="cancelled, and not by its consumer"):
+        with pytest.raises(RuntimeError, match="cancelled, but not by its consumer"):
             async for _ in client.map([app.url + "/stall"]):
                 pass
         await canceller

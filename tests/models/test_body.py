@@ -1,4 +1,4 @@
-"""What a request sends: the arguments that make a body, its pieces, its length, its rewinding."""
+"""Request bodies: the arguments that make them, their chunks, length and rewinding."""
 
 from __future__ import annotations
 
@@ -136,13 +136,13 @@ def test_bytes_are_read_in_pieces_and_again() -> None:
 
 
 @pytest.mark.parametrize("value", [5, 1.5, object(), {"a": 1}, Path("x")])
-def test_what_cannot_be_a_body_is_a_type_error(value: Any) -> None:
+def test_an_invalid_body_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match=f"not {type(value).__name__}"):
         made(content=value)
 
 
 @pytest.mark.parametrize("other", [{"data": "a"}, {"json": 0}, {"files": {"f": b""}}])
-def test_content_goes_alone(other: dict[str, Any]) -> None:
+def test_content_excludes_other_body_arguments(other: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="content cannot go together"):
         made(content=b"a", **other)
 
@@ -152,7 +152,7 @@ def test_content_next_to_empty_arguments_is_content() -> None:
 
 
 def test_a_wrong_length_for_bytes_is_a_value_error() -> None:
-    """S79: a body has one length, and it is right."""
+    """A body has one length, and it is right."""
     assert made(content=b"abc", length=3).length == 3
     with pytest.raises(ValueError, match="has 3 bytes, its length is 4"):
         made(content=b"abc", length=4)
@@ -171,7 +171,7 @@ def test_every_json_value_is_sent_even_a_falsy_one(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {"a": float("inf")}])
-def test_what_json_cannot_say_is_refused(value: Any) -> None:
+def test_values_that_json_cannot_represent_are_refused(value: Any) -> None:
     with pytest.raises(InvalidJSONError):
         made(json=value)
     with pytest.raises(TypeError):
@@ -185,7 +185,7 @@ def test_a_json_value_inside_itself_is_refused() -> None:
         made(json=loop)
 
 
-def test_json_gives_way_to_data_and_to_files() -> None:
+def test_data_and_files_take_precedence_over_json() -> None:
     assert made(data={"a": 1}, json={"b": 1}).data == b"a=1"
     assert made(data="a", json={"b": 1}).data == b"a"
     assert made(data={}, json={"b": 1}).data == b'{"b": 1}'
@@ -213,7 +213,7 @@ def test_a_mapping_or_pairs_are_sent_as_a_form(data: Any, expected: bytes) -> No
     assert body.content_type == "application/x-www-form-urlencoded"
 
 
-def test_data_streams_what_is_not_a_form() -> None:
+def test_data_that_is_no_form_is_streamed() -> None:
     for stream in (io.BytesIO(b"abc"), iter([b"ab", b"c"]), lambda: b"abc"):
         body = made(data=stream)
         assert (body.content_type, body.data) == (None, None)
@@ -229,7 +229,7 @@ def test_an_empty_file_as_data_is_chunked_as_in_requests() -> None:
 # --- files -------------------------------------------------------------------------------
 
 
-def test_a_file_starts_where_it_stands_and_rewinds_to_there() -> None:
+def test_a_file_starts_at_its_position_and_rewinds_to_it() -> None:
     file = io.BytesIO(b"0123456789")
     file.seek(4)
     body = FileBody(file)
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_seek_is_sent_once() -> None:
         body.rewind()
 
 
-def test_a_file_like_that_cannot_tell_where_it_stands_is_sent_once() -> None:
+def test_a_file_like_without_tell_is_sent_once() -> None:
     class Lost(io.BytesIO):
         def tell(self) -> int:
             raise OSError("lost")
@@ -292,7 +292,7 @@ def test_a_file_of_no_size_with_content_has_no_length() -> None:
         assert b"Pid:" in read_all(body)
 
 
-def test_a_file_like_may_tell_its_own_length() -> None:
+def test_a_file_like_may_have_its_own_length() -> None:
     body = FileBody(Sized(b"abc"))
     assert (body.length, body.replayable) == (3, False)
     assert read_all(body, 2) == b"abc"
@@ -324,7 +324,7 @@ def test_a_text_file_is_refused(tmp_path: Path) -> None:
             body.read(10)
 
 
-def test_a_files_own_exception_goes_through() -> None:
+def test_an_exception_of_a_file_is_raised() -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             raise LookupError("disk on fire")
@@ -361,7 +361,7 @@ def test_a_file_closed_meanwhile_cannot_be_rewound() -> None:
     "make", [lambda: io.BytesIO(b"0123456789"), lambda: iter([b"01234", b"56789"])]
 )
 def test_a_body_shorter_than_its_length_is_reported(make: Callable[[], Any]) -> None:
-    """S80: a body of another length is an error."""
+    """A body of another length is an error."""
     for content in (make(), make):
         body = made(content=content, length=12)
         assert body.length == 12
@@ -373,10 +373,10 @@ def test_a_body_shorter_than_its_length_is_reported(make: Callable[[], Any]) -> 
 @pytest.mark.parametrize(
     "make", [lambda: io.BytesIO(b"0123456789"), lambda: iter([b"01234", b"56789"])]
 )
-def test_a_body_longer_than_its_length_is_reported_and_the_excess_kept(
+def test_a_body_longer_than_its_length_is_an_error(
     make: Callable[[], Any],
 ) -> None:
-    """S80: a body of another length is an error."""
+    """A body of another length is an error."""
     for content in (make(), make):
         body = made(content=content, length=8)
         assert body.read(5) == b"01234"
@@ -407,7 +407,7 @@ def test_an_iterable_is_cut_to_size_and_its_empty_pieces_are_skipped() -> None:
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 25))
-def test_no_size_changes_what_an_iterable_gives(pieces: list[bytes], size: int) -> None:
+def test_no_read_size_changes_the_bytes_of_an_iterable(pieces: list[bytes], size: int) -> None:
     whole = b"".join(pieces)
     assert read_all(made(content=iter(pieces), length=len(whole)), size) == whole
 
@@ -473,7 +473,7 @@ def test_a_factory_is_called_for_every_pass() -> None:
     assert len(calls) == 2
 
 
-def test_a_factory_knows_the_length_of_what_it_makes() -> None:
+def test_a_factory_has_the_length_of_its_body() -> None:
     assert made(content=lambda: b"abc").length == 3
     assert made(content=lambda: io.BytesIO(b"abcd")).length == 4
     assert read_all(made(content=io.BytesIO)) == b""
@@ -506,8 +506,8 @@ def test_a_factory_of_factories_is_refused() -> None:
 
 
 def test_a_factory_that_changes_its_mind_is_reported() -> None:
-    answers = [b"abc", b"abcd"]
-    body = made(content=lambda: answers.pop(0))
+    responses = [b"abc", b"abcd"]
+    body = made(content=lambda: responses.pop(0))
     assert read_all(body) == b"abc"
     body.rewind()
     with pytest.raises(RequestException, match="at least 4 bytes, its length is 3"):
@@ -615,11 +615,11 @@ def test_the_wire_format_is_exact() -> None:
     )
 
 
-def test_every_form_has_a_boundary_of_its_own() -> None:
+def test_every_form_has_its_own_boundary() -> None:
     assert made(files={"f": b""}).content_type != made(files={"f": b""}).content_type
 
 
-def test_a_file_part_is_streamed_from_where_the_file_stands(tmp_path: Path) -> None:
+def test_a_file_part_is_streamed_from_the_files_position(tmp_path: Path) -> None:
     path = tmp_path / "photo é.jpg"
     path.write_bytes(b"skipped" + b"x" * 100_000)
     with open(path, "rb") as file:
@@ -700,7 +700,7 @@ def test_the_file_name_is_that_of_the_file_on_disk(name: Any, filename: str) -> 
     assert summary(made(files={"f": file})) == [("f", filename, b"x")]
 
 
-def test_a_form_closes_what_its_factories_made_and_no_other_file() -> None:
+def test_a_form_closes_only_the_files_of_its_factories() -> None:
     mine, theirs = io.BytesIO(b"mine"), io.BytesIO(b"theirs")
     body = made(files={"mine": mine, "theirs": lambda: theirs})
     body.close()
@@ -713,7 +713,7 @@ def test_a_name_or_header_of_a_part_is_text(spec: Any) -> None:
         made(files={"f": spec})
 
 
-def test_files_that_are_none_are_left_out() -> None:
+def test_files_of_none_are_left_out() -> None:
     assert summary(made(files={"a": None, "b": ("n", None), "c": b"x"})) == [("c", "c", b"x")]
 
 
@@ -746,7 +746,7 @@ def test_a_stream_cannot_go_with_files() -> None:
 
 
 def test_names_cannot_break_out_of_their_quotes() -> None:
-    """S77: a name stays within its quotes."""
+    """A name stays within its quotes."""
     evil = 'a"; x="\r\nX-Evil: 1\r\n\r\n'
     body = made(data={evil: "v"}, files={evil: (evil, b"x")})
     wire = read_all(body)
@@ -764,14 +764,14 @@ def test_names_cannot_break_out_of_their_quotes() -> None:
     ],
 )
 def test_a_name_with_nul_is_refused(arguments: dict[str, Any]) -> None:
-    """S77: a name stays within its quotes."""
+    """A name stays within its quotes."""
     with pytest.raises(ValueError, match="NUL"):
         made(**arguments)
 
 
 @pytest.mark.parametrize("bad", ["a\rb", "a\nb", "a\r\nX-Evil: 1", "a\0b"])
 def test_a_part_header_that_would_break_the_message_is_refused(bad: str) -> None:
-    """S78: no header of a part adds a line."""
+    """No header of a part adds a line."""
     with pytest.raises(InvalidHeader):
         made(files={"f": ("n", b"", bad)})
     with pytest.raises(InvalidHeader):
@@ -788,7 +788,7 @@ def test_a_part_header_name_is_a_token(name: str) -> None:
         made(files={"f": ("n", b"", None, {name: "v"})})
 
 
-def test_the_content_type_beats_that_of_the_headers_and_the_disposition_stays() -> None:
+def test_the_content_type_overrides_that_of_the_headers_and_the_disposition_is_kept() -> None:
     headers = {"content-type": "a/b", "content-disposition": "evil", "X-None": None}
     (part,) = parts_of(made(files={"f": ("n", b"x", "c/d", headers)}))
     assert part.items() == [

@@ -1,4 +1,4 @@
-"""Dates of cookies, and whose a domain is, with the Public Suffix List and without it."""
+"""Dates of cookies, and public suffixes with and without the Public Suffix List."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_date_is_found_in_any_order(text: str, date: tuple[int, ...]) -> None:
         "9" * 10_000,
     ],
 )
-def test_what_is_no_date_is_none(text: str) -> None:
+def test_an_invalid_date_is_none(text: str) -> None:
     assert parse_cookie_date(text) is None
 
 
@@ -108,7 +108,7 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     ],
 )
 def test_a_public_suffix_is_nobodys(source: str, domain: str) -> None:
-    """S70: a cookie is for its own site."""
+    """A cookie is for its own site."""
     assert is_public_suffix(domain)
 
 
@@ -120,7 +120,7 @@ def test_a_public_suffix_is_nobodys(source: str, domain: str) -> None:
         *("com.example.org", "xn--e1afmkfd.xn--p1ai"),
     ],
 )
-def test_what_somebody_registered_is_theirs(source: str, domain: str) -> None:
+def test_a_registered_domain_is_no_public_suffix(source: str, domain: str) -> None:
     assert not is_public_suffix(domain)
 
 

@@ -1,4 +1,4 @@
-"""What both jars, Cookies and requests' own, promise of servers: whose cookies, and how many."""
+"""Rules that both jars, Cookies and requests' own, follow: domains and bounds."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ def _suffixes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_a_domain_that_is_not_the_servers_own_is_refused(side: Side, url: str, domain: str) -> None:
-    """S70: a cookie is for its own site."""
+    """A cookie is for its own site."""
     assert side.answer(url, f"a=1; Domain={domain}").names() == []
 
 
 @pytest.mark.usefixtures("_suffixes")
-def test_a_public_suffix_may_have_cookies_of_its_own(side: Side) -> None:
+def test_a_public_suffix_may_have_its_own_cookies(side: Side) -> None:
     side.answer("https://github.io/", "a=1; Domain=github.io; Path=/")
     assert side.sent("https://github.io/") == "a=1"
     assert side.sent("https://me.github.io/") is None
@@ -150,7 +150,7 @@ def test_only_a_matching_host_can_expire_a_cookie(side: Side) -> None:
 def test_a_secure_cookie_is_not_touched_without_tls(
     side: Side, attack: str, attacker: str, scope: str
 ) -> None:
-    """S71: a Secure cookie needs TLS."""
+    """A Secure cookie needs TLS."""
     side.answer("https://example.com/", f"a=good; Secure; Path=/{scope}")
     side.answer(attacker, attack)
     assert side.sent("https://example.com/") == "a=good"
@@ -163,7 +163,7 @@ def test_a_secure_cookie_of_localhost_is_not_touched_without_tls(side: Side) -> 
     assert side.sent("https://localhost/") == "a=good"
 
 
-def test_a_secure_cookie_that_is_gone_guards_nothing(side: Side) -> None:
+def test_a_removed_secure_cookie_protects_nothing(side: Side) -> None:
     side.answer("https://example.com/", "a=1; Secure; Path=/", "b=1; Secure; Path=/")
     side.answer("https://example.com/", "a=; Max-Age=0; Path=/", "b=2; Path=/")
     side.answer("http://example.com/", "a=3; Path=/", "b=3; Path=/")
@@ -185,13 +185,13 @@ def test_a_secure_cookie_that_is_gone_guards_nothing(side: Side) -> None:
         "a=1; x=" + "x" * 10_000,
     ],
 )
-def test_what_a_server_may_not_set_is_dropped(side: Side, value: str) -> None:
-    """S72, S76: cookies have bounds; prefixed names keep their promise."""
+def test_a_cookie_that_a_server_may_not_set_is_dropped(side: Side, value: str) -> None:
+    """Cookies have bounds; prefixed names keep their promise."""
     assert side.answer("https://h.test/x", value).names() == []
 
 
 def test_saving_and_loading_keeps_scope_expiry_and_secure(side: Side, tmp_path: Path) -> None:
-    """S75: a jar that was saved has all that it had."""
+    """A jar that was saved has all that it had."""
     file = MozillaCookieJar(tmp_path / "cookies.txt")
     side.answer("https://h.test/", f"a=1; Secure; {FUTURE}", f"b=2; Domain=h.test; {FUTURE}")
     for cookie in side.jar:
@@ -213,7 +213,7 @@ def test_saving_and_loading_keeps_scope_expiry_and_secure(side: Side, tmp_path: 
     "expires",
     ["Wed, 21 Fed 2027", "Wed, 21 Fed 2027 07:28:00 GMT", "1 Jan 0 0:0:0", "\xb2 Jan 2027 0:0:0"],
 )
-def test_a_date_that_is_none_does_no_harm(side: Side, expires: str) -> None:
+def test_an_invalid_date_is_ignored(side: Side, expires: str) -> None:
     side.answer("http://h.test/", f"a=1; Expires={expires}", "b=2")
     assert side.names() == ["a", "b"]
 
@@ -255,7 +255,7 @@ def test_a_jar_of_the_standard_library_sees_no_date_that_it_fails_at(of_core: bo
 
 
 def test_one_response_sets_at_most_fifty(side: Side) -> None:
-    """S72: cookies have bounds."""
+    """Cookies have bounds."""
     side.answer("http://h.test/", *[f"n{i}=1" for i in range(1000)])
     assert side.names() == [f"n{i}" for i in range(50)]
 
@@ -288,7 +288,7 @@ def test_secure_cookies_are_displaced_last(side: Side) -> None:
     assert "session" in side.names()
 
 
-def test_the_jar_keeps_3000_and_drops_what_was_longest_out_of_use(
+def test_the_jar_keeps_3000_and_drops_the_least_recently_used(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jars, "MAX_COOKIES", 30)
@@ -303,14 +303,14 @@ def test_the_jar_keeps_3000_and_drops_what_was_longest_out_of_use(
     assert side.sent("http://forgotten.test/") is None
 
 
-def test_the_bounds_are_those_that_rfc_6265_asks_for() -> None:
+def test_the_bounds_are_those_of_rfc_6265() -> None:
     assert jars.MAX_COOKIES_PER_RESPONSE >= 50
     assert jars.MAX_COOKIES_PER_SITE >= 50
     assert jars.MAX_COOKIES >= 3000
     assert jars.MAX_HEADER >= 50 * 4096
 
 
-def test_what_a_program_put_in_is_not_cleared_by_a_server(side: Side) -> None:
+def test_cookies_set_by_a_program_are_not_cleared_by_a_server(side: Side) -> None:
     for number in range(4000):
         side.put(f"n{number}", f"h{number}.test")
     side.put("everywhere", "")
@@ -322,7 +322,7 @@ def test_what_a_program_put_in_is_not_cleared_by_a_server(side: Side) -> None:
 
 
 def test_the_header_of_one_host_is_bounded(side: Side) -> None:
-    """S72: cookies have bounds."""
+    """Cookies have bounds."""
     fill(side, "http://h.test/", 180, value="x" * 4000)
     assert len(side.jar) == 180
     header = str(side.sent("http://h.test/"))
@@ -383,10 +383,10 @@ def test_the_price_of_a_cookie_header_does_not_grow_with_the_jar(side: Side, dom
     assert prices[1] < 1.5 * prices[0]
 
 
-# --- the standard library's ways, beside the index ---
+# --- the standard library's methods, which bypass the index ---
 
 
-def test_what_is_done_to_the_dictionary_itself_is_noticed(side: Side) -> None:
+def test_changes_of_the_underlying_dictionary_are_noticed(side: Side) -> None:
     side.answer("https://h.test/", "a=1; Secure")
     side.jar._cookies = {}
     side.answer("http://h.test/", "a=2")
@@ -422,7 +422,7 @@ def test_a_copy_keeps_its_own_books(side: Side, twin_of: Callable[[Any], Any]) -
     assert side.names() == ["a"]
 
 
-def test_a_policy_that_sends_cookies_elsewhere_is_asked_of_all(side: Side) -> None:
+def test_a_policy_that_sends_cookies_to_other_hosts_is_applied_to_all(side: Side) -> None:
     class Generous(DefaultCookiePolicy):
         def domain_return_ok(self, domain: str, request: Any) -> bool:
             return True

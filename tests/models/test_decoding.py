@@ -1,4 +1,4 @@
-"""Codings: every body whole or refused, at any chunking, within bounded memory; charsets."""
+"""Codings: each body is decoded whole or refused, in any chunks, in bounded memory; charsets."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def test_the_allowed_number_of_codings_is_allowed() -> None:
 
 @pytest.mark.parametrize("headers", [["gzip"] * 6, [",".join(["br"] * 6)], ["x"] * 100])
 def test_too_many_codings_are_refused(headers: list[str]) -> None:
-    """S48: more than five codings are refused."""
+    """More than five codings are refused."""
     with pytest.raises(ContentDecodingError, match="5 at most"):
         parse_codings(headers)
 
 
-def test_exactly_what_can_be_decoded_is_advertised() -> None:
+def test_exactly_the_supported_codings_are_advertised() -> None:
     advertised = ACCEPT_ENCODING.split(", ")
     assert advertised[:3] == ["gzip", "deflate", "br"]
     assert ("zstd" in advertised) == (zstd is not None)
@@ -135,12 +135,12 @@ def test_exactly_what_can_be_decoded_is_advertised() -> None:
 
 @every_coding
 @pytest.mark.parametrize("size", [0, 1, 1000, 3 * MIB])
-def test_a_body_comes_back_whole(coding: str, encode: Callable[[bytes], bytes], size: int) -> None:
+def test_a_body_is_decoded_whole(coding: str, encode: Callable[[bytes], bytes], size: int) -> None:
     body = (bytes(range(256)) * (size // 256 + 1))[:size]
     assert undo_codings(encode(body), (coding,)) == body
 
 
-def test_a_body_without_codings_is_left_alone() -> None:
+def test_a_body_without_codings_is_unchanged() -> None:
     assert undo_codings(b"as it is", ()) == b"as it is"
     assert in_chunks([b"as ", b"it is"], (), limit=2) == b"as it is"
 
@@ -152,7 +152,7 @@ def test_a_body_of_no_bytes_needs_no_coding(coding: str, encode: Callable[[bytes
     assert in_chunks([], (coding,)) == b""
 
 
-def test_chained_codings_are_undone_in_reverse() -> None:
+def test_chained_codings_are_decoded_in_reverse() -> None:
     body = b"once upon a time " * 5000
     wire = gzip.compress(brotli.compress(zlib.compress(body)))
     assert undo_codings(wire, ("deflate", "br", "gzip")) == body
@@ -161,7 +161,7 @@ def test_chained_codings_are_undone_in_reverse() -> None:
 
 
 def test_every_gzip_member_counts() -> None:
-    """S51: every member of a gzip body counts."""
+    """Every member of a gzip body counts."""
     wire = b"".join(map(gzip.compress, [b"one ", b"", b"two ", b"three"]))
     assert undo_codings(wire, ("gzip",)) == b"one two three"
     assert in_chunks([wire[i : i + 1] for i in range(len(wire))], ("gzip",)) == b"one two three"
@@ -182,7 +182,7 @@ def test_a_member_after_padding_counts() -> None:
 
 
 @pytest.mark.parametrize("encode", [zlib.compress, raw_deflate])
-def test_what_follows_deflate_is_ignored(encode: Callable[[bytes], bytes]) -> None:
+def test_bytes_after_deflate_are_ignored(encode: Callable[[bytes], bytes]) -> None:
     assert undo_codings(encode(b"body") + b"garbage", ("deflate",)) == b"body"
     assert in_chunks([encode(b"body"), b"garbage"], ("deflate",)) == b"body"
 
@@ -200,7 +200,7 @@ def test_every_zstd_frame_counts() -> None:
 
 @every_coding
 def test_a_body_cut_at_any_byte_is_refused(coding: str, encode: Callable[[bytes], bytes]) -> None:
-    """S49: a coded body that is cut is an error."""
+    """A coded body that is cut is an error."""
     wire = encode(b"the quick brown fox jumps over the lazy dog " * 3)
     for cut in range(1, len(wire)):
         with pytest.raises(ContentDecodingError, match=f"the {coding} body is cut short"):
@@ -234,14 +234,14 @@ def test_a_cut_inside_a_chain_is_refused() -> None:
 
 @every_coding
 def test_garbage_is_refused(coding: str, encode: Callable[[bytes], bytes]) -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     with pytest.raises(ContentDecodingError, match=f"the {coding} body is corrupt: ."):
         undo_codings(b"\xff\xfe neither this nor that", (coding,))
 
 
 @pytest.mark.parametrize("at", [-8, -1])
 def test_a_wrong_checksum_or_size_is_refused(at: int) -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     wire = bytearray(gzip.compress(b"body"))
     wire[at] ^= 1
     with pytest.raises(ContentDecodingError, match="corrupt"):
@@ -251,7 +251,7 @@ def test_a_wrong_checksum_or_size_is_refused(at: int) -> None:
 
 
 def test_a_wrong_deflate_checksum_is_refused() -> None:
-    """S50: a corrupt coded body is an error."""
+    """A corrupt coded body is an error."""
     wire = bytearray(zlib.compress(b"body"))
     wire[-1] ^= 1
     with pytest.raises(ContentDecodingError, match="corrupt"):
@@ -360,8 +360,8 @@ CODINGS = ["gzip", "deflate", "br", pytest.param("zstd", marks=needs_zstd)]
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_a_bomb_costs_no_more_than_max_size(coding: str) -> None:
-    """S45: a bomb costs no more than the limit."""
+def test_a_bomb_takes_no_more_memory_than_max_size(coding: str) -> None:
+    """A bomb costs no more than the limit."""
     wire = bomb(coding, 100 * MIB)
 
     def run() -> None:
@@ -373,7 +373,7 @@ def test_a_bomb_costs_no_more_than_max_size(coding: str) -> None:
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_bomb_is_taken_in_bounded_pieces(coding: str) -> None:
-    """S46: a bomb that is streamed comes in small pieces."""
+    """A bomb that is streamed comes in small pieces."""
     decoder = ContentDecoder((coding,))
     wire = bomb(coding, 50 * MIB)
     taken = []
@@ -390,7 +390,7 @@ def test_a_bomb_is_taken_in_bounded_pieces(coding: str) -> None:
 
 
 def test_a_bomb_inside_a_bomb_is_bounded() -> None:
-    """S45: a bomb costs no more than the limit."""
+    """A bomb costs no more than the limit."""
     wire = gzip.compress(bomb("gzip", 200 * MIB))
     assert len(wire) < 10_000
 
@@ -406,8 +406,8 @@ def test_a_body_near_max_size_is_not_held_twice() -> None:
     assert peak_of(lambda: undo_codings(wire, ("gzip",), 32 * MIB)) < 40 * MIB
 
 
-def test_a_megabyte_of_empty_members_costs_less_than_a_second() -> None:
-    """S93: bodies of empty members are read at once."""
+def test_a_megabyte_of_empty_members_takes_less_than_a_second() -> None:
+    """Bodies of empty members are read at once."""
     wire = gzip.compress(b"") * 52_000
     start = time.process_time()
     assert undo_codings(wire, ("gzip",)) == b""
@@ -460,7 +460,7 @@ def test_one_byte_at_a_time_is_not_quadratic() -> None:
 
 
 UNFIT = ["", "nonsense", "base64", "rot13", "zlib", "idna", "punycode", "undefined", "\0"]
-# Escape sequences, shifts, lead bytes and byte order marks beside whatever else there is.
+# Escape sequences, shifts, lead bytes and byte order marks next to arbitrary data.
 BODIES = st.binary(max_size=40) | st.lists(
     st.sampled_from([b"\x1b", b"$", b"(", b"B", b"\x0e", b"~{", b"\x81", b"0", b"\xff\xfe", b"\0"]),
     max_size=40,
@@ -514,7 +514,7 @@ def test_a_caller_may_choose_another_codec_for_text(name: str, codec: str) -> No
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_a_caller_cannot_choose_what_is_no_charset(name: str) -> None:
+def test_a_caller_cannot_choose_an_unknown_charset(name: str) -> None:
     assert chosen_charset(name) is None
 
 
@@ -550,7 +550,7 @@ def test_pieces_of_text_make_the_whole(charset: str, text: str, size: int) -> No
 
 @pytest.mark.parametrize("charset", ["utf_16", "utf_32"])
 @pytest.mark.parametrize("order", ["_le", "_be"])
-def test_a_byte_order_mark_is_heeded_and_left_out(charset: str, order: str) -> None:
+def test_a_byte_order_mark_is_used_and_removed(charset: str, order: str) -> None:
     body = "\ufeffhé".encode(charset + order)
     decoder = TextDecoder(charset)
     pieces = [decoder.decode(body[at : at + 1]) for at in range(len(body))]
@@ -559,7 +559,7 @@ def test_a_byte_order_mark_is_heeded_and_left_out(charset: str, order: str) -> N
 
 @pytest.mark.parametrize("charset", ["utf_16", "utf_32"])
 @pytest.mark.parametrize("text", ["", "h", "hé"])
-def test_without_a_byte_order_mark_the_little_end_comes_first(charset: str, text: str) -> None:
+def test_without_a_byte_order_mark_the_order_is_little_endian(charset: str, text: str) -> None:
     body = text.encode(charset + "_le")
     decoder = TextDecoder(charset)
     pieces = [decoder.decode(body[at : at + 1]) for at in range(len(body))]

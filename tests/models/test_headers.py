@@ -1,4 +1,4 @@
-"""Header fields and methods: what is refused, what is kept, what goes to libcurl."""
+"""Header fields and methods: what is refused, what is kept, what libcurl gets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIELD_TEXT = st.text(
     "name", ["", "a b", "a:", ":a", "a\r", "a\nb", "a\0", "\x7f", "é", " a", "(a)"]
 )
 def test_a_name_that_is_no_token_is_refused(name: str) -> None:
-    """S2: text and bytes alike."""
+    """Text and bytes alike."""
     with pytest.raises(InvalidHeader):
         check_header(name, "x")
     with pytest.raises(InvalidHeader):
@@ -57,7 +57,7 @@ def test_a_name_that_is_no_token_is_refused(name: str) -> None:
     ],
 )
 def test_a_value_that_would_break_the_block_is_refused_without_being_shown(value: str) -> None:
-    """S1, S3, S4: line ends, NUL, blanks at an end, beyond Latin-1."""
+    """Line ends, NUL, blanks at an end, beyond Latin-1."""
     with pytest.raises(InvalidHeader) as caught:
         check_header("X-Token", "SECRET" + value if value[0] == "s" else value + "SECRET")
     assert "'X-Token'" in str(caught.value)
@@ -66,7 +66,7 @@ def test_a_value_that_would_break_the_block_is_refused_without_being_shown(value
 
 @pytest.mark.parametrize("value", [b"a\r\nb: c", b"a\0", b" a", b"a\x01"])
 def test_bytes_are_checked_like_text(value: bytes) -> None:
-    """S1: in bytes."""
+    """In bytes."""
     with pytest.raises(InvalidHeader):
         check_header(b"X", value)
 
@@ -84,7 +84,7 @@ def test_a_header_line_passed_as_a_name_does_not_show_its_value() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "a", "a b", "a\tb", "\xe9", "\x80", '"q"', "a,  b"])
-def test_a_good_value_is_returned_as_it_is(value: str) -> None:
+def test_a_valid_value_is_returned_unchanged(value: str) -> None:
     assert check_header("X", value) == ("X", value)
     assert check_header(b"X", value.encode("latin-1")) == ("X", value)
 
@@ -104,8 +104,8 @@ def test_a_good_value_is_returned_as_it_is(value: str) -> None:
         ("null", "null"),
     ],
 )
-def test_where_from_is_told_without_userinfo(value: str, sent: str) -> None:
-    """S25: the same in a header that was received and is sent on."""
+def test_referer_and_origin_have_no_userinfo(value: str, sent: str) -> None:
+    """The same in a header that was received and is sent on."""
     for name in ("Referer", "ORIGIN"):
         assert check_header(name, value) == (name, sent)
         assert check_header(name.encode(), value.encode()) == (name, sent)
@@ -115,7 +115,7 @@ def test_where_from_is_told_without_userinfo(value: str, sent: str) -> None:
 
 
 @given(TOKEN, FIELD_TEXT)
-def test_what_is_sent_reads_back_as_the_same_field(name: str, value: str) -> None:
+def test_a_sent_field_is_parsed_as_the_same_field(name: str, value: str) -> None:
     (line,) = Headers([(name, value)]).lines()
     assert b"\r" not in line
     assert b"\n" not in line
@@ -125,7 +125,7 @@ def test_what_is_sent_reads_back_as_the_same_field(name: str, value: str) -> Non
 
 @given(st.text(max_size=8), st.text(max_size=8))
 def test_nothing_that_passes_the_check_can_end_a_line(name: str, value: str) -> None:
-    """S1, S2: any name with any value."""
+    """Any name with any value."""
     try:
         lines = Headers([(name, value)]).lines()
     except InvalidHeader:
@@ -147,7 +147,7 @@ def test_names_are_found_in_any_case_and_shown_as_written() -> None:
     assert headers.get("content-TYPE", "x") == "text/plain"
 
 
-def test_repeats_are_joined_for_reading_and_kept_apart_in_lists() -> None:
+def test_repeats_are_joined_for_reading_and_separate_in_lists() -> None:
     headers = Headers([("A", "1"), ("B", "2"), ("a", "3")])
     assert headers["a"] == "1, 3"
     assert headers.get_list("A") == ["1", "3"]
@@ -156,7 +156,7 @@ def test_repeats_are_joined_for_reading_and_kept_apart_in_lists() -> None:
     assert len(headers) == 2
 
 
-def test_setting_replaces_every_repeat_at_the_place_of_the_first() -> None:
+def test_setting_replaces_every_repeat_at_the_position_of_the_first() -> None:
     headers = Headers([("A", "1"), ("B", "2"), ("a", "3")])
     headers["a"] = "4"
     assert headers.multi_items() == [("a", "4"), ("B", "2")]
@@ -185,7 +185,7 @@ def test_adding_appends_and_deleting_removes_every_repeat() -> None:
         lambda headers: headers.merged({"X": "a\nb"}),
     ],
 )
-def test_every_way_in_is_checked(change: Callable[[Headers], object]) -> None:
+def test_every_change_is_checked(change: Callable[[Headers], object]) -> None:
     headers = Headers({"A": "1"})
     with pytest.raises(InvalidHeader):
         change(headers)
@@ -212,13 +212,13 @@ def test_a_block_without_fields_is_empty(block: bytes) -> None:
 
 @pytest.mark.parametrize("fold", [b"\r\n ", b"\r\n\t", b" \r\n  ", b"\n "])
 def test_a_folded_header_is_one_value(fold: bytes) -> None:
-    """S35: lines that are folded are one value."""
+    """Lines that are folded are one value."""
     headers = Headers.from_block(b"A: one" + fold + b"two\r\nB: 3\r\n\r\n")
     assert headers.multi_items() == [("A", "one two"), ("B", "3")]
 
 
 def test_control_bytes_of_a_response_are_opaque() -> None:
-    """S33: as they came."""
+    """As they came."""
     headers = Headers.from_block(b"A: x\x85y\x0bz\xff\x1c\rw\r\nB: \xc3\xa9\r\n\r\n")
     assert headers.multi_items() == [("A", "x\x85y\x0bz\xff\x1c\rw"), ("B", "\xc3\xa9")]
 
@@ -232,7 +232,7 @@ def test_any_block_can_be_read(block: bytes) -> None:
 
 
 def test_received_headers_are_checked_before_they_are_sent_on() -> None:
-    """S33: what a server sent is not sent on unchecked."""
+    """What a server sent is not sent on unchecked."""
     received = Headers.from_block(b"A: x\x00y\r\n\r\n")
     merged = received.merged({"B": "1"})
     for send in (received.lines, received.copy().lines, merged.lines):
@@ -268,7 +268,7 @@ def test_merging_none_removes_a_header() -> None:
 
 
 @pytest.mark.parametrize("other", [None, {}, [], Headers()])
-def test_merging_nothing_gives_an_independent_copy(other: None) -> None:
+def test_merging_nothing_returns_an_independent_copy(other: None) -> None:
     ours = Headers({"A": "1"})
     merged = ours.merged(other)
     merged["B"] = "2"
@@ -294,7 +294,7 @@ def test_equality_ignores_case_of_names_only() -> None:
 
 
 def test_secrets_are_not_in_the_repr() -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     names = ("Authorization", "PROXY-AUTHORIZATION", "Cookie", "Set-Cookie")
     shown = repr(Headers([(name, "hunter2") for name in names] + [("A", "plain")]))
     assert "hunter2" not in shown
@@ -342,7 +342,7 @@ def test_a_method_is_upper_cased(method: str | bytes, expected: str) -> None:
     ],
 )
 def test_a_method_that_is_no_token_is_refused(method: str) -> None:
-    """S5: a method is a token."""
+    """A method is a token."""
     with pytest.raises(InvalidMethod):
         check_method(method)
 

@@ -1,4 +1,4 @@
-"""Nothing that is shown holds a secret: messages, reprs, logs, of the clients and the drop-in."""
+"""No message, repr or log of the clients and the drop-in shows a secret."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_url_is_shown_without_userinfo_and_fragment() -> None:
     assert display_url(parse_url("http://h/" + "x" * 500)) == "http://h/" + "x" * 191 + "..."
 
 
-def test_text_that_is_no_url_is_shown_without_what_may_be_a_password() -> None:
+def test_an_invalid_url_is_shown_without_a_possible_password() -> None:
     assert display_url("http://user:s3/cret@h:99999/?key=s3cret") == "http://***@h:99999/?key=***"
     assert display_url("h\n\x00?token=s3cret") == "h??" + "?token=***"
 
@@ -265,7 +265,7 @@ LIMITS = curlhttp.Timeout(connect=0.1, read=0.1)
 async def test_no_error_of_a_client_shows_a_secret(
     make_client: MakeClient, place: str, log: pytest.LogCaptureFixture
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     client = make_client(timeout=LIMITS, max_response_size=1000, max_redirects=2, retry=1)
     with pytest.raises(curlhttp.RequestException) as caught:
         (await client.get(place)).raise_for_status()
@@ -282,7 +282,7 @@ async def test_no_error_of_a_client_shows_a_secret(
 async def test_no_error_of_a_map_or_a_download_shows_a_secret(
     make_client: MakeClient, place: str, tmp_path: Any, log: pytest.LogCaptureFixture
 ) -> None:
-    """S81: no message, repr or log shows a secret."""
+    """No message, repr or log shows a secret."""
     client = make_client(timeout=LIMITS, max_response_size=1000)
     async for result in client.map([place]):
         error = result
@@ -304,35 +304,35 @@ async def test_no_error_of_a_map_or_a_download_shows_a_secret(
 def test_no_error_of_the_drop_in_shows_a_secret(
     place: str, retries: int, stream: bool, log: pytest.LogCaptureFixture
 ) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     Retry: Any = requests.packages.urllib3.util.retry.Retry  # noqa: N806
     policy = Retry(retries, status_forcelist=[503], backoff_factor=0)
     with requests.Session() as session:
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=policy))
         session.max_redirects = 2
         with pytest.raises(requests.RequestException) as caught:
-            with session.get(place, timeout=LIMITS, stream=stream) as answer:
-                answer.raise_for_status()
-                _ = answer.content
+            with session.get(place, timeout=LIMITS, stream=stream) as response:
+                response.raise_for_status()
+                _ = response.content
                 raise requests.RequestException  # "too large" means nothing here
     assert "s3cret" not in shown_of(caught.value, log.text)
 
 
-def test_a_retry_is_told_no_secret_either() -> None:
-    told: list[Any] = []
+def test_a_retry_event_has_no_secret_either() -> None:
+    calls: list[Any] = []
     Retry: Any = requests.packages.urllib3.util.retry.Retry  # noqa: N806
 
     class Watched(Retry):  # type: ignore[misc]
         def increment(self, *args: Any, **kwargs: Any) -> Any:
-            told.append((args, kwargs))
+            calls.append((args, kwargs))
             return super().increment(*args, **kwargs)
 
     with requests.Session() as session:
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=Watched(1)))
         with refused_port() as port, pytest.raises(requests.ConnectionError):
             session.get(f"http://127.0.0.1:{port}/{SECRET}")
-    assert len(told) == 2
-    assert "s3cret" not in repr(told)
+    assert len(calls) == 2
+    assert "s3cret" not in repr(calls)
 
 
 def test_a_header_value_that_is_refused_is_not_shown() -> None:
@@ -380,7 +380,7 @@ def test_a_pool_of_urllib3_itself_shows_no_secret_in_its_error() -> None:
         (b"Location: http://u:p@h/?sig=x", "Location: http://***@h/?sig=***"),
         (b" http://u:p@h/?sig=x", " http://***@h/?sig=***"),
         (b"\t&token=x", r"\x09&token=***"),
-        (b"GET /?keyGET /?key=x HTTP/1.1", "GET /?keyGET /?key=***"),  # cut, and sent anew
+        (b"GET /?keyGET /?key=x HTTP/1.1", "GET /?keyGET /?key=***"),  # cut, and sent again
         (b"X: \x1b[2J\xff\t", r"X: \x1b[2J\xff\x09"),
         (b"", ""),
     ],

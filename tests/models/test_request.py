@@ -1,4 +1,4 @@
-"""The one list of a request's fields."""
+"""The list of a request's fields."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import parse_url
 
-# Set by what a middleware does with a request, and by nobody who makes one.
+# Set by what a middleware does with a request, not by constructors.
 NOT_GIVEN = {"_headers", "_shared_headers", "extensions"}
 
 
-def test_fill_sets_every_field_there_is() -> None:
+def test_fill_sets_every_field() -> None:
     bare = Request.__new__(Request)
     assert not any(hasattr(bare, name) for name in Request.__slots__)
     transport = get_transport(True, None, None, False, False)
@@ -30,7 +30,7 @@ def test_every_field_but_method_and_url_can_be_given() -> None:
     assert given == set(Request.__slots__) - NOT_GIVEN - {"method", "url"}
 
 
-def test_each_field_is_what_was_given_under_its_name() -> None:
+def test_each_field_has_the_value_given_under_its_name() -> None:
     names = [name for name in inspect.signature(pack_fields).parameters if name != "headers"]
     given = {name: object() for name in names}
     headers = Headers({"A": "b"})

@@ -1,4 +1,4 @@
-"""What a response tells: status, headers, text, JSON, links, timings; and that it is a value."""
+"""A response: status, headers, text, JSON, links, timings; and that it is a value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, Re
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import named_by_a_server
-from tests.support.ways import EVERY_WAY, Ask
+from tests.support.every_api import EVERY_API, Fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -32,38 +32,36 @@ Make = Callable[..., AnyClient]
 async def fetch(client: AnyClient, body: bytes, content_type: str | None) -> Response:
     headers = [] if content_type is None else [("Content-Type", content_type)]
     with RawServer(respond(response(body, headers=headers))) as raw:
-        answer: Response = await client.get(raw.url)
-        return answer
+        found: Response = await client.get(raw.url)
+        return found
 
 
 # --- the head ---
 
 
 async def test_the_status_line_is_there(any_client: AnyClient, server: AppServer) -> None:
-    answer = await any_client.get(server.url + "/status/404")
-    assert answer.status_code == 404
-    assert answer.reason == answer.reason_phrase == "Not Found"
-    assert answer.http_version == ("HTTP/1.1" if server.url.startswith("http:") else "HTTP/2")
+    response = await any_client.get(server.url + "/status/404")
+    assert response.status_code == 404
+    assert response.reason == response.reason_phrase == "Not Found"
+    assert response.http_version == ("HTTP/1.1" if server.url.startswith("http:") else "HTTP/2")
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [("200 Fine, thanks", "Fine, thanks"), ("200", ""), ("200 ", ""), ("299 x y", "x y")],
 )
-async def test_the_reason_is_what_the_server_says(
-    client: AnyClient, line: str, reason: str
-) -> None:
+async def test_the_reason_is_the_servers(client: AnyClient, line: str, reason: str) -> None:
     with RawServer(respond(response(status=line))) as raw:
-        answer = await client.get(raw.url)
-        assert answer.status_code == int(line[:3])
-        assert answer.reason == reason
+        found = await client.get(raw.url)
+        assert found.status_code == int(line[:3])
+        assert found.reason == reason
 
 
-async def test_http_1_0_is_told_apart(client: AnyClient) -> None:
+async def test_http_1_0_has_its_own_version(client: AnyClient) -> None:
     with RawServer(respond(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi")) as raw:
-        answer = await client.get(raw.url)
-    assert answer.http_version == "HTTP/1.0"
-    assert answer.text == "hi"
+        response = await client.get(raw.url)
+    assert response.http_version == "HTTP/1.0"
+    assert response.text == "hi"
 
 
 async def test_headers_keep_order_case_and_repeats(client: AnyClient) -> None:
@@ -90,51 +88,51 @@ async def test_headers_keep_order_case_and_repeats(client: AnyClient) -> None:
 async def test_a_response_is_true_unless_its_status_is_an_error(
     client: AnyClient, app: AppServer, code: int, ok: bool, success: bool, error: bool
 ) -> None:
-    answer = await client.get(f"{app.url}/status/{code}")
-    assert answer.ok is bool(answer) is ok
-    assert (answer.is_success, answer.is_error) == (success, error)
-    assert repr(answer) == f"<Response [{code}]>"
+    response = await client.get(f"{app.url}/status/{code}")
+    assert response.ok is bool(response) is ok
+    assert (response.is_success, response.is_error) == (success, error)
+    assert repr(response) == f"<Response [{code}]>"
     if error:
         with pytest.raises(HTTPError):
-            answer.raise_for_status()
+            response.raise_for_status()
     else:
-        assert answer.raise_for_status() is answer
+        assert response.raise_for_status() is response
 
 
 @pytest.mark.parametrize(("code", "side"), [(404, "Client"), (503, "Server")])
-async def test_raise_for_status_says_what_and_where(
+async def test_raise_for_status_names_status_and_url(
     any_client: AnyClient, server: AppServer, code: int, side: str
 ) -> None:
     url = f"{server.url}/status/{code}?a=1"
-    answer = await any_client.get(url)
+    response = await any_client.get(url)
     with pytest.raises(HTTPError) as caught:
-        answer.raise_for_status()
-    assert str(caught.value) == f"{code} {side} Error: {answer.reason} for url: {url}"
-    assert caught.value.request is answer.request
-    assert caught.value.response is answer
+        response.raise_for_status()
+    assert str(caught.value) == f"{code} {side} Error: {response.reason} for url: {url}"
+    assert caught.value.request is response.request
+    assert caught.value.response is response
     assert isinstance(caught.value, RequestException)
 
 
-async def test_the_url_is_the_last_one_and_the_history_leads_to_it(
+async def test_the_url_is_the_last_one_of_the_history(
     any_client: AnyClient, server: AppServer
 ) -> None:
-    answer = await any_client.get(server.url + "/redirect/2")
-    assert answer.url == server.url + "/"
-    assert [(hop.status_code, hop.url) for hop in answer.history] == [
+    response = await any_client.get(server.url + "/redirect/2")
+    assert response.url == server.url + "/"
+    assert [(hop.status_code, hop.url) for hop in response.history] == [
         (302, server.url + "/redirect/2"),
         (302, server.url + "/redirect/1"),
     ]
-    assert answer.history[0].is_redirect
-    assert not answer.is_redirect
+    assert response.history[0].is_redirect
+    assert not response.is_redirect
 
 
 async def test_the_url_shows_no_credentials_and_no_fragment_on_the_wire(
     client: AnyClient, app: AppServer
 ) -> None:
     url = app.url.replace("//", "//user:hidden@") + "/bytes/1?q=1#part"
-    answer = await client.get(url)
-    assert "hidden" not in answer.url
-    assert "hidden" not in repr(answer.request)
+    response = await client.get(url)
+    assert "hidden" not in response.url
+    assert "hidden" not in repr(response.request)
     assert app.requests[-1].target == "/bytes/1?q=1"
 
 
@@ -147,23 +145,23 @@ async def test_cookies_of_a_response_are_its_own(client: AnyClient, app: AppServ
 
 
 async def test_links_are_read(any_client: AnyClient, server: AppServer) -> None:
-    answer = await any_client.get(server.url + "/links")
-    assert answer.links == {
+    response = await any_client.get(server.url + "/links")
+    assert response.links == {
         "next": {"url": "/page/2", "rel": "next"},
         "last": {"url": "/page/9", "rel": "last", "title": "the, end"},
     }
     assert (await any_client.get(server.url)).links == {}
 
 
-async def test_times_and_peer_are_told(any_client: AnyClient, server: AppServer) -> None:
+async def test_a_response_has_times_and_peer(any_client: AnyClient, server: AppServer) -> None:
     first = await any_client.get(server.url)
     second = await any_client.get(server.url + "/bytes/1000")
-    for answer in (first, second):
-        timings = answer.timings
+    for found in (first, second):
+        timings = found.timings
         assert isinstance(timings, Timings)
         assert 0 < timings.first_byte <= timings.total < 5
         assert timings.peer == ("127.0.0.1", server.port)
-        assert answer.elapsed == timedelta(seconds=timings.first_byte)
+        assert found.elapsed == timedelta(seconds=timings.first_byte)
     assert not first.timings.reused
     assert first.timings.connect > 0
     assert (first.timings.tls > 0) == server.url.startswith("https:")
@@ -171,18 +169,18 @@ async def test_times_and_peer_are_told(any_client: AnyClient, server: AppServer)
     assert second.timings.connect == second.timings.tls == 0
 
 
-async def test_trailers_are_kept_apart(any_client: AnyClient, server: AppServer) -> None:
-    answer = await any_client.get(server.url + "/trailers")
-    assert answer.content == b"hello"
-    assert answer.trailers["X-Checksum"]
-    assert "x-checksum" not in answer.headers
+async def test_trailers_are_separate(any_client: AnyClient, server: AppServer) -> None:
+    response = await any_client.get(server.url + "/trailers")
+    assert response.content == b"hello"
+    assert response.trailers["X-Checksum"]
+    assert "x-checksum" not in response.headers
 
 
 async def test_early_hints_are_not_the_response(any_client: AnyClient, server: AppServer) -> None:
-    answer = await any_client.get(server.url + "/hints")
-    assert answer.status_code == 200
-    assert answer.content == b"hello"
-    assert "link" not in answer.headers
+    response = await any_client.get(server.url + "/hints")
+    assert response.status_code == 200
+    assert response.content == b"hello"
+    assert "link" not in response.headers
 
 
 # --- text ---
@@ -243,33 +241,33 @@ async def test_text_is_the_same_whole_and_in_pieces_whatever_its_charset_is_call
 ) -> None:
     headers = [("Content-Type", f"text/plain; charset={charset}")]
     with RawServer(respond(response(body, headers=headers))) as raw:
-        answer = await client.get(raw.url)
-        assert answer.encoding == charset
+        found = await client.get(raw.url)
+        assert found.encoding == charset
         if text is not None:
-            assert answer.text == text
+            assert found.text == text
         for kind in ("text", "lines"):
             async with await client.stream("GET", raw.url) as stream:
                 pieces = [piece async for piece in stream.iterate(kind)]
             if text is not None:
                 assert "".join(pieces) == text.replace("\n", "" if kind == "lines" else "\n")
-    assert isinstance(answer.text, str)
+    assert isinstance(found.text, str)
 
 
 async def test_an_encoding_that_was_set_may_be_any_codec_for_text(client: AnyClient) -> None:
-    answer = await fetch(client, b"\\u0041", "text/plain; charset=unicode_escape")
-    answer.encoding = "unicode_escape"
-    assert answer.text == "A"
-    answer.encoding = "punycode"
-    assert answer.text == "\\u0041"
+    response = await fetch(client, b"\\u0041", "text/plain; charset=unicode_escape")
+    response.encoding = "unicode_escape"
+    assert response.text == "A"
+    response.encoding = "punycode"
+    assert response.text == "\\u0041"
 
 
 async def test_an_encoding_may_be_set(client: AnyClient) -> None:
-    answer = await fetch(client, b"h\xe9", "text/plain; charset=utf-8")
-    assert answer.text == "h�"
-    answer.encoding = "latin-1"
-    assert answer.text == "hé"
-    answer.encoding = None
-    assert answer.text == "h�"
+    response = await fetch(client, b"h\xe9", "text/plain; charset=utf-8")
+    assert response.text == "h�"
+    response.encoding = "latin-1"
+    assert response.text == "hé"
+    response.encoding = None
+    assert response.text == "h�"
 
 
 # --- JSON ---
@@ -278,25 +276,25 @@ async def test_an_encoding_may_be_set(client: AnyClient) -> None:
 @pytest.mark.parametrize(
     "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
 )
-async def test_json_finds_its_unicode_encoding_by_itself(client: AnyClient, encoding: str) -> None:
+async def test_json_detects_its_unicode_encoding(client: AnyClient, encoding: str) -> None:
     body = json.dumps({"ä": [1, "€"]}, ensure_ascii=False).encode(encoding)
     assert (await fetch(client, body, "application/json")).json() == {"ä": [1, "€"]}
 
 
 async def test_json_takes_the_options_of_the_standard_library(client: AnyClient) -> None:
-    answer = await fetch(client, b'{"a": 1.5}', None)
-    assert answer.json(parse_float=str) == {"a": "1.5"}
+    response = await fetch(client, b'{"a": 1.5}', None)
+    assert response.json(parse_float=str) == {"a": "1.5"}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"<html>", b'{"a": 1} x', b"\xff\xff\xff", b"\xc3"])
-async def test_what_is_no_json_is_an_error_of_every_family(client: AnyClient, body: bytes) -> None:
-    answer = await fetch(client, body, "application/json")
+async def test_invalid_json_is_an_error_of_every_family(client: AnyClient, body: bytes) -> None:
+    response = await fetch(client, body, "application/json")
     with pytest.raises(JSONDecodeError) as caught:
-        answer.json()
+        response.json()
     assert isinstance(caught.value, json.JSONDecodeError)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, InvalidJSONError)
-    assert caught.value.response is answer
+    assert caught.value.response is response
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.msg, again.pos) == (caught.value.msg, caught.value.pos)
 
@@ -311,14 +309,14 @@ async def test_what_is_no_json_is_an_error_of_every_family(client: AnyClient, bo
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"parse_float": str}])
-async def test_json_beyond_what_python_reads_is_no_json(
+async def test_json_that_python_cannot_parse_is_an_error(
     client: AnyClient, body: bytes, what: str, options: dict[str, Any]
 ) -> None:
-    answer = await fetch(client, body, "application/json")
+    response = await fetch(client, body, "application/json")
     with pytest.raises(JSONDecodeError, match=what) as caught:
-        answer.json(**options)
-    assert caught.value.response is answer
-    assert caught.value.request is answer.request
+        response.json(**options)
+    assert caught.value.response is response
+    assert caught.value.request is response.request
 
 
 async def test_an_error_of_a_function_for_json_is_the_callers_own(client: AnyClient) -> None:
@@ -328,15 +326,15 @@ async def test_an_error_of_a_function_for_json_is_the_callers_own(client: AnyCli
     def refuse(found: Any) -> Any:
         raise OwnError
 
-    answer = await fetch(client, b"{}", "application/json")
+    response = await fetch(client, b"{}", "application/json")
     with pytest.raises(OwnError):
-        answer.json(object_hook=refuse)
+        response.json(object_hook=refuse)
 
 
 async def test_json_obeys_an_encoding_that_was_set(client: AnyClient) -> None:
-    answer = await fetch(client, b'"h\xe9"', "application/json")
-    answer.encoding = "latin-1"
-    assert answer.json() == "hé"
+    response = await fetch(client, b'"h\xe9"', "application/json")
+    response.encoding = "latin-1"
+    assert response.json() == "hé"
 
 
 # --- a value ---
@@ -346,18 +344,18 @@ async def test_json_obeys_an_encoding_that_was_set(client: AnyClient) -> None:
 async def test_a_response_survives_pickling(
     client: AnyClient, app: AppServer, protocol: int
 ) -> None:
-    answer = await client.get(
+    response = await client.get(
         app.url + "/redirect-to?url=/json", headers={"X-A": "b"}, auth=("user", "secret")
     )
-    data = pickle.dumps(answer, protocol)
+    data = pickle.dumps(response, protocol)
     assert b"secret" not in data
     again = pickle.loads(data)
     assert again.status_code == 200
-    assert again.content == answer.content
-    assert again.json() == answer.json()
-    assert again.headers == answer.headers
-    assert again.url == answer.url
-    assert again.timings == answer.timings
+    assert again.content == response.content
+    assert again.json() == response.json()
+    assert again.headers == response.headers
+    assert again.url == response.url
+    assert again.timings == response.timings
     assert [hop.status_code for hop in again.history] == [302]
     assert again.request.headers["x-a"] == "b"
     assert again.request.method == "GET"
@@ -385,40 +383,40 @@ async def test_a_streamed_response_that_was_read_survives_pickling(
 
 
 async def test_a_response_can_be_copied(client: AnyClient, app: AppServer) -> None:
-    answer = await client.get(app.url + "/json")
-    twin = copy.copy(answer)
-    assert twin.content is answer.content
-    assert copy.deepcopy(answer).json() == answer.json()
+    response = await client.get(app.url + "/json")
+    twin = copy.copy(response)
+    assert twin.content is response.content
+    assert copy.deepcopy(response).json() == response.json()
 
 
 async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
     client: AnyClient, app: AppServer
 ) -> None:
-    answer = await client.get(app.url + "/bytes/1000")
-    with answer:
-        assert answer.read() == answer.content
-    async with answer:
-        assert await answer.aread() == answer.content
-    assert b"".join(answer.iter_bytes(7)) == answer.content
-    assert [len(piece) for piece in answer.iter_bytes(400)] == [400, 400, 200]
-    assert list(answer.iter_bytes()) == [answer.content]
+    response = await client.get(app.url + "/bytes/1000")
+    with response:
+        assert response.read() == response.content
+    async with response:
+        assert await response.aread() == response.content
+    assert b"".join(response.iter_bytes(7)) == response.content
+    assert [len(piece) for piece in response.iter_bytes(400)] == [400, 400, 200]
+    assert list(response.iter_bytes()) == [response.content]
 
 
-@EVERY_WAY
-async def test_no_file_is_written_for_a_name_that_a_server_gives(
-    ask: Ask, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@EVERY_API
+async def test_a_filename_of_the_server_writes_no_file(
+    fetch: Fetch, api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S92: the only file is the one that the caller of a download names."""
+    """The only file is the one that the caller of a download names."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
     for value in named_by_a_server(tmp_path):
         with RawServer(respond(response(b"x", headers=[("Content-Disposition", value)]))) as raw:
-            await ask(raw.url + "/..%2f..%2fevil")
+            await fetch(raw.url + "/..%2f..%2fevil")
     files = [path.name for path in tmp_path.rglob("*") if not path.is_dir()]
-    assert files == (["downloaded"] if way == "download" else [])
+    assert files == (["downloaded"] if api == "download" else [])
 
 
-def test_the_history_is_made_when_asked_for_and_kept() -> None:
+def test_the_history_is_built_on_first_use_and_cached() -> None:
     request = ClientRequest("GET", "http://h.test/")
     first, second = Response.of(request, 302), Response.of(request)
     assert "_history" not in vars(second)
@@ -450,8 +448,8 @@ def test_a_pickled_error_hides_secrets_that_continue_in_folded_lines() -> None:
         b"Location: http://h/?token=s3cret-3\r\n\ts3cret-4\r\nVary: a\xe9\r\n\r\n",
         b"Set-Cookie: a=s3cret-5\r\n",
     )
-    answer = ReceivedResponse(ClientRequest("GET", "http://h/"), head, b"", NO_TIME)
-    data = pickle.dumps(HTTPError("refused", response=answer))
+    response = ReceivedResponse(ClientRequest("GET", "http://h/"), head, b"", NO_TIME)
+    data = pickle.dumps(HTTPError("refused", response=response))
     assert b"s3cret" not in data
     again = pickle.loads(data).response
     assert (again.status_code, again.reason, again.http_version) == (401, "Not: you", "HTTP/1.1")

@@ -1,4 +1,4 @@
-"""Server-sent events: the standard's rules, the same in any cuts, within a bound."""
+"""Parsing of server-sent events: the standard's rules, in any chunks, within a bound."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ def test_a_whole_stream_reads_as_the_standards_text_says(body: bytes) -> None:
 
 
 @given(body=BYTES, places=st.lists(st.integers(0, 1000), max_size=20))
-def test_any_cuts_give_the_same_events(body: bytes, places: list[int]) -> None:
+def test_any_cuts_yield_the_same_events(body: bytes, places: list[int]) -> None:
     assert events_of(*cut(body, places)) == events_of(body)
     assert events_of(*(bytes([byte]) for byte in body)) == events_of(body)
 
 
 @given(body=BYTES, places=st.lists(st.integers(0, 1000), max_size=20), size=st.integers(0, 12))
-def test_any_cuts_give_the_same_events_before_one_too_large(
+def test_any_cuts_yield_the_same_events_before_one_too_large(
     body: bytes, places: list[int], size: int
 ) -> None:
     def read(pieces: list[bytes]) -> tuple[list[ServerSentEvent], bool]:
@@ -166,7 +166,7 @@ def test_any_cuts_give_the_same_events_before_one_too_large(
     "body",
     [b"data: " + b"x" * 95, b":" + b"x" * 100, b"data: " + b"x" * 95 + b"\n\n", b"data: x\n" * 60],
 )
-def test_what_is_larger_than_the_bound_is_refused(body: bytes) -> None:
+def test_an_event_larger_than_the_bound_is_refused(body: bytes) -> None:
     with pytest.raises(ResponseTooLarge, match="max_event_size=100 bytes"):
         events_of(body, max_size=100)
     assert events_of(b"data: " + b"x" * 94 + b"\n\n", max_size=100)

@@ -1,4 +1,4 @@
-"""An instrumentation whose spans and metrics stay in memory; the tests look for its packages."""
+"""An instrumentation whose spans and metrics stay in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """Providers, and what they were told."""
+    """Providers, and their exported data."""
 
     def __init__(self) -> None:
         from opentelemetry.sdk.metrics import MeterProvider

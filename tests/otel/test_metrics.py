@@ -1,4 +1,4 @@
-"""How long attempts take, and how many connections the engines have open."""
+"""Durations of attempts, and open connections of the engines."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_connections_of_several_clients_are_counted_by_one_meter(
         instrumentor.instrument_client(client.real, **telemetry.providers)
         await client.get(app.url)
     assert open_connections(telemetry, app) == {"idle": 2}
-    for number in (2, 1):  # a client that is traced in two ways counts once
+    for number in (2, 1):  # a client that is traced twice counts once
         instrumentor.instrument(**telemetry.providers)
         assert open_connections(telemetry, app) == {"idle": 2}
         instrumentor.uninstrument()

@@ -1,4 +1,4 @@
-"""A span for each attempt, of every client there is, and the context in each request."""
+"""A span for each attempt, of every client, and the context in each request."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.otel.conftest import Telemetry
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, refused_port
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.every_api import EVERY_API, make_fetch
 from tests.support.scripted import URL, Scripted, moved, steady
-from tests.support.ways import EVERY_WAY, make_ask
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel, or opentelemetry-sdk, is missing")
 
@@ -55,7 +55,7 @@ def ids_of(telemetry: Telemetry) -> list[str]:
 # --- what is in a span ---
 
 
-async def test_a_span_tells_of_an_attempt_by_the_conventions(
+async def test_a_span_describes_an_attempt_by_the_semantic_conventions(
     client: AnyClient, app: AppServer, traced: Telemetry
 ) -> None:
     app.route("/fine", lambda record, out: out.reply(200, b"fine"))
@@ -78,7 +78,7 @@ async def test_a_span_tells_of_an_attempt_by_the_conventions(
     assert parents_of(app) == ids_of(traced)
 
 
-async def test_the_phases_are_events_with_times_of_their_own(
+async def test_the_phases_are_events_with_their_own_times(
     make_client: MakeClient, tls_app: AppServer, traced: Telemetry
 ) -> None:
     client = make_client(http2=False)
@@ -122,7 +122,7 @@ async def test_a_status_of_an_error_is_one_of_the_span(
     assert (span.attributes or {})["error.type"] == str(status)
 
 
-async def test_an_attempt_without_an_answer_has_the_name_of_its_error(
+async def test_an_attempt_without_a_response_has_the_name_of_its_error(
     client: AnyClient, traced: Telemetry
 ) -> None:
     with refused_port() as port, pytest.raises(e.ConnectionError):
@@ -136,7 +136,7 @@ async def test_an_attempt_without_an_answer_has_the_name_of_its_error(
 
 
 @ONE_OF_EACH
-async def test_a_method_of_ones_own_is_no_name_of_a_span(
+async def test_an_unknown_method_does_not_name_a_span(
     client: AnyClient, app: AppServer, traced: Telemetry
 ) -> None:
     await client.request("BREW", app.url)
@@ -171,34 +171,34 @@ async def test_a_cancelled_attempt_ends_its_span(
 # --- which attempts there are ---
 
 
-@EVERY_WAY
-async def test_every_way_of_sending_has_spans(
+@EVERY_API
+async def test_every_api_has_spans(
     make_client: MakeClient,
     app: AppServer,
     traced: Telemetry,
-    way: str,
+    api: str,
     tmp_path: Path,
     session: requests.Session,
 ) -> None:
     client = make_client()
-    await make_ask(client, way, tmp_path, session)(app.url + "/redirect/1")
+    await make_fetch(client, api, tmp_path, session)(app.url + "/redirect/1")
     assert traced.values("http.response.status_code") == [302, 200]
     assert parents_of(app) == ids_of(traced)
 
 
-async def test_resends_are_counted_over_retries_hops_and_challenges(
+async def test_resends_are_counted_over_retries_redirects_and_challenges(
     make_client: MakeClient, app: AppServer, traced: Telemetry
 ) -> None:
-    answers: list[int] = []
+    responses: list[int] = []
 
     def flaky(record: Any, out: Any) -> None:
-        status = answers.pop(0)
+        status = responses.pop(0)
         out.reply(status, b"", [("Location", "/digest?user=u&password=p")])
 
     app.route("/flaky", flaky)
     client = make_client(retry=AT_ONCE, cookies={"a": "1"})
     for _ in range(2):
-        answers[:] = [503, 302]
+        responses[:] = [503, 302]
         await client.get(app.url + "/flaky", auth=curlhttp.DigestAuth("u", "p"))
     found = list(
         zip(
@@ -217,8 +217,8 @@ def test_retries_of_a_session_are_counted(
     app: AppServer, traced: Telemetry, caplog: pytest.LogCaptureFixture, level: int
 ) -> None:
     caplog.set_level(level, "curlhttp")
-    answers = [503, 503, 200]
-    app.route("/flaky", lambda record, out: out.reply(answers.pop(0), b""))
+    responses = [503, 503, 200]
+    app.route("/flaky", lambda record, out: out.reply(responses.pop(0), b""))
     retries = requests.adapters.Retry(3, status_forcelist=[503], backoff_factor=0)
     with requests.Session() as session:
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retries))
@@ -228,7 +228,9 @@ def test_retries_of_a_session_are_counted(
 
 
 @pytest.mark.parametrize("stream", (False, True))
-def test_hops_of_a_session_are_counted(app: AppServer, traced: Telemetry, stream: bool) -> None:
+def test_redirects_of_a_session_are_counted(
+    app: AppServer, traced: Telemetry, stream: bool
+) -> None:
     with requests.Session() as session:
         prepared = session.prepare_request(requests.Request("GET", app.url + "/redirect/2"))
         for _ in range(2):
@@ -254,14 +256,14 @@ async def test_a_request_that_is_sent_again_by_the_user_is_no_resend(
 async def test_each_attempt_of_a_hedge_has_a_span(
     make_client: MakeClient, app: AppServer, traced: Telemetry
 ) -> None:
-    def answer(record: Any, out: Any) -> None:
+    def respond(record: Any, out: Any) -> None:
         if len(app.requests) == 1:
             out.wait_closed(30)
             out.closing = True
         else:
             out.reply(200, b"second")
 
-    app.route("/slow", answer)
+    app.route("/slow", respond)
     client = make_client(hedge=Hedge(0.02))
     assert (await client.get(app.url + "/slow")).content == b"second"
     # Which of them the server has first is up to its threads.
@@ -317,7 +319,7 @@ async def test_many_at_once_have_a_span_each(
 
 
 @WITHOUT_UVLOOP
-async def test_garbage_for_an_answer_ends_a_span(client: AnyClient, traced: Telemetry) -> None:
+async def test_an_invalid_response_ends_a_span(client: AnyClient, traced: Telemetry) -> None:
     with RawServer(lambda connection: connection.send(b"\x00\x01 garbage\r\n\r\n")) as server:
         for stream in (False, True):
             with pytest.raises(e.RequestException):
@@ -406,7 +408,7 @@ async def test_a_client_that_is_traced_twice_has_one_span_for_each_attempt(
 
 
 @ONE_OF_EACH
-async def test_a_client_on_an_engine_of_its_own_may_be_traced(
+async def test_a_client_with_its_own_engine_may_be_traced(
     scripted: Scripted, telemetry: Telemetry
 ) -> None:
     client, _ = scripted([Answer(503), moved("/b"), Answer(200)], retry=steady())
@@ -419,7 +421,7 @@ async def test_a_client_on_an_engine_of_its_own_may_be_traced(
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("is_first", (False, True))
-async def test_what_a_mock_answers_is_traced(
+async def test_responses_of_a_mock_are_traced(
     client: AnyClient, telemetry: Telemetry, is_first: bool
 ) -> None:
     instrumentor = CurlhttpInstrumentor()
@@ -443,7 +445,7 @@ def test_a_session_is_traced_by_instrument_alone() -> None:
             CurlhttpInstrumentor().instrument_client(session)  # type: ignore[arg-type]
 
 
-async def test_nothing_is_traced_where_the_context_says_so(
+async def test_nothing_is_traced_if_the_context_suppresses_it(
     client: AnyClient, app: AppServer, traced: Telemetry
 ) -> None:
     for suppress in (suppress_instrumentation, suppress_http_instrumentation):

@@ -44,12 +44,12 @@ def test_no_field_is_an_error(value: str) -> None:
     assert 0 <= parse_http3_age(value, URL) <= 30 * DAY
 
 
-def test_a_long_field_takes_no_long_time() -> None:
+def test_a_long_field_takes_linear_time() -> None:
     for part in ('h3=":1";', ";a=", ", ", 'h3=":1";a=b', "=", '"'):
         assert parse_http3_age(part * 20_000, URL) == 0
 
 
-def test_an_origin_is_known_until_its_time_is_over_or_it_takes_it_back() -> None:
+def test_an_origin_is_known_until_it_expires_or_is_cleared() -> None:
     now = [100.0]
     known = AltSvcCache(lambda: now[0])
     assert not known.has_http3(URL)

@@ -1,4 +1,4 @@
-"""Credentials: what is sent unasked, how challenges are read, and Digest by the RFC's numbers."""
+"""Credentials: preemptive ones, parsing of challenges, and Digest by the RFC's examples."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_token_is_text() -> None:
         begin(BearerAuth(cast(Any, lambda: None)), asked())
 
 
-def test_as_auth_takes_what_users_give() -> None:
+def test_as_auth_accepts_every_kind_of_auth() -> None:
     basic = BasicAuth("u", "p")
     assert to_auth(None) is None
     assert to_auth(basic) is basic
@@ -199,7 +199,7 @@ def test_no_repr_shows_a_secret(auth: Auth) -> None:
         ([], []),
     ],
 )
-def test_challenges_are_told_apart(
+def test_challenges_are_split(
     values: list[str], challenges: list[tuple[str, dict[str, str], str | None]]
 ) -> None:
     assert parse_challenges(values) == [Challenge(*fields) for fields in challenges]
@@ -273,7 +273,7 @@ NEEDS_SHA512_256 = pytest.mark.skipif(
 
 
 def second_example(algorithm: str) -> dict[str, str]:
-    """Return the answer to the challenge of RFC 7616, section 3.9.2."""
+    """Return the response to the challenge of RFC 7616, section 3.9.2."""
     auth = DigestAuth(
         "J\xe4s\xf8n Doe",
         "Secret, or not?",
@@ -288,31 +288,35 @@ def second_example(algorithm: str) -> dict[str, str]:
         'opaque="HRPCssKJSGjCrkzDg8OhwpzCiGPChXYjwrI2QmXDnsOS", charset=UTF-8, userhash=true',
         url=url,
     )
-    answer = sent_parameters(again)
-    assert answer["userhash"] == "true"
-    assert answer["algorithm"] == algorithm
-    return answer
+    response = sent_parameters(again)
+    assert response["userhash"] == "true"
+    assert response["algorithm"] == algorithm
+    return response
 
 
 @NEEDS_SHA512_256
 def test_the_second_example_of_rfc_7616_as_corrected_by_its_errata() -> None:
-    answer = second_example("SHA-512-256")
-    assert answer["username"] == "793263caabb707a56211940d90411ea4a575adeccb7e360aeb624ed06ece9b0b"
-    assert answer["response"] == "3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5"
+    response = second_example("SHA-512-256")
+    assert (
+        response["username"] == "793263caabb707a56211940d90411ea4a575adeccb7e360aeb624ed06ece9b0b"
+    )
+    assert (
+        response["response"] == "3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5"
+    )
 
 
 def test_the_second_example_of_rfc_7616_with_sha_512() -> None:
     """The RFC as printed has the first half of SHA-512 where it says SHA-512-256."""
-    answer = second_example("SHA-512")
+    response = second_example("SHA-512")
     printed = "488869477bf257147b804c45308cd62ac4e25eb717b12b298c79e62dcea254ec"
-    assert answer["username"].startswith(printed)
+    assert response["username"].startswith(printed)
 
     def sha512(*parts: str) -> str:
         return hashlib.sha512(":".join(parts).encode()).hexdigest()
 
     secret = sha512("J\xe4s\xf8n Doe", "api@example.org", "Secret, or not?")
-    use = [answer[name] for name in ("nonce", "nc", "cnonce", "qop")]
-    assert answer["response"] == sha512(secret, *use, sha512("GET", "/doe.json"))
+    use = [response[name] for name in ("nonce", "nc", "cnonce", "qop")]
+    assert response["response"] == sha512(secret, *use, sha512("GET", "/doe.json"))
 
 
 @pytest.mark.parametrize(
@@ -330,10 +334,10 @@ def test_the_examples_of_the_older_rfcs(password: str, qop: str, response: str) 
         f'Digest realm="testrealm@host.com", {qop}nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093"',
         url=DIR,
     )
-    answer = sent_parameters(again)
-    assert answer["response"] == response
-    assert "algorithm" not in answer
-    assert ("cnonce" in answer, "nc" in answer) == ("auth" in qop,) * 2
+    found = sent_parameters(again)
+    assert found["response"] == response
+    assert "algorithm" not in found
+    assert ("cnonce" in found, "nc" in found) == ("auth" in qop,) * 2
 
 
 def test_a_sess_algorithm_mixes_both_nonces_into_the_secret_once() -> None:
@@ -370,9 +374,7 @@ def test_a_sess_algorithm_mixes_both_nonces_into_the_secret_once() -> None:
         ([SHA256.replace('"auth, auth-int"', '"auth-int"'), MD5], "MD5"),
     ],
 )
-def test_the_strongest_challenge_that_can_be_met_is_answered(
-    values: list[str], algorithm: str
-) -> None:
+def test_the_strongest_supported_challenge_is_chosen(values: list[str], algorithm: str) -> None:
     flow, _ = begin(mufasa(), asked())
     assert sent_parameters(challenged(flow, *values))["algorithm"] == algorithm
 
@@ -396,18 +398,18 @@ def test_a_challenge_that_cannot_be_met_ends_the_flow(values: list[str]) -> None
     assert challenged(flow, *values) is None
 
 
-def test_a_challenge_of_another_origin_is_not_answered() -> None:
+def test_a_challenge_of_another_origin_is_returned() -> None:
     flow, _ = begin(mufasa(), asked("http://h.test/"))
     assert challenged(flow, MD5, url="http://h.test:81/") is None
 
 
-def test_other_statuses_are_not_answered() -> None:
+def test_other_statuses_are_returned() -> None:
     for status in (200, 403, 407):
         flow, _ = begin(mufasa(), asked())
         assert finish(flow, status, ("WWW-Authenticate", MD5)) is None
 
 
-def test_a_refused_answer_is_given_back_and_its_nonce_forgotten() -> None:
+def test_a_second_401_is_returned_and_its_nonce_forgotten() -> None:
     auth = mufasa()
     flow, _ = begin(auth, asked())
     assert challenged(flow, MD5) is not None
@@ -424,21 +426,21 @@ def test_a_stale_nonce_is_replaced_once() -> None:
     assert challenged(flow, MD5 + ", stale=true") is None
 
 
-def test_later_requests_to_the_origin_use_the_nonce_unasked() -> None:
+def test_later_requests_to_the_origin_use_the_nonce_preemptively() -> None:
     auth = mufasa()
     flow, _ = begin(auth, asked("http://h.test/a"))
     challenged(flow, MD5)
     finish(flow, 200)
     flow, request = begin(auth, asked("http://h.test/b?c=d", "POST"))
-    answer = sent_parameters(request)
-    assert (answer["nc"], answer["uri"]) == ("00000002", "/b?c=d")
-    # The server wants another nonce, stale or not: one answer is still due.
+    response = sent_parameters(request)
+    assert (response["nc"], response["uri"]) == ("00000002", "/b?c=d")
+    # The server requires another nonce, stale or not: one more request is due.
     again = sent_parameters(challenged(flow, MD5.replace("7ypf", "new")))
     assert (again["nc"], again["nonce"][:3]) == ("00000001", "new")
 
 
 @pytest.mark.parametrize("url", ["http://other.test/", "https://h.test/", "http://h.test:81/"])
-def test_another_origin_gets_nothing_unasked(url: str) -> None:
+def test_another_origin_gets_no_preemptive_credentials(url: str) -> None:
     auth = mufasa()
     flow, _ = begin(auth, asked("http://h.test/"))
     challenged(flow, MD5)
@@ -451,8 +453,8 @@ def test_the_next_nonce_of_authentication_info_is_taken_over() -> None:
     flow, _ = begin(auth, asked())
     challenged(flow, MD5)
     finish(flow, 200, ("Authentication-Info", 'qop=auth, rspauth="x", nextnonce="other"'))
-    answer = sent_parameters(begin(auth, asked())[1])
-    assert (answer["nonce"], answer["nc"]) == ("other", "00000001")
+    response = sent_parameters(begin(auth, asked())[1])
+    assert (response["nonce"], response["nc"]) == ("other", "00000001")
 
 
 def test_the_body_is_rewound_before_it_is_sent_again() -> None:
@@ -465,7 +467,7 @@ def test_the_body_is_rewound_before_it_is_sent_again() -> None:
     assert body.read(100) == b"payload"
 
 
-def test_a_body_that_is_gone_cannot_be_sent_again() -> None:
+def test_a_consumed_body_cannot_be_sent_again() -> None:
     body = open_body(iter([b"once"]))
     flow, _ = begin(mufasa(), asked(method="POST", body=body))
     body.read(100)
@@ -495,9 +497,9 @@ def test_user_names_are_quoted_or_encoded(username: str, extra: str, field: str)
 def test_quotes_in_what_the_server_sent_stay_inside_their_quotes() -> None:
     flow, _ = begin(DigestAuth("u", "p", cnonce=lambda: "c"), asked())
     again = challenged(flow, 'Digest realm="a\\"b", nonce="n\\\\", opaque="\\", x=\\""')
-    answer = sent_parameters(again)
-    assert (answer["realm"], answer["nonce"], answer["opaque"]) == ('a"b', "n\\", '", x="')
-    assert "x" not in answer
+    response = sent_parameters(again)
+    assert (response["realm"], response["nonce"], response["opaque"]) == ('a"b', "n\\", '", x="')
+    assert "x" not in response
 
 
 def test_client_nonces_differ_and_are_long() -> None:

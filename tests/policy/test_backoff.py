@@ -1,4 +1,4 @@
-"""How long the delays are: exact under an injected random source, and never out of bounds."""
+"""Delays: exact under an injected random source, and always within bounds."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_equal_jitter_is_half_fixed_and_half_chance() -> None:
     assert first(4, backoff, highest) == [0.1, 0.2, 0.4, 0.4]
 
 
-def test_decorrelated_jitter_goes_by_the_delay_before() -> None:
+def test_decorrelated_jitter_depends_on_the_previous_delay() -> None:
     backoff = DecorrelatedJitterBackoff(base=1.0, max_backoff=20.0)
     asked: list[tuple[float, float]] = []
 
@@ -78,7 +78,7 @@ def test_the_state_of_a_sequence_is_its_own() -> None:
     assert [next(one), next(one), next(other)] == pytest.approx([0.3, 0.9, 0.3])
 
 
-def test_exponential_backoff_leaves_nothing_to_chance() -> None:
+def test_exponential_backoff_is_not_random() -> None:
     def never(low: float, high: float) -> float:
         raise AssertionError("chance was asked")
 
@@ -116,9 +116,7 @@ def test_no_delay_is_negative_or_above_the_cap(
 @pytest.mark.parametrize(
     "setting", [{"base": -1.0}, {"base": math.nan}, {"max_backoff": math.inf}, {"max_backoff": -1}]
 )
-def test_a_time_that_is_none_is_refused(
-    kind: Callable[..., Backoff], setting: dict[str, Any]
-) -> None:
+def test_an_invalid_time_is_refused(kind: Callable[..., Backoff], setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
         kind(**setting)
 
@@ -128,7 +126,7 @@ def test_a_factor_below_one_is_refused() -> None:
         FullJitterBackoff(factor=0.5)
 
 
-def test_a_strategy_of_ones_own_will_do() -> None:
+def test_a_custom_strategy_works() -> None:
     class Steps:
         def delays(self, uniform: Callable[[float, float], float]) -> Any:
             return iter((1.0, 2.0, 3.0))
@@ -139,7 +137,7 @@ def test_a_strategy_of_ones_own_will_do() -> None:
     assert engine.sleeps == [1.0, 2.0, 3.0]
 
 
-def test_a_thousand_clients_that_fail_together_do_not_come_back_together() -> None:
+def test_a_thousand_clients_that_fail_together_do_not_retry_together() -> None:
     """Chi-square over buckets of 5 ms; 43.8 is passed by one in a thousand fair draws."""
     moments = []
     for number in range(1000):

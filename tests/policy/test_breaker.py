@@ -1,4 +1,4 @@
-"""The circuit breaker by itself: states, windows, permits. Times are numbers, nothing sleeps."""
+"""The circuit breaker alone: states, windows, permits. Times are numbers; nothing sleeps."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_success_ends_a_row(make_breaker: MakeBreaker) -> None:
     assert breaker.state(ORIGIN) == "open"
 
 
-def test_origins_have_circuits_of_their_own(make_breaker: MakeBreaker) -> None:
+def test_origins_have_their_own_circuits(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(2)
     run(breaker, "FF")
     assert breaker.state(ORIGIN) == "open"
@@ -146,7 +146,7 @@ def test_a_call_counts_in_its_window_of_seconds_and_no_longer(make_breaker: Make
     assert breaker.state(ORIGIN) == "open"
 
 
-def test_slow_calls_leave_the_window_of_seconds_too(make_breaker: MakeBreaker) -> None:
+def test_slow_calls_expire_from_the_window_too(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(
         slow_call_rate=0.9, slow_call_seconds=10.0, window_seconds=10, minimum_calls=9
     )
@@ -156,7 +156,7 @@ def test_slow_calls_leave_the_window_of_seconds_too(make_breaker: MakeBreaker) -
     assert breaker.metrics(ORIGIN)[:4] == ("closed", 2, 0, 1)
 
 
-def test_threads_may_come_with_times_out_of_order(make_breaker: MakeBreaker) -> None:
+def test_threads_may_report_times_out_of_order(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(failure_rate=1.0, window_seconds=10, minimum_calls=3)
     run(breaker, "F", now=100.0)
     run(breaker, "s", now=97.0)
@@ -187,13 +187,13 @@ def test_a_call_is_slow_from_the_limit_on(make_breaker: MakeBreaker) -> None:
     assert breaker.metrics(ORIGIN).slow_calls == 1
 
 
-def test_failures_in_a_row_go_on_counting_beside_slow_calls(make_breaker: MakeBreaker) -> None:
+def test_consecutive_failures_count_with_a_slow_call_rate_too(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(slow_call_rate=1.0, slow_call_seconds=2.0)
     run(breaker, "FFFFF")
     assert breaker.state(ORIGIN) == "open"
 
 
-def test_a_failure_rate_takes_the_place_of_the_default_threshold(make_breaker: MakeBreaker) -> None:
+def test_a_failure_rate_replaces_the_default_threshold(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(failure_rate=0.9, minimum_calls=20)
     run(breaker, "FFFFFFFFFF")
     assert breaker.state(ORIGIN) == "closed"
@@ -205,7 +205,7 @@ def test_a_failure_rate_takes_the_place_of_the_default_threshold(make_breaker: M
 # --- open and half-open ---
 
 
-def test_an_open_circuit_says_how_long_it_stays_so(make_breaker: MakeBreaker) -> None:
+def test_an_open_circuit_says_how_long_it_stays_open(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1, recovery_timeout=30)
     run(breaker, "F", now=1000.0)
     with pytest.raises(CircuitBreakerOpen, match=r"a\.test:80 is open for 20 s") as caught:
@@ -224,7 +224,7 @@ def test_the_first_call_at_the_open_time_makes_it_half_open(make_breaker: MakeBr
     assert breaker.state(ORIGIN) == "half_open"
 
 
-def test_half_open_lets_its_permits_through_and_no_more(make_breaker: MakeBreaker) -> None:
+def test_half_open_admits_its_permits_and_no_more(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1, recovery_timeout=30, half_open_permits=3)
     run(breaker, "F")
     probes = [breaker.admit(ORIGIN, 30.0) for _ in range(3)]
@@ -268,7 +268,7 @@ def test_probes_are_measured_by_the_rates(
     assert breaker.state(ORIGIN) == state
 
 
-def test_closing_forgets_what_was_counted(make_breaker: MakeBreaker) -> None:
+def test_closing_resets_the_counts(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(failure_rate=0.5, window=4, minimum_calls=2)
     run(breaker, "ssFF")
     assert breaker.state(ORIGIN) == "open"
@@ -335,7 +335,7 @@ def _half_open(make_breaker: MakeBreaker, **settings: Any) -> tuple[CircuitBreak
     return breaker, breaker.admit(ORIGIN, 30.0)
 
 
-def test_a_released_probe_leaves_its_place_to_another(make_breaker: MakeBreaker) -> None:
+def test_a_released_probe_frees_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
     assert is_refused(breaker, 30.0)
     probe.release()
@@ -347,7 +347,7 @@ def test_a_released_probe_leaves_its_place_to_another(make_breaker: MakeBreaker)
     assert breaker.state(ORIGIN) == "closed"
 
 
-def test_a_probe_that_is_lost_leaves_its_place(make_breaker: MakeBreaker) -> None:
+def test_a_lost_probe_frees_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
     assert breaker.metrics(ORIGIN).probes == 1
     del probe
@@ -356,7 +356,7 @@ def test_a_probe_that_is_lost_leaves_its_place(make_breaker: MakeBreaker) -> Non
     assert is_refused(breaker, 30.0) is None
 
 
-def test_a_probe_without_end_loses_its_place(make_breaker: MakeBreaker) -> None:
+def test_a_probe_that_never_ends_loses_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker, half_open_timeout=20)
     assert is_refused(breaker, 49.9) == pytest.approx(0.1)
     second = breaker.admit(ORIGIN, 50.0)
@@ -365,13 +365,13 @@ def test_a_probe_without_end_loses_its_place(make_breaker: MakeBreaker) -> None:
     assert second.succeed(52.0) == Transition(ORIGIN, "half_open", "closed")
 
 
-def test_a_full_half_open_circuit_says_when_to_come_again(make_breaker: MakeBreaker) -> None:
+def test_a_full_half_open_circuit_says_when_to_retry(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker, half_open_timeout=500)
     assert is_refused(breaker, 35.0) == 30.0  # no later than the open time, though it may be
     assert probe.transition is not None
 
 
-def test_a_result_may_come_from_a_finalizer(make_breaker: MakeBreaker) -> None:
+def test_a_result_may_be_reported_by_a_finalizer(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
     probe.defer_result(31.0, failed=False)
     probe.defer_result(31.0, failed=True)  # once is enough
@@ -397,7 +397,7 @@ def test_force_open_refuses_until_reset(make_breaker: MakeBreaker) -> None:
     assert is_refused(breaker, 0.0) is None
 
 
-def test_force_close_lets_all_through_and_counts_nothing(make_breaker: MakeBreaker) -> None:
+def test_force_close_admits_all_and_counts_nothing(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1)
     run(breaker, "F")
     breaker.force_close(ORIGIN)
@@ -434,7 +434,7 @@ def test_reset_forgets_every_origin(make_breaker: MakeBreaker) -> None:
         assert breaker.state(origin) == "closed"
 
 
-def test_metrics_say_what_was_counted(make_breaker: MakeBreaker) -> None:
+def test_metrics_have_the_counts(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(
         failure_rate=0.75, slow_call_rate=1.0, slow_call_seconds=10, minimum_calls=4
     )
@@ -459,9 +459,9 @@ def test_metrics_are_read_only() -> None:
 # --- hooks ---
 
 
-def test_a_hook_hears_of_each_change_once(make_breaker: MakeBreaker) -> None:
-    heard: list[Transition] = []
-    breaker = make_breaker(1, on_transition=heard.append)
+def test_a_hook_is_notified_of_each_transition_once(make_breaker: MakeBreaker) -> None:
+    transitions: list[Transition] = []
+    breaker = make_breaker(1, on_transition=transitions.append)
     run(breaker, "ss")
     run(breaker, "F")
     assert is_refused(breaker, 1.0)
@@ -470,7 +470,7 @@ def test_a_hook_hears_of_each_change_once(make_breaker: MakeBreaker) -> None:
     breaker.force_open(ORIGIN)
     breaker.force_open(ORIGIN)
     breaker.reset()
-    assert [(change.old, change.new) for change in heard] == [
+    assert [(change.old, change.new) for change in transitions] == [
         ("closed", "open"),
         ("open", "half_open"),
         ("half_open", "open"),
@@ -479,7 +479,7 @@ def test_a_hook_hears_of_each_change_once(make_breaker: MakeBreaker) -> None:
         ("closed", "forced_open"),
         ("forced_open", "closed"),
     ]
-    assert {change.origin for change in heard} == {ORIGIN}
+    assert {change.origin for change in transitions} == {ORIGIN}
 
 
 def test_a_hook_may_use_the_breaker(make_breaker: MakeBreaker) -> None:
@@ -520,7 +520,7 @@ def test_the_circuits_used_last_are_kept() -> None:
     assert rows == [1, 0, 1, 1]  # b went
 
 
-def test_an_open_circuit_stays_for_its_open_time() -> None:
+def test_an_open_circuit_stays_open_for_its_open_time() -> None:
     breaker = CircuitBreaker(1, recovery_timeout=30, max_origins=2)
     run(breaker, "F", origin="http://a.test:80")
     run(breaker, "F", origin="http://b.test:80", now=10.0)
@@ -531,7 +531,7 @@ def test_an_open_circuit_stays_for_its_open_time() -> None:
     assert [breaker.state(f"http://{name}.test") for name in "abd"] == ["closed", "open", "open"]
 
 
-def test_what_was_forced_stays_at_any_number() -> None:
+def test_a_forced_circuit_is_never_forgotten() -> None:
     breaker = CircuitBreaker(1, max_origins=1)
     run(breaker, "F")
     breaker.force_open("http://b.test")
@@ -544,14 +544,14 @@ def test_what_was_forced_stays_at_any_number() -> None:
 
 
 def test_ten_thousand_origins_take_the_memory_of_a_thousand() -> None:
-    """S86: of circuits."""
+    """Of circuits."""
     breaker = CircuitBreaker(1)
     for number in range(10_000):
         run(breaker, "F", origin=f"http://h{number}.test:80", now=number * 31.0)
     assert len(breaker._store.origins()) == 1000
 
 
-def test_a_late_result_does_not_fit_a_circuit_that_came_later() -> None:
+def test_a_late_result_is_ignored_by_a_newer_circuit() -> None:
     breaker = CircuitBreaker(1, max_origins=1)
     late = breaker.admit(ORIGIN, 0.0)
     run(breaker, "s", origin=OTHER)

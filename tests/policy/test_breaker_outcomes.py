@@ -1,4 +1,4 @@
-"""What counts for and against an origin or a proxy: every status and each of libcurl's codes."""
+"""Which status and which libcurl code count as failures of an origin or of a proxy."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_each_code_counts_as_the_table_says(code: int) -> None:
     assert classify_error(error, count_tls=True) is expected
 
 
-def test_the_same_code_counts_by_what_it_means() -> None:
+def test_the_same_code_counts_by_its_meaning() -> None:
     not_http = failure_of(1, sent=True)
     assert classify_error(not_http) is Outcome.FAILURE
     no_protocol = failure_of(1)
@@ -100,7 +100,7 @@ def test_the_same_code_counts_by_what_it_means() -> None:
     assert classify_error(in_the_body) is Outcome.FAILURE
 
 
-def test_time_limits_of_our_own_count_neither_way() -> None:
+def test_our_own_time_limits_are_not_counted() -> None:
     total = failure_of(28, deadline_passed=True)
     assert isinstance(total, e.DeadlineExceeded)
     assert classify_error(total) is Outcome.IGNORED
@@ -131,7 +131,7 @@ def test_time_limits_of_our_own_count_neither_way() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_is_not_the_servers_doing_counts_neither_way(error: BaseException) -> None:
+def test_failures_that_the_server_did_not_cause_are_not_counted(error: BaseException) -> None:
     assert classify_error(error, count_tls=True) is Outcome.IGNORED
     assert classify_error(error, via_proxy=True) is Outcome.IGNORED
     assert classify_proxy(error) is Outcome.IGNORED
@@ -174,9 +174,7 @@ def test_a_proxy_that_cannot_be_used_is_not_the_origins_failure(facts: dict[str,
         (407, Outcome.IGNORED),
     ],
 )
-def test_what_a_proxy_says_of_an_origin_is_not_the_proxys_failure(
-    status: int, outcome: Outcome
-) -> None:
+def test_an_error_of_an_origin_is_not_the_proxys_failure(status: int, outcome: Outcome) -> None:
     error = failure_of(7, proxy=PROXY, connect_code=status)
     assert isinstance(error, e.ProxyError)
     assert classify_error(error, via_proxy=True) is outcome
@@ -192,6 +190,6 @@ def test_a_connect_timeout_is_the_proxys_unless_that_was_connected() -> None:
     assert classify_proxy(error) is Outcome.IGNORED
 
 
-def test_an_answer_is_a_success_of_the_proxy() -> None:
+def test_a_response_is_a_success_of_the_proxy() -> None:
     assert classify_proxy(503) is Outcome.SUCCESS
     assert classify_proxy(failure_of(52, proxy=PROXY)) is Outcome.IGNORED

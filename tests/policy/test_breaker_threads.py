@@ -1,4 +1,4 @@
-"""One circuit breaker for many threads: exact numbers, no dead locks, and a life after fork."""
+"""One circuit breaker for many threads: exact counts, no deadlocks, and use after a fork."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, Transition
 from curlhttp._policy.breaker.breaker import MemoryStore, Permit
 from curlhttp._policy.breaker.circuit import Circuit
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 ORIGIN = "http://a.test:80"
 
@@ -62,7 +62,7 @@ def test_half_open_admits_exactly_its_permits_among_64_threads(permits: int) -> 
             admitted[-1].fail(now)  # open again
 
 
-def test_64_threads_that_give_up_wedge_nothing() -> None:
+def test_64_threads_that_cancel_block_nothing() -> None:
     breaker = opened(CircuitBreaker(1, recovery_timeout=30, half_open_permits=2))
     under_way: list[int] = []
     most = []
@@ -76,7 +76,7 @@ def test_64_threads_that_give_up_wedge_nothing() -> None:
                 continue
             under_way.append(1)
             most.append(len(under_way))
-            under_way.pop()  # before its place is free
+            under_way.pop()  # before its permit is free
             if chance.random() < 0.5:
                 permit.release()
             del permit  # or is lost
@@ -121,17 +121,17 @@ def test_one_step_at_a_time_is_taken() -> None:
 
 
 def test_hooks_run_when_the_lock_is_free() -> None:
-    heard: list[Transition] = []
+    transitions: list[Transition] = []
 
     def hook(change: Transition) -> None:
         in_time(lambda: breaker.admit("http://b.test:80", 0.0))
-        heard.append(change)  # not where that failed, which would only be logged
+        transitions.append(change)  # not where that failed, which would only be logged
 
     breaker = CircuitBreaker(1, on_transition=hook)
     opened(breaker)
     breaker.admit(ORIGIN, 30.0).succeed(30.0)
     breaker.force_open(ORIGIN)
-    assert len(heard) == 4
+    assert len(transitions) == 4
 
 
 def test_a_finalizer_may_run_while_its_thread_has_the_lock() -> None:

@@ -1,4 +1,4 @@
-"""The retry budget: a share of the requests, per origin, forgotten after a window."""
+"""The retry budget: a share of the requests, per origin, within a window."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_five_requests_earn_one_retry() -> None:
         assert budget.withdraw(A, 0.0) is (count % 5 == 0)
 
 
-def test_rounding_takes_no_retry_away() -> None:
+def test_rounding_loses_no_retry() -> None:
     """A hundred times 0.29 is below 29 in floating point."""
     budget = RetryBudget(ratio=0.29, reserve=0.0)
     for _ in range(100):
@@ -77,7 +77,7 @@ def test_a_refund_undoes_a_withdrawal() -> None:
     assert budget.withdraw(A, 0.0)
 
 
-def test_times_that_come_out_of_order_do_no_harm() -> None:
+def test_times_out_of_order_are_harmless() -> None:
     budget = RetryBudget(ratio=1.0, reserve=0.0)
     budget.deposit(A, 100.0)
     budget.deposit(A, 95.0)  # of a thread that read its clock before

@@ -1,4 +1,4 @@
-"""The circuit breaker against a model that keeps every result and knows no short cuts."""
+"""The circuit breaker against a model that keeps every result and takes no shortcuts."""
 
 from __future__ import annotations
 
@@ -127,11 +127,11 @@ class BreakerMachine(RuleBasedStateMachine):
     @initialize(options=SETTINGS)
     def begin(self, options: dict[str, Any]) -> None:
         slow = None if options["slow_call_rate"] is None else SLOW
-        self.heard: list[str] = []
+        self.transitions: list[str] = []
         self.breaker = CircuitBreaker(
             **options,
             slow_call_seconds=slow,
-            on_transition=lambda change: self.heard.append(change.new),
+            on_transition=lambda change: self.transitions.append(change.new),
         )
         self.model = Model(options)
         self.now = 1000.0
@@ -204,7 +204,7 @@ class BreakerMachine(RuleBasedStateMachine):
         assert metrics.state == self.model.state
         assert metrics.probes == len(self.model.probes)
         assert metrics.probes <= self.model.options["half_open_permits"]
-        assert self.heard == self.model.entered
+        assert self.transitions == self.model.entered
         if metrics.calls:
             rows = self.model.window(self.model.results[-1][0])
             assert metrics.calls == len(rows)

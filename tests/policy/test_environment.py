@@ -1,4 +1,4 @@
-"""What the environment says: proxies and their exceptions, CA bundles, netrc."""
+"""Settings in the environment: proxies and their exceptions, CA bundles, netrc."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ P, Q = "http://p:1", "http://q:2"
 def test_the_environment_names_the_proxy(
     url: str, environ: dict[str, str], proxy: str | None
 ) -> None:
-    """S68: and what does not, in a CGI process."""
+    """And what does not, in a CGI process."""
     assert find_proxy(parse_url(url), environ) == proxy
 
 
@@ -131,10 +131,10 @@ def test_a_change_of_the_process_environment_takes_effect_at_once(
         ("http://[::1]/", "0.0.0.0/0", False),
     ],
 )
-def test_no_proxy_covers_what_requests_says_it_does(
+def test_no_proxy_covers_the_same_hosts_as_in_requests(
     url: str, no_proxy: str, bypassed: bool
 ) -> None:
-    """S69: NO_PROXY is read as in requests."""
+    """NO_PROXY is read as in requests."""
     assert bypasses_proxy(parse_url(url), no_proxy) is bypassed
 
 
@@ -188,7 +188,7 @@ def test_the_first_ca_variable_that_is_set_counts(
 NETRC = "machine h.test login user password s3cret\n"
 
 
-def test_netrc_is_looked_for_where_requests_does(tmp_path: Path) -> None:
+def test_netrc_is_searched_in_the_same_places_as_in_requests(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     assert find_netrc_credentials("h.test", home) is None
     (tmp_path / "_netrc").write_text(NETRC)
@@ -217,7 +217,7 @@ def test_netrc_is_looked_for_where_requests_does(tmp_path: Path) -> None:
         ("machine h.test login u password p\nbroken", None),
     ],
 )
-def test_a_netrc_entry_is_read_and_a_broken_file_is_none(
+def test_a_netrc_entry_is_read_and_a_broken_file_is_ignored(
     tmp_path: Path, text: str, credentials: tuple[str, str] | None
 ) -> None:
     file = tmp_path / "netrc"

@@ -1,4 +1,4 @@
-"""Which addresses are public, and what a guard is made of."""
+"""Which addresses are public, and what a guard accepts."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ ALL_REFUSED = [(what, address) for what, text in REFUSED.items() for address in 
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_public_addresses_may_be_dialled(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert PublicOnly().objection("host", address, 80) is None
 
 
 @pytest.mark.parametrize(("what", "address"), ALL_REFUSED)
-def test_what_is_not_public_is_refused_by_its_name(what: str, address: str) -> None:
+def test_an_address_that_is_not_public_is_named_in_the_refusal(what: str, address: str) -> None:
     assert PublicOnly().objection("host", address, 80) == f"not public: {what}"
 
 
 @given(st.ip_addresses())
-def test_nothing_is_public_that_python_takes_for_private(address: Any) -> None:
+def test_no_address_that_python_calls_private_is_public(address: Any) -> None:
     if get_special_purpose(expand_address(str(address))[-1]) is None:
         assert address.is_global or (
             address.version == 6 and len(expand_address(str(address))) == 2
@@ -205,7 +205,7 @@ def test_a_single_text_is_no_list_of_entries() -> None:
         PublicOnly(proxies="maybe")  # type: ignore[arg-type]
 
 
-def test_a_guard_is_a_public_only_or_a_function_that_answers_at_once() -> None:
+def test_a_guard_is_a_public_only_or_a_synchronous_function() -> None:
     async def later(host: str, address: str, port: int) -> bool:
         return True
 
@@ -220,13 +220,13 @@ def test_a_guard_is_a_public_only_or_a_function_that_answers_at_once() -> None:
             to_address_guard(wrong)  # type: ignore[arg-type]
 
 
-def test_a_function_allows_by_what_is_true_alone() -> None:
-    def judged_by(answer: Any) -> AddressGuard:
-        return to_address_guard(lambda host, address, port: answer)
+def test_a_function_allows_only_by_true() -> None:
+    def judged_by(response: Any) -> AddressGuard:
+        return to_address_guard(lambda host, address, port: response)
 
     assert judged_by(True).objection("h", "127.0.0.1", 80) is None
-    for answer in (False, None, 0, ""):
-        assert judged_by(answer).objection("h", "8.8.8.8", 80) == "refused by the guard"
+    for response in (False, None, 0, ""):
+        assert judged_by(response).objection("h", "8.8.8.8", 80) == "refused by the guard"
 
     async def later() -> bool:
         return True

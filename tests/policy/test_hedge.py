@@ -1,4 +1,4 @@
-"""When to hedge: the percentile of recent times, and which requests may go out twice. No clock."""
+"""When to hedge: the percentile of recent latencies, and which requests may be sent twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from curlhttp._models.config import Transport
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._policy.hedge import HeadTimes, may_hedge
 from curlhttp.exceptions import ProxyError, ReadTimeout
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 ORIGIN = "https://a.example:443"
 
@@ -69,7 +69,7 @@ def test_a_percentile_is_the_nearest_rank_of_the_window(
     assert times(series, window=window, minimum=1).percentile(ORIGIN, percent) == expected
 
 
-def test_what_left_the_window_counts_no_more() -> None:
+def test_latencies_outside_the_window_are_not_counted() -> None:
     known = times([9.0] * 50 + [1.0] * 20, window=20)
     assert known.percentile(ORIGIN, 95) == 1.0
 
@@ -82,7 +82,7 @@ def test_there_is_no_percentile_of_a_few_times() -> None:
     assert known.percentile(ORIGIN, 95) == 1.0
 
 
-def test_each_origin_has_times_of_its_own() -> None:
+def test_each_origin_has_its_own_latencies() -> None:
     known = times([1.0] * 20)
     assert known.percentile("https://b.example:443", 95) is None
     for _ in range(20):
@@ -101,7 +101,7 @@ def test_the_origin_unused_for_longest_is_forgotten() -> None:
     assert known.percentile("a", 50) == known.percentile("c", 50) == 1.0
 
 
-def test_times_may_come_from_many_threads() -> None:
+def test_latencies_may_be_recorded_by_many_threads() -> None:
     known = HeadTimes(window=50, minimum=1)
     barrier = threading.Barrier(8)
 
@@ -153,7 +153,7 @@ def test_another_method_never_is(method: str) -> None:
     assert not may_hedge(keyed, Hedge(1))
 
 
-def test_an_idempotency_key_is_heeded_when_the_policy_says_so() -> None:
+def test_an_idempotency_key_counts_if_the_policy_says_so() -> None:
     keyed = request("POST", b"x", Idempotency_Key="1")
     assert may_hedge(keyed, Hedge(1, idempotency_key=True))
 
@@ -170,7 +170,7 @@ def test_a_body_that_cannot_be_sent_again_is_sent_once() -> None:
 @pytest.mark.parametrize(
     "source", [b"abcdef", [b"abc", b"def"], lambda: iter([b"abc", b"def"])], ids=["b", "list", "f"]
 )
-def test_a_twin_gives_the_whole_body_while_the_other_is_read(source: Any) -> None:
+def test_a_copy_yields_the_whole_body_while_the_other_is_read(source: Any) -> None:
     body = open_body(source)
     assert body.read(2) == b"ab"
     clone = body.clone()
@@ -233,7 +233,7 @@ def test_an_attempt_without_limits_is_let_in() -> None:
     assert ticket.settle(200, 1.0, 1.0) == []
 
 
-def test_what_the_budget_refuses_costs_nothing_elsewhere() -> None:
+def test_a_refusal_of_the_budget_costs_no_other_permit() -> None:
     rate, concurrency = RateLimit(0.1), ConcurrencyLimit(1)
     circuits = CircuitBreaker(1, recovery_timeout=1.0)
     circuits.admit(ORIGIN, 0.0).fail(0.0)
@@ -251,7 +251,7 @@ def test_what_the_budget_refuses_costs_nothing_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("who", ["rate", "concurrency", "circuits"])
-def test_what_another_refuses_takes_nothing_from_the_budget(who: str) -> None:
+def test_a_refusal_by_another_policy_takes_nothing_from_the_budget(who: str) -> None:
     rate, concurrency = RateLimit(0.1, 2), ConcurrencyLimit(1)
     circuits, budget = CircuitBreaker(1), RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
     if who == "rate":
@@ -271,7 +271,7 @@ def test_what_another_refuses_takes_nothing_from_the_budget(who: str) -> None:
     ("result", "failures"),
     [(200, 0), (404, 0), (503, 1), (ReadTimeout("late"), 1), (ValueError("ours"), 0), (None, 0)],
 )
-def test_the_breaker_hears_what_became_of_an_attempt(result: Any, failures: int) -> None:
+def test_the_breaker_gets_the_outcome_of_an_attempt(result: Any, failures: int) -> None:
     circuits, concurrency = CircuitBreaker(failure_rate=1.0), ConcurrencyLimit(1)
     ticket = extra_attempts(circuits=circuits, concurrency=concurrency).admit(bound(), 0.0)
     assert ticket is not None
@@ -283,7 +283,7 @@ def test_the_breaker_hears_what_became_of_an_attempt(result: Any, failures: int)
     assert counted.calls == (isinstance(result, int) or failures)
 
 
-def test_a_proxy_has_a_permit_of_its_own() -> None:
+def test_a_proxy_has_its_own_permit() -> None:
     circuits = CircuitBreaker(1)
     through = request("GET")
     through.transport = Transport(tls=TLS(), proxy=Proxy(url="http://proxy.example:8080"))

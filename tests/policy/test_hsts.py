@@ -1,4 +1,4 @@
-"""Which hosts want HTTPS (RFC 6797)."""
+"""Which hosts require HTTPS (RFC 6797)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_host_is_known_until_its_time_is_over() -> None:
     assert not hosts.covers("test", 100.0)
 
 
-def test_names_below_a_host_are_meant_where_it_says_so() -> None:
+def test_include_subdomains_covers_names_below_a_host() -> None:
     hosts = HSTSStore()
     hosts.note("a.test", "max-age=10; includeSubDomains", 0.0)
     hosts.note("b.a.test", "max-age=1", 0.0)
@@ -58,7 +58,7 @@ def test_names_below_a_host_are_meant_where_it_says_so() -> None:
     assert not hosts.covers("xa.test", 5.0)
 
 
-def test_a_host_takes_back_what_it_said() -> None:
+def test_max_age_zero_removes_a_host() -> None:
     hosts = HSTSStore()
     hosts.note("a.test", "max-age=10", 0.0)
     assert hosts.note("a.test", "max-age=0", 1.0)
@@ -73,7 +73,7 @@ def test_an_address_has_no_say(host: str) -> None:
     assert not hosts.covers(host, 0.0)
 
 
-def test_what_every_answer_says_is_not_written_each_time() -> None:
+def test_a_repeated_header_is_not_written_each_time() -> None:
     hosts = HSTSStore()
     assert hosts.note("a.test", "max-age=1000", 0.0)
     assert not hosts.note("a.test", "max-age=1000", 50.0)

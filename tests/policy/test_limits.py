@@ -1,4 +1,4 @@
-"""The limits by themselves: lines, leases, turns. Times are numbers, nothing sleeps."""
+"""The limits alone: queues, leases, reservations. Times are numbers; nothing sleeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from curlhttp import ConcurrencyLimit, DeadlineExceeded, RateLimit
 from curlhttp._policy.limits import Lease, Reservation
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"
 
@@ -66,7 +66,7 @@ def test_there_are_no_more_leases_than_the_limit() -> None:
     assert limit.in_use(A) == 0
 
 
-def test_a_lease_is_given_back_once() -> None:
+def test_a_lease_is_released_once() -> None:
     limit = ConcurrencyLimit(2)
     first, second = taken(limit), taken(limit)
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_a_lease_is_given_back_once() -> None:
     assert limit.in_use(A) == 0
 
 
-def test_origins_have_limits_of_their_own_or_one_for_all() -> None:
+def test_origins_have_their_own_limits_or_one_for_all() -> None:
     each, together = ConcurrencyLimit(1), ConcurrencyLimit(1, per=None)
     leases = [taken(each, A), taken(each, B), taken(together, A)]
     assert each.try_acquire(A) is None
@@ -84,14 +84,14 @@ def test_origins_have_limits_of_their_own_or_one_for_all() -> None:
     assert len(leases) == 3
 
 
-def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
+def test_waiters_are_served_in_order() -> None:
     limit = ConcurrencyLimit(2)
     running, woken = [taken(limit), taken(limit)], list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(4)]  # type: ignore[misc]
     assert [lease.granted for lease in waiting] == [False] * 4
     running[1].release()
     assert woken == [0]
-    assert limit.try_acquire(A) is None  # nobody jumps the queue
+    assert limit.try_acquire(A) is None  # no request jumps the queue
     running[0].release()
     waiting[0].release()
     assert woken == [0, 1, 2]
@@ -99,7 +99,7 @@ def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
     assert limit.in_use(A) == 2
 
 
-def test_a_newcomer_does_not_overtake_who_was_woken_and_has_not_gone_on() -> None:
+def test_a_new_request_does_not_overtake_a_woken_waiter() -> None:
     limit = ConcurrencyLimit(2)
     running, woken = [taken(limit), taken(limit)], list[int]()
     first = queued(limit, lambda: woken.append(1))
@@ -116,7 +116,7 @@ def test_a_newcomer_does_not_overtake_who_was_woken_and_has_not_gone_on() -> Non
     assert limit.in_use(A) == 2
 
 
-def test_who_leaves_the_line_is_passed_over() -> None:
+def test_a_waiter_that_left_the_queue_is_skipped() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(3)]  # type: ignore[misc]
@@ -130,7 +130,7 @@ def test_who_leaves_the_line_is_passed_over() -> None:
     assert taken(limit).granted
 
 
-def test_who_leaves_with_the_lease_in_hand_passes_it_on() -> None:
+def test_a_waiter_that_leaves_with_its_lease_passes_it_on() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = [queued(limit, lambda n=n: woken.append(n)) for n in range(2)]  # type: ignore[misc]
@@ -141,14 +141,14 @@ def test_who_leaves_with_the_lease_in_hand_passes_it_on() -> None:
     assert waiting[1].granted
 
 
-def test_joining_an_empty_line_is_a_lease() -> None:
+def test_joining_an_empty_queue_is_a_lease() -> None:
     limit = ConcurrencyLimit(1)
     lease = queued(limit)
     assert lease.granted
     assert limit.try_acquire(A) is None
 
 
-def test_a_lost_lease_comes_back() -> None:
+def test_a_lost_lease_is_released() -> None:
     limit = ConcurrencyLimit(1)
     running, woken = taken(limit), list[int]()
     waiting = queued(limit, lambda: woken.append(1))
@@ -167,7 +167,7 @@ def test_a_lease_may_be_lost_while_its_thread_has_the_lock() -> None:
         with limit._lock:
             leases.clear()
             assert woken == []
-        assert limit.try_acquire(A) is None  # whoever has the lock next makes up for it
+        assert limit.try_acquire(A) is None  # the next holder of the lock does it
 
     in_time(lose)
     assert woken == [1]
@@ -191,7 +191,7 @@ def in_time(act: Callable[[], object]) -> None:
     assert not raised, raised
 
 
-def test_who_is_woken_may_use_the_limit() -> None:
+def test_a_woken_waiter_may_use_the_limit() -> None:
     limit = ConcurrencyLimit(1)
     running = taken(limit)
     later: list[Lease] = []
@@ -202,7 +202,7 @@ def test_who_is_woken_may_use_the_limit() -> None:
 
 
 def test_idle_origins_take_no_memory() -> None:
-    """S86: of places."""
+    """Of leases."""
     limit = ConcurrencyLimit(1)
     for number in range(100):
         taken(limit, f"http://h{number}.test:80").release()
@@ -239,7 +239,7 @@ def test_64_threads_are_never_more_than_the_limit() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["come", "leave"]), st.integers(0, 9)), max_size=60))
-def test_a_line_is_fifo_whoever_comes_and_leaves(steps: list[tuple[str, int]]) -> None:
+def test_a_queue_is_fifo_whoever_joins_and_leaves(steps: list[tuple[str, int]]) -> None:
     limit = ConcurrencyLimit(2)
     running: list[int] = []
     waiting: list[int] = []
@@ -261,7 +261,7 @@ def test_a_line_is_fifo_whoever_comes_and_leaves(steps: list[tuple[str, int]]) -
 # --- per second ---
 
 
-def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
+def test_a_burst_is_sent_at_once_and_later_requests_at_the_rate() -> None:
     limit = RateLimit(10, burst=3)
     assert [limit.try_acquire(A, 100.0) for _ in range(4)] == [True, True, True, False]
     assert not limit.try_acquire(A, 100.0999)
@@ -286,7 +286,7 @@ def test_rates_are_per_origin_or_for_all() -> None:
     assert not together.try_acquire(B, 0.0)
 
 
-def test_the_first_in_line_is_told_how_long_to_sleep() -> None:
+def test_the_first_waiter_gets_the_time_to_sleep() -> None:
     limit = RateLimit(10)
     assert limit.try_acquire(A, 0.0)
     turn = join(limit)
@@ -303,13 +303,13 @@ def test_a_timer_that_is_a_little_early_is_no_reason_to_sleep_again() -> None:
     assert join(limit, 1e6).try_acquire(1e6 + 0.1 - 1e-7) == 0.0
 
 
-def test_turns_come_in_order_and_only_the_first_has_a_time() -> None:
+def test_reservations_are_in_order_and_only_the_first_has_a_time() -> None:
     limit = RateLimit(10)
     woken: list[int] = []
     assert limit.try_acquire(A, 0.0)
     turns = [join(limit, wake=lambda n=n: woken.append(n)) for n in range(3)]  # type: ignore[misc]
     assert [turn.is_first for turn in turns] == [True, False, False]
-    assert not limit.try_acquire(A, 0.1)  # nobody jumps the queue
+    assert not limit.try_acquire(A, 0.1)  # no request jumps the queue
     assert turns[0].try_acquire(0.1) == 0.0
     assert woken == [1]
     turns[1].leave()
@@ -321,7 +321,7 @@ def test_turns_come_in_order_and_only_the_first_has_a_time() -> None:
     assert limit.try_acquire(A, 0.3)
 
 
-def test_who_leaves_the_middle_of_the_line_makes_the_others_sooner() -> None:
+def test_leaving_the_middle_of_the_queue_moves_the_others_up() -> None:
     limit = RateLimit(1)
     assert limit.try_acquire(A, 0.0)
     first, second, third = join(limit), join(limit), join(limit)
@@ -344,7 +344,7 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
     assert len(turns) == 3
 
 
-def test_a_request_that_was_not_sent_is_given_back() -> None:
+def test_a_reservation_of_an_unsent_request_is_returned() -> None:
     limit = RateLimit(1, burst=2)
     assert [limit.try_acquire(A, 0.0) for _ in range(3)] == [True, True, False]
     limit.refund(A)
@@ -353,7 +353,7 @@ def test_a_request_that_was_not_sent_is_given_back() -> None:
     assert limit.try_acquire(B, 0.0)
 
 
-def test_a_turn_may_be_left_while_its_thread_has_the_lock() -> None:
+def test_a_reservation_may_be_released_while_its_thread_holds_the_lock() -> None:
     limit = RateLimit(10)
     assert limit.try_acquire(A, 0.0)
     first, second = join(limit), join(limit)
@@ -380,7 +380,7 @@ def test_threads_at_one_moment_get_one_burst() -> None:
 
 
 def test_origins_without_traffic_are_forgotten() -> None:
-    """S86: of rates."""
+    """Of rates."""
     limit = RateLimit(1)
     for number in range(10_000):
         assert limit.try_acquire(f"http://h{number}.test:80", number * 1.0)
@@ -440,7 +440,7 @@ def most_above(times: list[float], rate: float, burst: int, period: float = 1.0)
 
 
 def sent_in_line(limit: RateLimit, count: int, late: Callable[[], float]) -> list[float]:
-    """Return when so many requests go that wait in line, each with a timer that fires late."""
+    """Return when so many requests go that wait in the queue, each with a timer that fires late."""
     now, sent = 0.0, list[float]()
     turns = [join(limit) for _ in range(count)]
     for turn in turns:
@@ -588,6 +588,6 @@ def test_settings_out_of_range_are_refused(make: Callable[[], Any], what: str) -
         make()
 
 
-def test_limits_say_what_they_are() -> None:
+def test_limits_have_a_repr() -> None:
     assert repr(RateLimit(2.5, 3)) == "RateLimit(2.5, 3, per='origin')"
     assert repr(ConcurrencyLimit(4, per=None)) == "ConcurrencyLimit(4, per=None)"

@@ -1,4 +1,4 @@
-"""Where a redirect leads, and what of the request goes along."""
+"""The target of a redirect, and which parts of the request are kept."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_body_and_its_headers_are_dropped(status: int, method: str) -> None:
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_the_body_goes_again_from_its_start(status: int) -> None:
+def test_the_body_is_sent_again_from_its_start(status: int) -> None:
     body = open_body(io.BytesIO(b"data"))
     body.read(3)
     request = follow("/", status, method="POST", headers=Headers(BODY_HEADERS), body=body)
@@ -89,7 +89,7 @@ def test_the_body_goes_again_from_its_start(status: int) -> None:
     assert request.headers == BODY_HEADERS
 
 
-def test_a_spent_body_cannot_go_again() -> None:
+def test_a_consumed_body_is_an_error() -> None:
     body = open_body(iter([b"data"]))
     body.read(10)
     with pytest.raises(UnrewindableBodyError):
@@ -147,7 +147,7 @@ def test_a_bad_location_is_reported_without_credentials(location: str) -> None:
 
 @given(st.text(st.characters(max_codepoint=255)))
 def test_no_location_gets_control_characters_into_a_url(location: str) -> None:
-    """S31: any Location is followed, refused or none."""
+    """Any Location is followed, refused or none."""
     try:
         url = follow(location).url
     except (InvalidURL, InvalidSchema):
@@ -209,7 +209,7 @@ def test_credentials_stay_with_the_origin_or_its_upgrade(old: str, new: str, kep
 
 
 @pytest.mark.parametrize("location", ["/same", "https://h.test/", "http://other.test/"])
-def test_cookie_and_proxy_credentials_never_go_along(location: str) -> None:
+def test_cookie_and_proxy_credentials_are_never_copied(location: str) -> None:
     headers = Headers(
         [("Cookie", "a=1"), ("cOOKIE", "b=2"), ("Proxy-Authorization", "x"), ("X-Other", "y")]
     )
@@ -217,14 +217,14 @@ def test_cookie_and_proxy_credentials_never_go_along(location: str) -> None:
 
 
 def test_authorization_is_stripped_even_when_no_name_is_called_sensitive() -> None:
-    """S17: Authorization stays with its origin."""
+    """Authorization stays with its origin."""
     headers = Headers({"Authorization": "a", "X-Other": "y"})
     request = follow("//other.test/", headers=headers, sensitive=frozenset())
     assert request.headers == {"X-Other": "y"}
 
 
-def test_credentials_do_not_come_back_with_the_origin() -> None:
-    """S23: credentials do not come back with the origin."""
+def test_credentials_are_not_restored_with_the_origin() -> None:
+    """Credentials do not come back with the origin."""
     away = follow(
         "http://other.test/", headers=Headers({"Authorization": "a"}), auth=BasicAuth("u", "p")
     )
@@ -247,8 +247,8 @@ def test_a_host_header_stays_with_its_origin(location: str, host: str | None) ->
     assert follow(location, headers=headers).headers.get("Host") == host
 
 
-def test_userinfo_in_the_location_is_for_that_hop_alone() -> None:
-    """S24: userinfo of a Location is for that hop, and shown nowhere."""
+def test_userinfo_in_the_location_is_for_that_redirect_only() -> None:
+    """Userinfo of a Location is for that redirect only, and never shown."""
     headers = Headers({"Authorization": "old"})
     hop = follow("http://us%40er:s3cret@h.test/x", headers=headers, auth=BasicAuth("u", "p"))
     assert hop.auth == BasicAuth("us@er", "s3cret")
@@ -272,7 +272,7 @@ def test_userinfo_of_the_first_url_does_not_reach_the_next() -> None:
     assert request.auth is None
 
 
-def test_the_request_that_was_redirected_is_left_as_it_was() -> None:
+def test_the_redirected_request_is_not_changed() -> None:
     request = Request("POST", "http://h.test/", headers={"Cookie": "a=1", "X": "y"})
     after = build_redirect(request, 302, "/x", SENSITIVE)
     assert after.headers == {"X": "y"}

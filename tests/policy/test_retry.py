@@ -1,4 +1,4 @@
-"""What RetryPolicy decides, by itself: no client, no engine."""
+"""What RetryPolicy decides, without a client or an engine."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_methods_compare_upper_case() -> None:
         failing(e.ConnectionError, refused=True),  # REFUSED_STREAM
     ],
 )
-def test_what_was_not_processed_may_go_out_again_with_any_method(
+def test_an_unprocessed_request_may_be_resent_with_any_method(
     error: e.RequestException, method: str
 ) -> None:
     assert objection(error, method) is None
 
 
-def test_a_caller_may_say_that_a_post_does_no_harm_twice() -> None:
+def test_a_caller_may_declare_a_post_idempotent() -> None:
     error = failing(e.ConnectionError)
     assert objection(error, "POST", retry_non_idempotent=True) is None
     assert objection(error, "POST", {"Idempotency-Key": "k"}) is None
@@ -99,7 +99,7 @@ def test_a_caller_may_say_that_a_post_does_no_harm_twice() -> None:
         failing(e.ProxyError, sent=False, connect_status=504),
     ],
 )
-def test_what_happens_by_chance_may_be_tried_again(error: e.RequestException) -> None:
+def test_transient_errors_may_be_retried(error: e.RequestException) -> None:
     assert objection(error) is None
 
 
@@ -128,7 +128,7 @@ def test_what_happens_by_chance_may_be_tried_again(error: e.RequestException) ->
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_would_fail_again_is_not_tried_again(error: e.RequestException, method: str) -> None:
+def test_permanent_errors_are_not_retried(error: e.RequestException, method: str) -> None:
     assert objection(error, method, retry_non_idempotent=True) == "not_retriable"
 
 
@@ -231,7 +231,7 @@ def test_a_total_that_ran_out_is_final() -> None:
 # --- the policy as a value ---
 
 
-def test_without_settings_there_are_three_attempts_in_all() -> None:
+def test_the_default_is_three_attempts() -> None:
     policy = RetryPolicy()
     assert policy.max_retries == 2
     assert policy.statuses == {408, 425, 429, 502, 503, 504}
@@ -240,12 +240,12 @@ def test_without_settings_there_are_three_attempts_in_all() -> None:
 
 
 @pytest.mark.parametrize("value", [None, False, 0])
-def test_nothing_stands_for_no_policy(value: Any) -> None:
+def test_none_means_no_policy(value: Any) -> None:
     assert RetryPolicy.of(value) is None
     assert RetryPolicy.of(value, RetryPolicy()) is None
 
 
-def test_a_number_stands_for_a_policy_that_shares_the_budget() -> None:
+def test_a_number_means_a_policy_that_shares_the_budget() -> None:
     base = RetryPolicy(1, statuses=[500], budget=RetryBudget(ratio=0.5))
     found = RetryPolicy.of(7, base)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What Retry-After says, and what says nothing (RFC 9110, section 10.2.3)."""
+"""Parsing of Retry-After, and invalid values (RFC 9110, section 10.2.3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_digits_are_seconds(value: str, seconds: float) -> None:
     "value",
     ["+120", "-1", "1.5", "1e3", "abc", "", "1 2", "0x10", "१२०", "²", "1_000", "120, 60", "120;"],
 )
-def test_what_is_no_number_of_seconds_is_ignored(value: str) -> None:
+def test_an_invalid_number_of_seconds_is_ignored(value: str) -> None:
     fields = Headers()
     fields._replace([("Retry-After", value)])  # as a server may send it
     assert parse_retry_after(fields, NOW) is None
@@ -42,7 +42,7 @@ def test_a_number_beyond_all_reason_is_ignored() -> None:
     assert asked("9" * 5000) is None  # int() refuses more than 4300 digits
 
 
-def test_no_header_asks_nothing() -> None:
+def test_without_a_header_there_is_no_wait() -> None:
     assert asked() is None
 
 
@@ -78,7 +78,7 @@ def test_a_date_in_the_past_is_now() -> None:
         "tomorrow",
     ],
 )
-def test_what_is_no_date_is_ignored(date: str) -> None:
+def test_an_invalid_date_is_ignored(date: str) -> None:
     assert asked(date) is None
 
 

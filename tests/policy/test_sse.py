@@ -1,4 +1,4 @@
-"""When a stream of events is asked for again: what may be, how often, and after how long."""
+"""When a stream of events is reconnected: which requests, how often, and after which delay."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refusal(status: int) -> HTTPError:
     return HTTPError("x", response=response, request_sent=True)
 
 
-def test_delays_grow_until_an_event_comes() -> None:
+def test_delays_grow_until_an_event_arrives() -> None:
     stream = reconnections(retry=steady())
     assert [stream.next_delay(None, None, None) for _ in range(4)] == [1, 2, 4, 8]
     stream.succeeded()
@@ -50,7 +50,7 @@ def test_delays_grow_until_an_event_comes() -> None:
 
 
 @pytest.mark.parametrize("policy", [None, RetryPolicy(3)])
-def test_where_no_backoff_was_chosen_delays_are_some_seconds_and_never_more_than_thirty(
+def test_by_default_delays_are_some_seconds_and_at_most_thirty(
     policy: RetryPolicy | None,
 ) -> None:
     for _ in range(50):
@@ -60,20 +60,20 @@ def test_where_no_backoff_was_chosen_delays_are_some_seconds_and_never_more_than
         assert 15 <= delays[-1] <= 30
 
 
-def test_the_servers_time_is_kept_with_a_little_chance() -> None:
+def test_the_servers_time_is_used_with_jitter() -> None:
     for _ in range(50):
         delay = reconnections().next_delay(None, 5000, None)
         assert delay is not None
         assert 5 <= delay <= 5.5
 
 
-def test_while_no_event_comes_the_servers_time_is_not_all() -> None:
+def test_without_events_delays_exceed_the_servers_time() -> None:
     stream = reconnections(retry=steady())
     stream.next_delay(None, 5000, None)
     assert [stream.next_delay(None, 5000, None) for _ in range(3)] == [6, 7, 9]
 
 
-def test_a_server_cannot_ask_for_more_than_a_day() -> None:
+def test_the_servers_time_is_at_most_a_day() -> None:
     delay = reconnections().next_delay(None, 10**18 - 1, None)
     assert delay is not None
     assert delay <= 86_400 * 1.1
@@ -91,7 +91,7 @@ def test_a_number_counts_connections_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("most", [False, 0])
-def test_nothing_follows_where_nothing_is_to_follow(most: int) -> None:
+def test_without_reconnection_there_is_no_next_request(most: int) -> None:
     assert reconnections(most).next_delay(None, None, None) is None
 
 
@@ -101,7 +101,7 @@ def test_a_wrong_number_is_refused(most: Any) -> None:
         reconnections(most)
 
 
-def test_what_is_not_idempotent_is_not_sent_twice() -> None:
+def test_a_request_that_is_not_idempotent_is_not_sent_twice() -> None:
     for failure in (None, broken()):
         assert reconnections(method="POST").next_delay(failure, None, None) is None
         allowed = reconnections(method="POST", key="1")
@@ -111,7 +111,7 @@ def test_what_is_not_idempotent_is_not_sent_twice() -> None:
         assert allowed.next_delay(failure, None, None) is not None
 
 
-def test_what_would_fail_again_ends_the_stream() -> None:
+def test_permanent_errors_end_the_stream() -> None:
     for failure in (broken(SSLError), broken(ContentDecodingError), refusal(404), refusal(503)):
         assert reconnections().next_delay(failure, None, None) is None
     assert reconnections().next_delay(broken(ConnectionError), None, None) is not None

@@ -1,4 +1,4 @@
-"""The benchmarks: each command runs from end to end, on few requests, and says what went wrong."""
+"""The benchmarks: each command runs from end to end on few requests and reports errors."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_many_tasks_are_compared_with_64(tmp_path: Path) -> None:
     assert case["rows"][1]["samples"][0]["requests"] >= 200
 
 
-def test_the_server_has_ports_that_no_client_gets_by_itself() -> None:
+def test_the_server_has_ports_outside_the_ephemeral_range() -> None:
     """Beside many clients another one's could be taken before the server asks for it."""
     lowest = 49_152
     with suppress(OSError):
@@ -128,9 +128,7 @@ def test_the_server_has_ports_that_no_client_gets_by_itself() -> None:
         assert all(int(url.rpartition(":")[2]) < lowest for url in urls)
 
 
-def test_pairs_are_of_clients_in_one_way_and_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_measures_each_chosen_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {"streamed", "httpx", "threads", "kept", "first requests to TLS origins"}
     few = [group for group in pairs._GROUPS if group.name in chosen]
     few[-1] = replace(few[-1], origins=3)
@@ -155,7 +153,7 @@ def test_the_handshakes_of_new_connections_are_named(
     assert resumed == [[1, 1, 1], [0, 0, 0]]
 
 
-def test_what_the_server_cannot_do_is_left_out_with_the_reason(
+def test_benchmarks_that_the_server_cannot_run_are_skipped_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = [group for group in pairs._GROUPS if group.scheme == "https, full handshakes"]
@@ -214,11 +212,11 @@ def test_import_times_are_those_of_fresh_interpreters(
     assert list(found["rows"]) == list(import_time._STATEMENTS)
 
 
-def test_cpu_prints_a_table_for_each_way_of_calling(
+def test_cpu_prints_a_table_for_each_api(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cpu, "_COUNT", 20)
-    monkeypatch.setattr(cpu, "cores", lambda: (None, None))  # the tests go on in this process
+    monkeypatch.setattr(cpu, "cores", lambda: (None, None))  # the tests continue in this process
     main(["cpu", *_SMALL])
     printed = capsys.readouterr().out
     assert printed.count("| curlhttp |") == 3
@@ -241,7 +239,7 @@ def test_the_tables_of_the_pages_and_of_the_folder_are_those_of_the_results() ->
         text = page.read_text(encoding="utf-8")
         assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
         tables_of[page.name] = text.count("<!-- benchmarks: ")
-    assert tables_of == {"README.md": 1, "speed.md": 3, "scale.md": 7}
+    assert tables_of == {"README.md": 1, "speed.md": 4, "scale.md": 7}
     for picture in readme.PICTURES.glob("*.svg"):
         assert picture.read_bytes() == (results.FOLDER / picture.name).read_bytes()
     for path in results.FOLDER.glob("*.json"):
@@ -271,7 +269,7 @@ def _play(scenario: Scenario, name: str) -> Tally:
     return scenario.play(variant, seed=7)
 
 
-def test_in_a_simulation_the_clients_share_what_they_shall_share() -> None:
+def test_in_a_simulation_clients_share_their_policies() -> None:
     outage = SCENARIOS[1].of_size(0.1)
     begin, end = outage.trouble
     own, one = _play(outage, "a breaker"), _play(outage, "one breaker")
@@ -281,7 +279,7 @@ def test_in_a_simulation_the_clients_share_what_they_shall_share() -> None:
     assert one.sum("attempts", begin, end) < own.sum("attempts", begin, end) / 20
 
 
-def test_a_simulated_server_works_off_what_it_can_and_no_more() -> None:
+def test_a_simulated_server_has_a_bounded_capacity() -> None:
     flapping = SCENARIOS[2].of_size(0.1)
     seen = _play(flapping, "50 at once over all")
     answered = seen.series("good", flapping.seconds)
@@ -290,7 +288,7 @@ def test_a_simulated_server_works_off_what_it_can_and_no_more() -> None:
     assert seen.sum("calls") == sum(seen.sum(name) for name in ("good", "failed", "refused"))
 
 
-def test_requests_of_a_simulation_wait_beside_each_other_on_its_clock() -> None:
+def test_requests_of_a_simulation_wait_concurrently_on_its_clock() -> None:
     async def main() -> float:
         network = ScriptedNetwork(lambda request: Answer(delay=3600))
         clients = [AsyncClient(transport=network, timeout=None) for _ in range(3)]
@@ -310,7 +308,7 @@ def test_a_simulation_in_which_nothing_can_happen_any_more_ends() -> None:
 
 @pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
 @pytest.mark.skipif(not importlib.util.find_spec("redis"), reason="the extra redis is missing")
-def test_what_redis_does_for_each_request_is_counted(tmp_path: Path) -> None:
+def test_redis_commands_per_request_are_counted(tmp_path: Path) -> None:
     main(["redis", "--requests", "200", "--server", "asyncio", "--output", str(tmp_path)])
     found = json.loads((tmp_path / "redis.json").read_text())
     per_request = {
@@ -371,7 +369,7 @@ def test_a_goal_is_reached_by_the_median_and_the_spread_is_said(
     assert line.endswith(f"| ≥ 2.6 | {shown} | {verdict} |")
 
 
-def test_check_names_what_got_worse_by_more_than_its_spread(
+def test_check_names_results_that_got_worse_by_more_than_their_spread(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = _write(tmp_path / "before", [3.0, 3.1, 3.2])
@@ -406,7 +404,7 @@ def test_check_measures_again(
     assert "1 ratios compared" in capsys.readouterr().out
 
 
-def test_all_goes_on_without_what_fails(
+def test_all_continues_after_a_failed_benchmark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(options: Options) -> dict[str, Any]:
@@ -466,7 +464,7 @@ def test_a_client_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         assert "Nothing" in crew.failed[absent]
 
 
-def test_a_worker_that_is_silent_is_given_up() -> None:
+def test_a_silent_worker_is_abandoned() -> None:
     with Worker(_FLOOR, Settings(), None) as worker:
         worker.answer()
         with pytest.raises(Failed, match="no answer within 0 s"):
@@ -479,7 +477,7 @@ def test_clients_without_http2_are_named_with_the_reason() -> None:
         assert crew.failed == {aiohttp: "has no HTTP/2"}
 
 
-def test_a_client_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_client_is_refused() -> None:
     with pytest.raises(SystemExit, match="no such client: httq; there are: curlhttp, "):
         main(["sync", "--clients", "httq"])
 

@@ -1,4 +1,4 @@
-"""The documentation's word: every snippet runs, every public name is there."""
+"""The documentation: every snippet runs, and every public name is there."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ PROGRAMS = [
 def test_a_program_of_the_readme_runs_when_it_is_pasted(
     number: int, folder: Path, world: dict[str, str]
 ) -> None:
-    """The one with tests is run by pytest, which finds the fixture by itself."""
+    """The one with tests is run by pytest, which finds the fixture on its own."""
     tests = "def test_" in PROGRAMS[number]
     program = folder / ("test_version.py" if tests else "program.py")
     program.write_text(PROGRAMS[number], encoding="utf-8")
@@ -102,7 +102,7 @@ def test_a_program_of_the_readme_runs_when_it_is_pasted(
 
 
 def test_the_readme_is_a_page() -> None:
-    """Of each way to use it there is a program; what is reference is in docs."""
+    """The README has a program for each API; the reference is in docs."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.count("\n") <= 200
     for way in ("Client(", "AsyncClient(", "curlhttp import requests", ".map(", ".stream("):

@@ -1,12 +1,19 @@
-"""The README's word: what its commands do, what the examples print, and what CI runs."""
+"""The README and the examples: what their commands do and print, and what CI runs."""
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import contextlib
+import io
+import json
+import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +92,7 @@ def test_the_sdk_on_httpx2_is_carried_by_libcurl() -> None:
     ]
 
 
-def test_the_resilience_example_tells_one_story_with_both_clients() -> None:
+def test_the_resilience_example_prints_the_same_with_both_clients() -> None:
     begun = time.monotonic()
     finished = run("examples/resilience.py")
     seconds = time.monotonic() - begun
@@ -180,7 +187,7 @@ def test_the_example_of_debugging_shows_what_was_sent_and_no_credentials() -> No
     assert "abc" not in finished.stdout
 
 
-def test_the_example_of_caching_needs_the_server_for_what_is_new() -> None:
+def test_the_example_of_caching_contacts_the_server_for_new_data() -> None:
     finished = run("examples/caching.py")
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""
@@ -203,7 +210,7 @@ def test_the_example_of_shared_limits_keeps_one_rate_over_four_processes() -> No
     assert ("no redis-server" in finished.stdout) != ("sent: True" in finished.stdout)
 
 
-def test_the_example_of_a_guard_stays_out_of_this_machine() -> None:
+def test_the_example_of_a_guard_does_not_reach_this_machine() -> None:
     finished = run("examples/guard.py")
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""
@@ -262,4 +269,143 @@ def test_the_example_of_a_distributed_fetch_survives_a_kill() -> None:
         "rows       400, each once: True",
         "statuses   {'200': 400}",
         "again      400 rows, 0 requests",
+    ]
+
+
+PRINTED = {
+    "pagination": [
+        "by link     [1, 2, 3, 4, 5, 6, 7]",
+        "by cursor   [1, 2, 3, 4, 5, 6, 7]",
+        "stop early  {'id': 2}",
+    ],
+    "upload": [
+        "progress  0 %",
+        "progress  100 %",
+        "answer    201 8 MiB, multipart/form-data",
+        "progress  0 %",
+        "progress  100 %",
+        "answer    201 8 MiB, no type",
+    ],
+    "scraping": [
+        "results       {'status 200': 60}",
+        "at once       kept",
+        "rate          kept",
+    ],
+    "oauth_refresh": [
+        "first run  welcome welcome",
+        "first run  welcome with a new token; the file has r2",
+        "second run welcome welcome",
+        "second run welcome with a new token; the file has r4",
+    ],
+    "ndjson": [
+        "blocking  499500",
+        "early end {'n': 5}",
+        "upload    {'lines': 1000}",
+        "async     499500",
+    ],
+    "client_certificate": [
+        "known      hello, Ada",
+        "unknown    True",
+        "untrusted  SSLError request_sent=False",
+    ],
+    "cookies_on_disk": [
+        "first run   who are you?",
+        "signed in   hello, Ada",
+        "second run  hello, Ada",
+        "the file    1 cookie",
+    ],
+    "fastapi_service": [
+        "200 {'hello': 'Ada'}",
+        "404 {'detail': 'nobody has that number'}",
+        "502 {'detail': 'the names are not there'}",
+    ],
+}
+NEEDS = {"client_certificate": "trustme", "fastapi_service": "fastapi"}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_shows_and_cleans_up(name: str, tmp_path: Path) -> None:
+    if package := NEEDS.get(name):
+        pytest.importorskip(package, reason="the extra test")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / "examples" / f"{name}.py"],
+        cwd=tmp_path,
+        env={**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == PRINTED[name]
+    assert list(tmp_path.iterdir()) == [], "an example cleans up"
+
+
+def test_the_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cell is run as IPython does it: in a running loop, where `await` may stand anywhere."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")  # which the notebook sets
+    notebook = json.loads((ROOT / "examples" / "notebook.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    shown = ["".join("".join(output["text"]) for output in cell["outputs"]) for cell in cells]
+    assert len(cells) > 4
+    assert asyncio.run(_run([("".join(cell["source"])) for cell in cells])) == shown
+
+
+async def _run(sources: list[str]) -> list[str]:
+    """Run cells in one namespace; return what each prints."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    printed = []
+    for source in sources:
+        code = compile(source, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            waiting = eval(code, namespace)
+            if waiting is not None:
+                await waiting
+        printed.append(out.getvalue())
+    return printed
+
+
+def test_the_bulk_fetch_example_gets_the_same_results_three_times() -> None:
+    done = run("examples/bulk_fetch.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "plain code  1599 x 200, 400 x 404, 1 x ChunkedEncodingError",
+        "async code  1599 x 200, 400 x 404, 1 x ChunkedEncodingError",
+        "in order    200 200 200 200 404 200 ChunkedEncodingError 200, and the rest is not fetched",
+        "the shell   2,000 fetched, none recorded before",
+        "the shell   0 fetched, 2,000 recorded before",
+    ]
+
+
+def test_the_example_of_downloads_survives_what_its_server_does() -> None:
+    finished = run("examples/download.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "first      ChunkedEncodingError after 3 MiB",
+        "second     from 3 MiB of 8 MiB to 8 MiB of 8 MiB",
+        "second     206 bytes 3145728-8388607/8388608",
+        "retried    from 0 MiB of 8 MiB to 8 MiB of 8 MiB",
+        "retried    ['ChunkedEncodingError', 206]",
+        "checksum   it is another file; here is still 'what was there before'",
+        "upload     from 0 MiB of 8 MiB to 8 MiB of 8 MiB",
+        "upload     200 it is the same",
+    ]
+
+
+def test_the_service_example_responds_while_its_upstream_fails() -> None:
+    pytest.importorskip("starlette")
+    finished = run("examples/service.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "healthy           200 {'hello': 'Ada', 'attempts': 1}",
+        "20 at once        20 answers",
+        "fails twice       200 {'hello': 'Ada', 'attempts': 3}",
+        "too slow          504 {'error': 'the upstream is too slow'}",
+        "down              502 {'error': 'the upstream failed'}",
+        "still down        503 {'error': 'the upstream is down'}, come back in 1 s",
+        "breaker is open   503 {'error': 'the upstream is down'}, come back in 1 s",
+        "                  0 requests reached the upstream",
+        "healthy again     200 {'hello': 'Ada', 'attempts': 1}",
     ]

@@ -1,4 +1,4 @@
-"""What is released: a wheel with the package and nothing else, an sdist that makes the same one."""
+"""The release: a wheel with only the package, and an sdist that builds the same one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_sdist_has_what_the_tests_need(dist: Path) -> None:
     assert not [name for name in held if "__pycache__" in name or name.startswith(".venv")]
 
 
-def test_an_index_accepts_what_is_released(dist: Path) -> None:
+def test_an_index_accepts_the_release(dist: Path) -> None:
     pytest.importorskip("twine", reason="the extra test")
     run(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir())
 
@@ -108,7 +108,7 @@ def test_the_wheel_brings_the_command_and_the_plugins(wheel: Path) -> None:
 
 
 def test_the_wheel_alone_runs_the_quickstart(wheel: Path, tmp_path: Path) -> None:
-    """As the Dockerfile does: what is not in the wheel cannot be found."""
+    """As the Dockerfile does: files outside of the wheel cannot be found."""
     home = tmp_path / "home"
     home.mkdir()
     run(sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site")
@@ -134,7 +134,7 @@ def test_the_wheel_has_each_script_that_redis_runs(wheel: Path, tmp_path: Path) 
     assert int(printed) == len(list((ROOT / "curlhttp" / "redis").glob("*.lua")))
 
 
-def test_the_container_copies_files_that_there_are() -> None:
+def test_the_container_copies_existing_files() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     copied = re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE)
     names = [name for line in copied for name in line.split()]
@@ -172,7 +172,7 @@ def project(tmp_path: Path) -> Path:
 Check = Callable[[str, Path], list[str]]
 
 
-def test_a_release_whose_parts_agree_goes_out(check: Check, project: Path) -> None:
+def test_a_consistent_release_is_accepted(check: Check, project: Path) -> None:
     assert check("v1.2.0", project) == []
 
 
@@ -185,7 +185,7 @@ def test_a_release_whose_parts_agree_goes_out(check: Check, project: Path) -> No
         ("pyproject.toml", 'Repository = "https://x.example/x"\n', "placeholders"),
     ],
 )
-def test_a_release_whose_parts_disagree_does_not(
+def test_an_inconsistent_release_is_refused(
     check: Check, project: Path, name: str, text: str, problem: str
 ) -> None:
     (project / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, and knows all that is public."""
+"""The documentation site: it builds without a warning and has every public name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def signatures(pages: dict[str, str]) -> list[str]:
     return [html.unescape(TAGS.sub("", each)).strip() for each in found]
 
 
-def test_the_site_loads_nothing_from_elsewhere(pages: dict[str, str]) -> None:
+def test_the_site_loads_nothing_from_other_sites(pages: dict[str, str]) -> None:
     sources = re.findall(
         r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))', "\n".join(pages.values())
     )
@@ -98,13 +98,13 @@ def test_names_in_docstrings_are_links(pages: dict[str, str]) -> None:
         assert re.search(rf'<a class="autorefs[^>]*href="[^"]*\.{target}"', page), target
 
 
-def test_each_page_leads_to_the_repository(pages: dict[str, str]) -> None:
+def test_each_page_links_to_the_repository(pages: dict[str, str]) -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (repository,) = re.findall(r'^Repository = "(.+)"$', project, re.MULTILINE)
     assert [path for path, text in pages.items() if f'href="{repository}"' not in text] == []
 
 
-def test_no_link_leads_nowhere(pages: dict[str, str], site: Path) -> None:
+def test_no_link_is_broken(pages: dict[str, str], site: Path) -> None:
     dead = []
     for path, text in pages.items():
         folder = site if path == "404.html" else (site / path).parent  # its links begin with /docs/

@@ -1,1 +1,1 @@
-"""Recordings: cassettes, HAR files, what is masked in them."""
+"""Recordings: cassettes, HAR files, and redaction."""

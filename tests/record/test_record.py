@@ -1,4 +1,4 @@
-"""Record in both clients: what is recorded plays back without a network, whatever it was."""
+"""Recording in both clients: whatever is recorded plays back without a network."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 # --- one exchange ---
 
 
-async def test_what_was_recorded_plays_back_without_a_server(make_client: Make, path: Path) -> None:
+async def test_a_recording_plays_back_without_a_server(make_client: Make, path: Path) -> None:
     with AppServer() as server:
         async with make_client(transport=Record(path)) as client:
             first = await client.post(server.url + "/echo", json={"a": "é"})
@@ -70,7 +70,7 @@ async def test_what_was_recorded_plays_back_without_a_server(make_client: Make, 
 
 
 @pytest.mark.parametrize("name", ["/bytes/100000", "/text?charset=latin-1", "/json", "/status/204"])
-async def test_bodies_of_all_kinds_are_kept(
+async def test_bodies_of_all_kinds_are_recorded(
     make_client: Make, server: AppServer, path: Path, name: str
 ) -> None:
     for _ in range(2):
@@ -81,7 +81,7 @@ async def test_bodies_of_all_kinds_are_kept(
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate"])
 @pytest.mark.parametrize("streams", [False, True])
-async def test_coded_bodies_are_kept_decoded(
+async def test_coded_bodies_are_recorded_decoded(
     make_client: Make, server: AppServer, path: Path, coding: str, streams: bool
 ) -> None:
     url = server.url + "/coded"
@@ -109,9 +109,7 @@ async def test_coded_bodies_are_kept_decoded(
             assert await stream.read() == body
 
 
-async def test_of_a_corrupt_coding_nothing_is_kept_as_nobody_can_read_it(
-    make_client: Make, path: Path
-) -> None:
+async def test_a_body_with_a_corrupt_coding_is_not_recorded(make_client: Make, path: Path) -> None:
     def corrupt(record: Asked, out: Out) -> None:
         out.reply(200, b"no gzip \xff", [("Content-Encoding", "gzip")])
 
@@ -151,7 +149,7 @@ async def test_streams_play_back_in_their_pieces(make_client: Make, path: Path) 
         assert [event.data async for event in events] == ["0", "1", "2", "3"]
 
 
-async def test_a_stream_that_was_left_plays_back_as_far_as_it_was_read(
+async def test_a_stream_left_early_plays_back_as_far_as_it_was_read(
     make_client: Make, path: Path
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -199,7 +197,7 @@ async def test_challenges_and_retries_play_back_in_their_order(
         assert [attempt.status_code for attempt in response.attempts] == [503, 503, 200]
 
 
-async def test_http2_is_kept(make_client: Make, certs: Certs, path: Path) -> None:
+async def test_http2_is_recorded(make_client: Make, certs: Certs, path: Path) -> None:
     with H2Server(certs.server_context(alpn=HTTP2)) as server:
         async with make_client(http2=True, transport=Record(path)) as client:
             first = await client.get(server.url + "/json")
@@ -227,7 +225,7 @@ async def test_maps_and_downloads_are_recorded(
     assert len(entries(path)) == 9
 
 
-async def test_streamed_request_bodies_are_kept_and_compared(
+async def test_streamed_request_bodies_are_recorded_and_compared(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     for _ in range(2):
@@ -235,11 +233,11 @@ async def test_streamed_request_bodies_are_kept_and_compared(
             response = await client.post(server.url + "/echo", content=iter([b"one ", b"two"]))
             assert "one two" in response.text
     async with make_client(transport=Record(path)) as client:
-        with pytest.raises(AssertionError, match="body: b'one two' there, b'one' here"):
+        with pytest.raises(AssertionError, match="body: b'one two' in the file, b'one' here"):
             await client.post(server.url + "/echo", content=iter([b"one"]))
 
 
-async def test_async_bodies_are_kept(make_client: Make, server: AppServer, path: Path) -> None:
+async def test_async_bodies_are_recorded(make_client: Make, server: AppServer, path: Path) -> None:
     async def pieces() -> Any:
         yield b"one "
         yield b"two"
@@ -278,21 +276,21 @@ async def test_the_order_of_parameters_does_not_count(
 # --- modes ---
 
 
-async def test_once_records_where_there_is_no_file_and_nothing_later(
+async def test_once_records_only_if_there_is_no_file(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     async with make_client(transport=Record(path)) as client:
         await client.get(server.url + "/json")
     async with make_client(transport=Record(path)) as client:
         assert (await client.get(server.url + "/json")).ok
-        with pytest.raises(AssertionError, match="played back already"):
+        with pytest.raises(AssertionError, match="already played back"):
             await client.get(server.url + "/json")
         with pytest.raises(AssertionError, match="records nothing new"):
             await client.get(server.url + "/other")
     assert len(entries(path)) == 1
 
 
-async def test_new_records_what_is_not_there(
+async def test_new_records_missing_requests(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     for number in range(3):
@@ -302,14 +300,14 @@ async def test_new_records_what_is_not_there(
     assert [entry["response"]["content"]["size"] for entry in entries(path)] == [0, 1, 2]
 
 
-async def test_all_records_anew(make_client: Make, server: AppServer, path: Path) -> None:
+async def test_all_records_again(make_client: Make, server: AppServer, path: Path) -> None:
     for size in (1, 2):
         async with make_client(transport=Record(path, "all")) as client:
             await client.get(f"{server.url}/bytes/{size}")
     assert [entry["response"]["content"]["size"] for entry in entries(path)] == [2]
 
 
-async def test_all_without_a_request_leaves_the_file(
+async def test_all_without_a_request_keeps_the_file(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     async with make_client(transport=Record(path)) as client:
@@ -321,12 +319,12 @@ async def test_all_without_a_request_leaves_the_file(
 
 async def test_none_records_nothing(make_client: Make, server: AppServer, path: Path) -> None:
     async with make_client(transport=Record(path, "none")) as client:
-        with pytest.raises(AssertionError, match="there is no such file"):
+        with pytest.raises(AssertionError, match="the file does not exist"):
             await client.get(server.url)
     assert not path.exists()
 
 
-async def test_an_unmatched_request_names_what_came_nearest(
+async def test_an_unmatched_request_names_the_nearest_recording(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     async with make_client(transport=Record(path)) as client:
@@ -356,7 +354,7 @@ async def test_one_string_for_names_of_secrets_is_refused(make_client: Make, pat
             client.real.har(path, secrets="iban")
 
 
-async def test_what_is_to_match_can_be_said(
+async def test_the_matching_criteria_can_be_configured(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     for body in (b"first", b"second"):
@@ -391,7 +389,7 @@ async def test_secrets_are_masked_and_match_all_the_same(
     assert sent["cookie"] == "a=***"
 
 
-async def test_secrets_of_forms_and_answers_are_masked(
+async def test_secrets_of_forms_and_responses_are_masked(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     def token(record: Asked, out: Out) -> None:
@@ -473,7 +471,7 @@ async def test_many_at_once_are_recorded_and_played_back_once_each(
     assert len(entries(path)) == 50
     async with make_client(transport=Record(path)) as client:
         await client.gather(50, "GET", server.url + "/json")
-        with pytest.raises(AssertionError, match="played back already"):
+        with pytest.raises(AssertionError, match="already played back"):
             await client.get(server.url + "/json")
 
 
@@ -486,7 +484,7 @@ async def test_one_record_serves_both_clients(server: AppServer, path: Path) -> 
     assert len(entries(path)) == 2
 
 
-async def test_saving_keeps_what_was_recorded_before(server: AppServer, path: Path) -> None:
+async def test_saving_keeps_earlier_recordings(server: AppServer, path: Path) -> None:
     record = Record(path)
     with curlhttp.Client(transport=record) as client:
         client.get(server.url)
@@ -504,7 +502,7 @@ async def test_a_record_that_is_dropped_is_saved(server: AppServer, path: Path) 
     assert len(entries(path)) == 1
 
 
-async def test_a_file_that_cannot_be_written_leaves_the_old_one(
+async def test_a_file_that_cannot_be_written_keeps_the_old_one(
     server: AppServer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with curlhttp.Client(transport=Record(path)) as client:
@@ -526,11 +524,11 @@ async def test_a_file_that_cannot_be_written_leaves_the_old_one(
     assert len(entries(path)) == 2
 
 
-async def test_a_connection_that_is_not_http_is_refused_where_nothing_is_recorded(
+async def test_a_connection_that_is_not_http_is_refused_without_a_recording(
     path: Path,
 ) -> None:
     request = curlhttp.ClientRequest("GET", URL)
-    with pytest.raises(AssertionError, match="this is not HTTP"):
+    with pytest.raises(AssertionError, match="only HTTP can be played back"):
         await Record(path, "none").wrap(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match=r"has no connect\(\)"):
         await Record(path).wrap(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
@@ -539,7 +537,7 @@ async def test_a_connection_that_is_not_http_is_refused_where_nothing_is_recorde
 async def test_a_websocket_does_not_get_past_a_recording(make_client: Make, path: Path) -> None:
     pytest.importorskip("websockets")
     async with make_client(transport=Record(path, "none")) as client:
-        with pytest.raises(AssertionError, match="this is not HTTP"):
+        with pytest.raises(AssertionError, match="only HTTP can be played back"):
             if client.is_blocking:
                 with client.real.websocket("ws://127.0.0.1:1/"):
                     pass
@@ -551,7 +549,7 @@ async def test_a_websocket_does_not_get_past_a_recording(make_client: Make, path
 # --- client.har ---
 
 
-async def test_har_writes_what_the_client_does_within_it(
+async def test_har_records_the_requests_within_it(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
     async with make_client() as client:
@@ -596,9 +594,7 @@ async def test_har_sees_maps_and_those_within_it(
     assert len(entries(path)) == len(entries(tmp_path / "inner.har")) == 3
 
 
-async def test_har_masks_what_it_is_told_to(
-    make_client: Make, server: AppServer, path: Path
-) -> None:
+async def test_har_masks_the_given_names(make_client: Make, server: AppServer, path: Path) -> None:
     async with make_client() as client:
         with client.real.har(path, secrets=["iban"]):
             await client.get(server.url + "?iban=DE02")

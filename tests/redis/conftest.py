@@ -43,7 +43,7 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 def make_store() -> Iterator[MakeStore]:
     """Return a function that makes stores, which are closed at the end of the test.
 
-    Their timeout is long, so that a busy machine gives no other answers.
+    Their timeout is long, so that a busy machine gives no other responses.
     """
     made: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Circuits that processes share: the rules of those in a process, by the store's clock."""
+"""Shared circuits follow the rules of local ones, on the store's clock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Circ
 from curlhttp._policy.breaker.shared import FRESH, SharedCircuits, StoredCircuit
 from curlhttp.redis import _scripts as scripts
 from tests.redis.conftest import MakeStore
-from tests.redis.on_paper import OnPaper
+from tests.redis.fake_clock import FakeClockStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ def some_rules(chance: random.Random) -> BreakerConfig:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, seed: int) -> None:
     chance = random.Random(seed)
-    rules, store, circuit = some_rules(chance), OnPaper(redis), Circuit()
+    rules, store, circuit = some_rules(chance), FakeClockStore(redis), Circuit()
     shared = SharedCircuits(store, rules)  # type: ignore[arg-type]
     permits: list[tuple[int, str]] = []
     for _ in range(150):
@@ -99,41 +99,41 @@ def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, se
                 permits.append((passage.number, found.permit_number))
 
 
-def test_an_open_time_is_no_longer_where_the_clock_is_set_back(redis: RedisServer) -> None:
-    store = OnPaper(redis)
+def test_an_open_time_is_no_longer_if_the_clock_is_set_back(redis: RedisServer) -> None:
+    store = FakeClockStore(redis)
     shared = CircuitBreaker(1, recovery_timeout=10, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
-    answer = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, -1))
-    assert StoredCircuit.of(answer, 0.0).metrics.state == "open"
+    response = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, -1))
+    assert StoredCircuit.of(response, 0.0).metrics.state == "open"
     store.now -= 3600 * 10**6
     assert (
         StoredCircuit.of(store.ask_here(shared.make_admit_command(ORIGIN)), 0.0).refused_for == 10
     )
 
 
-def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServer) -> None:
-    store = OnPaper(redis)
+def test_an_unreported_success_resets_consecutive_failures(redis: RedisServer) -> None:
+    store = FakeClockStore(redis)
     shared = CircuitBreaker(3, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
     for _ in range(10):
         store.now += 10**6
         # A success, half a second ago.
-        answer = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, 500_000))
-    assert StoredCircuit.of(answer, 0.0).metrics.state == "closed"
+        response = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, 500_000))
+    assert StoredCircuit.of(response, 0.0).metrics.state == "closed"
 
 
 # --- clients ---
 
 
-async def test_what_one_client_opens_is_open_to_all(
+async def test_a_circuit_that_one_client_opens_is_open_for_all(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    heard: list[Transition] = []
+    transitions: list[Transition] = []
     mine = CircuitBreaker(3, store=make_store(redis))
     theirs = CircuitBreaker(3, store=make_store(redis))
-    client = make_client(breaker=mine, hooks={"breaker_transition": heard.append})
+    client = make_client(breaker=mine, hooks={"breaker_transition": transitions.append})
     await failing(client, app, 3)
-    assert [change.new for change in heard] == ["open"]
+    assert [change.new for change in transitions] == ["open"]
     assert mine.state(app.url) == theirs.state(app.url) == "open"
     other = make_client(breaker=theirs)
     for each in (client, other):
@@ -154,7 +154,7 @@ async def test_failures_of_all_count_together(
     assert [breaker.state(app.url) for breaker in breakers] == ["open", "open"]
 
 
-async def test_exactly_one_probe_goes_among_many_clients(
+async def test_exactly_one_probe_is_sent_by_many_clients(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     settings: dict[str, Any] = {"failure_threshold": 1, "recovery_timeout": 0.3}
@@ -182,7 +182,7 @@ async def test_exactly_one_probe_goes_among_many_clients(
     assert {breaker.state(app.url) for breaker in breakers} == {"closed"}
 
 
-async def test_a_healthy_origin_costs_a_question_now_and_then(
+async def test_a_healthy_origin_needs_few_commands(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     client = make_client(breaker=CircuitBreaker(store=make_store(redis)))
@@ -216,7 +216,7 @@ async def test_rates_count_the_calls_of_all(
     assert breakers[0].state(app.url) == "open"
 
 
-async def test_a_cancelled_probe_gives_its_place_back(
+async def test_a_cancelled_probe_releases_its_permit(
     make_client: MakeClient,
     app: AppServer,
     redis: RedisServer,
@@ -238,7 +238,7 @@ async def test_a_cancelled_probe_gives_its_place_back(
     assert breaker.state(app.url) == "closed"
 
 
-async def test_what_is_forced_is_forced_for_all(
+async def test_a_forced_state_holds_for_all_clients(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     mine, theirs = (CircuitBreaker(store=make_store(redis)) for _ in range(2))
@@ -252,7 +252,7 @@ async def test_what_is_forced_is_forced_for_all(
     assert (await client.get(app.url)).status_code == 200
 
 
-async def test_other_settings_have_circuits_of_their_own(
+async def test_other_settings_have_their_own_circuits(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -261,7 +261,7 @@ async def test_other_settings_have_circuits_of_their_own(
     assert CircuitBreaker(2, store=store).state(app.url) == "closed"
 
 
-async def test_a_circuit_that_is_none_is_a_clear_error(
+async def test_an_invalid_circuit_is_a_clear_error(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker(1, store=make_store(redis))
@@ -300,7 +300,7 @@ with curlhttp.Client(breaker=breaker) as client:
 """
 
 
-def test_a_program_knows_what_the_one_before_it_found(app: AppServer, redis: RedisServer) -> None:
+def test_a_program_sees_the_circuits_of_an_earlier_one(app: AppServer, redis: RedisServer) -> None:
     def run(path: str) -> str:
         return run_script(_PROCESSES.format(url=redis.url, target=app.url + path)).strip()
 

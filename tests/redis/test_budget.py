@@ -1,4 +1,4 @@
-"""A budget of retries that holds in sum over all processes."""
+"""A retry budget that all processes share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_deposits_and_withdrawals_are_summed_up(redis: RedisServer, make_store: 
     assert theirs.balance(ORIGIN, 0.0) == pytest.approx(1.5)
 
 
-def test_deposits_are_told_a_tenth_of_the_window_later(
+def test_deposits_are_sent_a_tenth_of_the_window_later(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -72,7 +72,7 @@ def test_deposits_are_told_a_tenth_of_the_window_later(
     assert other.balance(ORIGIN, 0.0) == 3
 
 
-def test_what_was_paid_in_is_good_for_the_window(redis: RedisServer, make_store: MakeStore) -> None:
+def test_deposits_last_for_the_window(redis: RedisServer, make_store: MakeStore) -> None:
     store = make_store(redis)
     budget = RetryBudget(1.0, reserve=0, window=0.5, store=store)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Requests at once over all processes: places that end when their holders die."""
+"""A limit on concurrent requests of all processes: leases expire when their holders die."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from curlhttp._policy import limits as shared_lease
 from curlhttp._policy.limits import SharedLease, get_poll_interval
 from curlhttp.redis import _connection
 from tests.redis.conftest import MakeStore
-from tests.redis.on_paper import OnPaper
+from tests.redis.fake_clock import FakeClockStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ def take(store: Any, limit: ConcurrencyLimit, joins: bool = True) -> tuple[Share
     return lease, store.ask_here(lease.make_acquire_command(joins=joins))
 
 
-async def test_no_more_are_under_way_over_all_than_the_limit(
+async def test_no_more_requests_run_in_total_than_the_limit(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     route = AtOnce(app, 0.02)
@@ -79,11 +79,11 @@ async def test_no_more_are_under_way_over_all_than_the_limit(
             tasks.start_soon(client.gather, 5, "GET", route.url)
     assert route.most == 2
     for store in stores:
-        store.close()  # which sends what was told
+        store.close()  # which sends pending commands
     assert in_redis(redis) == 0
 
 
-def test_threads_that_are_the_first_at_the_same_time_give_their_places_back(
+def test_slots_that_threads_name_at_the_same_time_are_recognised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = iter(range(100))
@@ -100,7 +100,7 @@ def test_threads_that_are_the_first_at_the_same_time_give_their_places_back(
     assert len({name for _, name in places}) == 8
 
 
-async def test_a_stream_holds_its_place_up_to_its_end(
+async def test_a_stream_holds_its_lease_to_its_end(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     stores = [make_store(redis) for _ in range(2)]
@@ -112,7 +112,7 @@ async def test_a_stream_holds_its_place_up_to_its_end(
     assert (await theirs.get(app.url)).status_code == 200
 
 
-async def test_a_request_that_fails_or_is_cancelled_gives_its_place_back(
+async def test_a_request_that_fails_or_is_cancelled_releases_its_lease(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -123,20 +123,20 @@ async def test_a_request_that_fails_or_is_cancelled_gives_its_place_back(
         with anyio.move_on_after(0.1):
             await client.get(app.url + "/stall")
     assert (await client.get(app.url)).status_code == 200
-    store.close()  # which sends what was told
+    store.close()  # which sends pending commands
     assert in_redis(redis) == 0
 
 
-def test_places_are_given_in_the_order_of_the_line(
+def test_leases_are_granted_in_the_order_of_the_queue(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, limit = make_store(redis), ConcurrencyLimit(1)
-    first, answer = take(store, limit)
-    assert answer == [1, 0]
-    second, answer = take(store, limit)
-    assert answer == [0, 0]
-    third, answer = take(store, limit)
-    assert answer == [0, 1]
+    first, response = take(store, limit)
+    assert response == [1, 0]
+    second, response = take(store, limit)
+    assert response == [0, 0]
+    third, response = take(store, limit)
+    assert response == [0, 1]
     assert take(store, limit, joins=False)[1][0] == 0
     first.release()
     assert store.ask_here(third.make_acquire_command(joins=True)) == [0, 0]
@@ -147,7 +147,7 @@ def test_places_are_given_in_the_order_of_the_line(
     third.release()
 
 
-def test_who_leaves_the_line_holds_up_nobody(redis: RedisServer, make_store: MakeStore) -> None:
+def test_leaving_the_queue_delays_no_other(redis: RedisServer, make_store: MakeStore) -> None:
     store, limit = make_store(redis), ConcurrencyLimit(1)
     first, _ = take(store, limit)
     second, _ = take(store, limit)
@@ -158,7 +158,7 @@ def test_who_leaves_the_line_holds_up_nobody(redis: RedisServer, make_store: Mak
     third.release()
 
 
-def test_places_of_the_dead_end_by_themselves(
+def test_leases_of_dead_processes_expire(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 0.3)
@@ -167,16 +167,16 @@ def test_places_of_the_dead_end_by_themselves(
     dead, _ = take(store, limit)
     waited, _ = take(store, limit)
     begun = time.monotonic()
-    late, answer = take(store, limit)
-    while not answer[0]:
+    late, response = take(store, limit)
+    while not response[0]:
         time.sleep(0.01)
-        answer = store.ask_here(late.make_acquire_command(joins=True))
+        response = store.ask_here(late.make_acquire_command(joins=True))
     assert time.monotonic() - begun >= 0.2
     for lease in (dead, waited, late):
         lease.release()
 
 
-def test_a_place_is_renewed_as_long_as_it_is_held(
+def test_a_lease_is_renewed_as_long_as_it_is_held(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 1.0)
@@ -195,23 +195,23 @@ def test_a_place_is_renewed_as_long_as_it_is_held(
     other.release()
 
 
-def test_places_end_no_later_where_the_clock_is_set_back(redis: RedisServer) -> None:
-    store, limit = OnPaper(redis), ConcurrencyLimit(1)
-    held, answer = take(store, limit)
-    assert answer == [1, 0]
-    in_line, answer = take(store, limit)
-    assert answer == [0, 0]
+def test_leases_do_not_end_later_if_the_clock_is_set_back(redis: RedisServer) -> None:
+    store, limit = FakeClockStore(redis), ConcurrencyLimit(1)
+    held, response = take(store, limit)
+    assert response == [1, 0]
+    queued, response = take(store, limit)
+    assert response == [0, 0]
     store.now -= 3600 * 10**6
-    late, answer = take(store, limit)
-    assert answer[0] == 0  # the place is held, for as long as one is
+    late, response = take(store, limit)
+    assert response[0] == 0  # the lease is held, for as long as one is
     store.now += 6 * 10**6
-    # Neither the place nor the one in line was renewed.
+    # Neither the lease nor the one in the queue was renewed.
     assert store.ask_here(late.make_acquire_command(joins=True)) == [1, 0]
-    for lease in (held, in_line, late):
+    for lease in (held, queued, late):
         lease.release()
 
 
-def test_a_place_is_renewed_though_nobody_asks_whether_redis_is_back(
+def test_a_lease_is_renewed_even_if_no_request_checks_that_redis_is_back(
     own_redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_lease, "_RENEWAL_SECONDS", 0.1)
@@ -219,7 +219,7 @@ def test_a_place_is_renewed_though_nobody_asks_whether_redis_is_back(
     store, limit = make_store(own_redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()
-    store.ask_here(held._command("keep"))  # answered, so that no trial is under way
+    store.ask_here(held._command("keep"))  # with a reply, so that no trial is running
     store._connection.note_failure(TimeoutError("once"))
     with own_redis.client() as admin:
         admin.flushall()
@@ -239,7 +239,7 @@ client.get({url!r})
 """
 
 
-async def test_a_killed_process_gives_its_place_back_and_no_sooner(
+async def test_the_lease_of_a_killed_process_expires_in_time_and_no_sooner(
     app: AppServer, redis: RedisServer, make_store: MakeStore, make_client: MakeClient, colour: str
 ) -> None:
     if colour != "asyncio":
@@ -257,7 +257,7 @@ async def test_a_killed_process_gives_its_place_back_and_no_sooner(
     assert (await client.get(app.url, timeout=Timeout(pool=60))).status_code == 200
 
 
-def test_one_who_waits_asks_seldom() -> None:
+def test_a_waiter_polls_seldom() -> None:
     waited, asked = 0.0, 0
     while waited < 60:
         waited += get_poll_interval(0, waited)
@@ -268,10 +268,10 @@ def test_one_who_waits_asks_seldom() -> None:
 
 
 class Line:
-    """A store that gives one answer after another, and a clock that notes each sleep."""
+    """A store that gives one response after another, and a clock that notes each sleep."""
 
-    def __init__(self, *answers: tuple[int, int]) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: tuple[int, int]) -> None:
+        self.answers = list(responses)
         self.time = 0.0
         self.slept: list[float] = []
 
@@ -286,7 +286,7 @@ class Line:
         return self.time
 
     def tell(self, question: Any) -> None:
-        """Hear that a place is given back."""
+        """Hear that a lease is released."""
 
     def hold(self, question: Any, every: float) -> Any:
         return self
@@ -295,7 +295,7 @@ class Line:
         """Hold it no longer."""
 
 
-def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
+def test_a_waiter_that_moves_up_polls_soon_however_long_it_waited() -> None:
     line: Any = Line(*[(0, 1)] * 60, (0, 0), (1, 0))
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
@@ -306,7 +306,7 @@ def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
     lease.release()
 
 
-async def test_a_hedge_asks_the_store_and_never_waits_for_it(
+async def test_a_hedge_asks_the_store_without_waiting_in_the_queue(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -321,7 +321,7 @@ async def test_a_hedge_asks_the_store_and_never_waits_for_it(
     assert in_redis(redis) == 0
 
 
-async def test_places_that_are_none_are_a_clear_error(
+async def test_leases_of_the_wrong_type_are_a_clear_error(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     limit = ConcurrencyLimit(7, store=make_store(redis))
@@ -376,13 +376,11 @@ print("ok")
 """
 
 
-def test_a_forked_child_gives_back_nothing_of_its_parents(
-    app: AppServer, redis: RedisServer
-) -> None:
+def test_a_forked_child_releases_no_lease_of_its_parent(app: AppServer, redis: RedisServer) -> None:
     assert run_script(_FORKED.format(url=redis.url, app=app.url)) == "ok\n"
 
 
-def test_a_program_gives_its_places_back_before_it_ends(app: AppServer, redis: RedisServer) -> None:
+def test_a_program_releases_its_leases_before_it_ends(app: AppServer, redis: RedisServer) -> None:
     for _ in range(3):
         run_script(_HOLDER.format(redis=redis.url, url=app.url))
         assert in_redis(redis) == 0

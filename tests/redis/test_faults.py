@@ -1,4 +1,4 @@
-"""A Redis that is slow, frozen, gone or not ours: requests go on, and wait no longer than said."""
+"""A Redis that is slow, frozen, gone or foreign: requests continue, with bounded waits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.redis.conftest import MakeStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 from tests.support.pace import paced
 
 pytestmark = pytest.mark.anyio
@@ -56,10 +56,10 @@ def all_of(store: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def listening(answer: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
+def listening(response: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
     """Give the port of a server that says the same to whatever it gets, or nothing.
 
-    Given another answer for scripts, it says one thing to each command.
+    Given another response for scripts, it says one thing to each command.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         ends: list[socket.socket] = []
@@ -78,9 +78,9 @@ def listening(answer: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
                 while got := sock.recv(1 << 20):
                     if to_script:
                         for name in re.findall(rb"\*\d+\r\n\$\d+\r\n([A-Z]+)", got):
-                            sock.sendall(to_script if name == b"EVALSHA" else answer)
-                    elif answer:
-                        sock.sendall(answer)
+                            sock.sendall(to_script if name == b"EVALSHA" else response)
+                    elif response:
+                        sock.sendall(response)
             except OSError:
                 pass
 
@@ -101,7 +101,7 @@ def free_port() -> int:
     return port
 
 
-async def test_requests_go_on_without_redis(
+async def test_requests_continue_without_redis(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     store = make_store(f"redis://127.0.0.1:{free_port()}/0")
@@ -113,12 +113,13 @@ async def test_requests_go_on_without_redis(
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*-7\r\n", b"$999999999\r\n"]
+    "response",
+    [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*-7\r\n", b"$999999999\r\n"],
 )
-async def test_requests_go_on_whatever_answers_in_place_of_redis(
-    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+async def test_requests_continue_whatever_replies_instead_of_redis(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, response: bytes
 ) -> None:
-    with listening(answer) as port:
+    with listening(response) as port:
         store = make_store(f"redis://127.0.0.1:{port}/0", timeout=0.1)
         client = make_client(**all_of(store))
         for _ in range(5):
@@ -139,7 +140,7 @@ NONSENSE = [
     b"*2\r\n:1\r\n$-1\r\n",
     b"*2\r\n:1\r\n:" + 30 * b"9" + b"\r\n",
     b"*14\r\n" + 14 * b"$2\r\n\xc3\xa4\r\n",
-    # What a script may say, but said to everything.
+    # Valid replies of a script, sent to every command.
     reply(0, 0),
     reply(0, 1),
     reply(0, 10**9),
@@ -150,11 +151,11 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("answer", NONSENSE)
-async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
-    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+@pytest.mark.parametrize("response", NONSENSE)
+async def test_requests_continue_if_scripts_get_invalid_replies(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, response: bytes
 ) -> None:
-    with listening(b"+OK\r\n", answer) as port:
+    with listening(b"+OK\r\n", response) as port:
         store = make_store(f"redis://127.0.0.1:{port}/0?protocol=2")
         for name, policy in all_of(store).items():
             store._connection._is_up = True
@@ -163,11 +164,11 @@ async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
         store.close()
 
 
-@pytest.mark.parametrize("answer", NONSENSE)
-async def test_nonsense_is_no_answer_of_a_store_that_is_to_be_obeyed(
-    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+@pytest.mark.parametrize("response", NONSENSE)
+async def test_an_invalid_reply_is_an_error_if_the_store_is_required(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, response: bytes
 ) -> None:
-    with listening(b"+OK\r\n", answer) as port:
+    with listening(b"+OK\r\n", response) as port:
         url = f"redis://127.0.0.1:{port}/0?protocol=2"
         store = make_store(url, on_error="refuse")
         for name, policy in all_of(store).items():
@@ -240,7 +241,7 @@ BAD: dict[str, list[list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_an_answer_is_what_the_script_may_say_and_meant_for_its_question(name: str) -> None:
+def test_a_reply_must_be_valid_and_belong_to_its_command(name: str) -> None:
     question = ASKED[name]
     for parts in GOOD[name]:
         assert parse_answer([*parts, b"7"], question, "7") == parts
@@ -258,7 +259,7 @@ def test_an_answer_is_what_the_script_may_say_and_meant_for_its_question(name: s
 @pytest.mark.parametrize(
     ("key", "field", "value"), [("rate", "due", "9e15"), ("rate", "due", "1e300")]
 )
-async def test_what_somebody_wrote_into_a_key_lets_nobody_wait(
+async def test_foreign_data_in_a_key_makes_no_request_wait(
     make_client: MakeClient,
     app: AppServer,
     redis: RedisServer,
@@ -277,11 +278,11 @@ async def test_what_somebody_wrote_into_a_key_lets_nobody_wait(
 
 
 class Delayed:
-    """A way to a Redis whose answers take some time; use it as a context manager.
+    """A proxy to a Redis that delays its replies; use it as a context manager.
 
     Attributes:
         port: to connect to instead.
-        seconds: that each piece of an answer is held.
+        seconds: that each piece of a response is held.
         connections: how many came.
         questions: how many scripts were to be run.
     """
@@ -341,12 +342,12 @@ async def until(is_so: Callable[[], Any]) -> None:
             await anyio.sleep(0.001)
 
 
-async def test_a_connection_may_take_longer_than_an_answer(
+async def test_a_connection_may_take_longer_than_a_reply(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     timeout = paced(0.05)
-    with Delayed(redis.port, 3 * timeout) as way:
-        url = f"redis://127.0.0.1:{way.port}/0"
+    with Delayed(redis.port, 3 * timeout) as delayed:
+        url = f"redis://127.0.0.1:{delayed.port}/0"
         store = make_store(url, timeout=timeout, connect_timeout=100)
         client = make_client(rate_limit=RateLimit(100, store=store))
         await client.get(app.url)
@@ -367,13 +368,13 @@ async def test_a_client_connects_when_it_is_made(
     assert len(app.requests) == 0
 
 
-async def test_nobody_who_makes_a_client_waits_for_redis(
+async def test_making_a_client_does_not_wait_for_redis(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     with listening() as port:  # it takes connections, and says nothing
         store = make_store(f"redis://127.0.0.1:{port}/0", timeout=30, connect_timeout=30)
         client = make_client(**all_of(store))
-        assert store._connection.is_up()  # nothing came of it yet
+        assert store._connection.is_up()  # no effect yet
         begun = time.monotonic()
         with pytest.raises(DeadlineExceeded):
             await client.get(app.url, timeout=Timeout(total=paced(0.1)))
@@ -382,12 +383,12 @@ async def test_nobody_who_makes_a_client_waits_for_redis(
     store.close()
 
 
-async def test_a_redis_whose_answers_are_late_is_left_alone_as_one_without_any(
+async def test_a_redis_with_late_replies_is_treated_as_unavailable(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     timeout = paced(0.05)
-    with Delayed(redis.port, 0) as way:
-        store = make_store(f"redis://127.0.0.1:{way.port}/0", timeout=timeout)
+    with Delayed(redis.port, 0) as delayed:
+        store = make_store(f"redis://127.0.0.1:{delayed.port}/0", timeout=timeout)
         client = make_client(rate_limit=RateLimit(10_000, burst=10_000, store=store))
         link = store._connection
         begun: list[Any] = []
@@ -400,14 +401,14 @@ async def test_a_redis_whose_answers_are_late_is_left_alone_as_one_without_any(
 
         link._serve = serve
         await until(lambda: link.is_connected)
-        way.seconds = 4 * timeout
-        before = way.questions
+        delayed.seconds = 4 * timeout
+        before = delayed.questions
         for _ in range(12):
             assert (await client.get(app.url)).status_code == 200
             await until(lambda: link._inbox.empty() and len(begun) == len(ended))
-        assert 1 <= way.questions - before <= 3
+        assert 1 <= delayed.questions - before <= 3
         assert len(app.requests) == 12
-        way.seconds = 0.0
+        delayed.seconds = 0.0
         question = RateLimit(1).make_reserve_command("http://b.test", INF)
         await until(lambda: store.ask_here(question) is not None)
         store.close()
@@ -453,7 +454,7 @@ async def test_states_are_joined_again_when_redis_is_back(
 
 
 @pytest.mark.parametrize("name", ["maxmemory", "requirepass", "replicaof"])
-def test_requests_go_on_where_redis_takes_nothing_and_the_log_is_short(
+def test_requests_continue_if_redis_refuses_writes_and_the_log_is_short(
     app: AppServer,
     own_redis: RedisServer,
     make_store: MakeStore,
@@ -475,11 +476,11 @@ def test_requests_go_on_where_redis_takes_nothing_and_the_log_is_short(
     given = [value for each in caplog.records for value in each.args or ()]
     assert given
     assert not any(isinstance(value, BaseException) for value in given)  # would keep the client
-    # What changes nothing is answered still where there is no memory.
+    # Without memory, commands that change nothing still get replies.
     assert ["responds again" in text for text in said[1:]] in ([], [True])
 
 
-def test_redis_that_forgot_the_scripts_is_told_them_again(
+def test_scripts_are_loaded_again_if_redis_forgot_them(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
@@ -489,7 +490,7 @@ def test_redis_that_forgot_the_scripts_is_told_them_again(
     assert store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] > 90e6
 
 
-async def test_refuse_raises_what_names_the_store(
+async def test_refuse_raises_an_error_that_names_the_store(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     port = free_port()
@@ -516,7 +517,7 @@ async def test_a_retry_that_a_silent_store_should_pay_for_is_not_sent(
     assert len(app.requests) == 1
 
 
-async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
+async def test_the_log_says_once_that_redis_is_unavailable_and_once_that_it_is_back(
     app: AppServer,
     own_redis: RedisServer,
     make_store: MakeStore,
@@ -537,7 +538,7 @@ async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
     with anyio.fail_after(60):
         while store.ask_here(rate.make_reserve_command("http://a.test", INF)) is None:
             await anyio.sleep(0.01)
-        # The thread says so after it has handed over the answer.
+        # The thread says so after it has handed over the response.
         while not any("responds again" in record.getMessage() for record in caplog.records):
             await anyio.sleep(0.01)
     said = [record.getMessage() for record in caplog.records if record.name == "curlhttp"]
@@ -550,7 +551,7 @@ async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
         assert "hunter2" not in repr(other)
 
 
-async def test_an_open_circuit_stays_so_when_redis_goes(
+async def test_an_open_circuit_stays_open_without_redis(
     make_client: MakeClient, app: AppServer, own_redis: RedisServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker(1, store=make_store(own_redis))
@@ -564,7 +565,7 @@ async def test_an_open_circuit_stays_so_when_redis_goes(
     assert len(app.requests) == 1
 
 
-async def test_without_redis_a_process_has_circuits_of_its_own(
+async def test_without_redis_a_process_has_its_own_circuits(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker(2, store=make_store(f"redis://127.0.0.1:{free_port()}/0"))
@@ -578,10 +579,10 @@ async def test_without_redis_a_process_has_circuits_of_its_own(
     assert (await client.get(app.url)).status_code == 200
 
 
-# --- answers that nobody waits for any more ---
+# --- replies that come too late ---
 
 
-def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeStore) -> None:
+def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
     link = store._connection
     store.ask_here(rate.make_reserve_command("http://a.test", INF))
@@ -598,14 +599,14 @@ def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeS
     late = Late(rate.make_reserve_command("http://a.test", INF), lambda: None)
     link.put(late)
     assert 90e6 < store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] <= 200e6
-    # Whoever asks now gets the turn that nobody took.
+    # The next request gets the reservation that was not used.
     waits = [store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] for _ in range(2)]
     assert left == [True]
     assert min(waits) <= 200e6
     assert max(waits) <= 300e6
 
 
-async def test_a_thousand_at_once_are_answered(
+async def test_a_thousand_at_once_get_replies(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore, colour: str
 ) -> None:
     if colour == "blocking":
@@ -646,15 +647,15 @@ def test_a_client_of_the_users_lends_its_settings(redis: RedisServer) -> None:
     given = library.Redis(port=redis.port, decode_responses=True, db=3)
     rate = RateLimit(0.1)
     with RedisStore(given, timeout=20) as store:
-        answer = store.ask_here(rate.make_reserve_command("http://a.test", INF))
-        assert answer is not None
-        assert answer[0] == 1
+        response = store.ask_here(rate.make_reserve_command("http://a.test", INF))
+        assert response is not None
+        assert response[0] == 1
         assert "/3" in repr(store)
     assert len(given.keys("curlhttp:*")) == 1
     given.close()
 
 
-def test_a_user_who_may_not_use_the_keys_is_told_so(redis: RedisServer, app: AppServer) -> None:
+def test_missing_permissions_for_keys_are_a_clear_error(redis: RedisServer, app: AppServer) -> None:
     with redis.client() as admin:
         admin.acl_setuser(
             "mallory",
@@ -674,7 +675,7 @@ def test_a_user_who_may_not_use_the_keys_is_told_so(redis: RedisServer, app: App
             assert client.get(app.url).status_code == 200
 
 
-def test_a_store_that_is_closed_or_dropped_leaves_nothing(redis: RedisServer) -> None:
+def test_a_closed_or_dropped_store_leaves_nothing(redis: RedisServer) -> None:
     def count() -> int:
         return [each.name for each in threading.enumerate()].count("curlhttp-redis")
 
@@ -701,6 +702,6 @@ print(*[name for name in ("redis", "curlhttp.redis", "curlhttp.redis") if name i
 """
 
 
-def test_redis_is_loaded_by_whoever_asks_for_it() -> None:
+def test_redis_is_imported_on_first_use() -> None:
     assert run_script(_LAZY).strip() == ""
     assert curlhttp.redis.RedisStore is RedisStore

@@ -1,4 +1,4 @@
-"""A rate that processes share: turns are reserved at the store, whose clock counts."""
+"""A rate that processes share: reservations are made at the store, on its clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.redis.conftest import MakeStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -31,9 +31,9 @@ INF = float("inf")
 
 
 def reserve(store: Any, rate: RateLimit, patience: float = INF) -> tuple[float, Any]:
-    """Return the seconds to wait for a turn, and the answer."""
-    answer = store.ask_here(rate.make_reserve_command(ORIGIN, patience))
-    return answer[1] / 1e6, answer
+    """Return the seconds to wait for a turn, and the response."""
+    response = store.ask_here(rate.make_reserve_command(ORIGIN, patience))
+    return response[1] / 1e6, response
 
 
 async def test_several_limits_on_one_store_are_one(
@@ -59,7 +59,7 @@ async def test_a_map_keeps_the_shared_rate(
     assert time.monotonic() - begun >= 10 / 50
 
 
-def test_turns_are_an_interval_apart_after_the_burst(
+def test_reservations_are_an_interval_apart_after_the_burst(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(0.1, burst=3)
@@ -69,7 +69,7 @@ def test_turns_are_an_interval_apart_after_the_burst(
         assert 10 * number - 10 < wait <= 10 * number
 
 
-def test_a_turn_that_is_given_back_is_the_next_ones(
+def test_a_returned_reservation_is_used_by_the_next_request(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
@@ -78,12 +78,12 @@ def test_a_turn_that_is_given_back_is_the_next_ones(
         store.tell(rate.make_refund_command(ORIGIN, turns[number][1]))
     assert reserve(store, rate)[1][2:] == turns[1][1][2:]
     assert reserve(store, rate)[1][2:] == turns[2][1][2:]
-    store.tell(rate.make_refund_command(ORIGIN, turns[3][1]))  # the last of the line
+    store.tell(rate.make_refund_command(ORIGIN, turns[3][1]))  # the last of the queue
     assert reserve(store, rate)[1][3] == turns[3][1][3]
     assert 300 < reserve(store, rate)[0] <= 400
 
 
-def test_a_given_back_turn_is_nobodys_twice(redis: RedisServer, make_store: MakeStore) -> None:
+def test_a_returned_reservation_is_used_once(redis: RedisServer, make_store: MakeStore) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
     turns = [reserve(store, rate)[1] for _ in range(10)]
     for turn in turns[3:8]:
@@ -93,7 +93,7 @@ def test_a_given_back_turn_is_nobodys_twice(redis: RedisServer, make_store: Make
     assert len(set(marks)) == len(marks)
 
 
-def test_who_would_wait_too_long_reserves_nothing(
+def test_a_request_that_would_wait_too_long_reserves_nothing(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
@@ -103,7 +103,7 @@ def test_who_would_wait_too_long_reserves_nothing(
     assert 90 < reserve(store, rate)[0] <= 100
 
 
-def test_a_late_turn_is_made_up_for_by_longer_intervals(
+def test_a_late_request_lengthens_the_following_intervals(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(10)
@@ -112,15 +112,15 @@ def test_a_late_turn_is_made_up_for_by_longer_intervals(
     assert rate.accept_lateness(0.04)
     reserve(store, rate)
     after = [reserve(store, rate)[1] for _ in range(14)][-1]
-    apart = (float(after[2]) - float(before[2])) / 1e6
-    assert apart == pytest.approx(15 * 0.1 + 0.04, abs=0.001)
+    in_thread = (float(after[2]) - float(before[2])) / 1e6
+    assert in_thread == pytest.approx(15 * 0.1 + 0.04, abs=0.001)
 
 
-def test_a_turn_that_was_missed_by_far_is_not_taken() -> None:
+def test_a_reservation_missed_by_far_is_not_used() -> None:
     assert not RateLimit(10).accept_lateness(0.2)
 
 
-async def test_a_cancelled_request_gives_its_turn_back(
+async def test_a_cancelled_request_returns_its_reservation(
     app: AppServer, redis: RedisServer, make_store: MakeStore, make_client: MakeClient, colour: str
 ) -> None:
     if colour == "blocking":
@@ -136,7 +136,7 @@ async def test_a_cancelled_request_gives_its_turn_back(
 
 
 @pytest.mark.parametrize("total", [0.1])
-async def test_who_has_too_little_time_is_told_at_once(
+async def test_a_request_with_too_little_time_fails_at_once(
     make_client: MakeClient,
     app: AppServer,
     redis: RedisServer,
@@ -150,7 +150,7 @@ async def test_who_has_too_little_time_is_told_at_once(
     assert caught.value.request is not None
 
 
-async def test_what_the_breaker_refuses_costs_no_turn(
+async def test_a_request_that_the_breaker_refuses_reserves_nothing(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker()
@@ -163,7 +163,9 @@ async def test_what_the_breaker_refuses_costs_no_turn(
     assert (await client.get(app.url, timeout=Timeout(total=30))).status_code == 200
 
 
-def test_keys_expire_soon_after_the_last_turn(redis: RedisServer, make_store: MakeStore) -> None:
+def test_keys_expire_soon_after_the_last_reservation(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
     store, rate = make_store(redis), RateLimit(10)
     for _ in range(10):
         turn = reserve(store, rate)[1]
@@ -175,7 +177,7 @@ def test_keys_expire_soon_after_the_last_turn(redis: RedisServer, make_store: Ma
         assert all(0 < client.pttl(name) <= 3500 for name in names)
 
 
-def test_other_settings_and_prefixes_have_make_keys_their_own(
+def test_other_settings_and_prefixes_have_their_own_keys(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -214,5 +216,5 @@ print("ok")
 """
 
 
-def test_a_forked_child_shares_the_rate_by_a_connection_of_its_own(redis: RedisServer) -> None:
+def test_a_forked_child_shares_the_rate_on_its_own_connection(redis: RedisServer) -> None:
     assert run_script(_FORK.format(url=redis.url)) == "ok\n"

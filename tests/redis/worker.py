@@ -1,6 +1,6 @@
-"""One process of several on one Redis: `python -m tests.redis.worker '{...}'`, see crew.py.
+"""One worker of a WorkerPool on one Redis: `python -m tests.redis.worker '{...}'`.
 
-It prints "ready", waits for a line, sends requests until another one, and prints what came of them.
+It prints "ready", waits for a line, sends requests until another one, and prints their outcomes.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.stdin.readline()
         threading.Thread(target=_await_end, args=(stop,), daemon=True).start()
-        if chosen["way"] == "threads":
+        if chosen["style"] == "threads":
             outcomes = blocking(chosen, settings, stop)
         else:
             outcomes = asyncio.run(in_tasks(chosen, settings, stop))

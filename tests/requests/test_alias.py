@@ -113,11 +113,11 @@ def test_every_module_of_requests_is_ours(installed: Path) -> None:
     run(EVERY_NAME, installed)
 
 
-def test_it_works_where_requests_is_not_installed(tmp_path: Path) -> None:
+def test_it_works_without_requests_installed(tmp_path: Path) -> None:
     assert run(EVERY_NAME, tmp_path, hide=("requests",)) == "urllib3\n"
 
 
-def test_it_refuses_where_requests_was_imported_before(installed: Path) -> None:
+def test_it_refuses_if_requests_is_imported(installed: Path) -> None:
     found = run(
         """
         import uses_requests, sys
@@ -140,7 +140,7 @@ def test_it_refuses_where_requests_was_imported_before(installed: Path) -> None:
     assert "before" in lines[0]
 
 
-def test_it_refuses_where_only_a_module_of_requests_is_left(installed: Path) -> None:
+def test_it_refuses_if_only_a_module_of_requests_is_imported(installed: Path) -> None:
     found = run(
         """
         import sys, requests

@@ -1,4 +1,4 @@
-"""The one-off calls: the same verbs on a shared client, and nothing else that is shared."""
+"""The module-level functions: verbs on a shared client, and nothing else that is shared."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_request_takes_any_method_and_the_keywords(app: AppServer) -> None:
     assert app.requests[-1].header("x-a") == "b"
 
 
-def test_stream_gives_a_streamed_response(app: AppServer) -> None:
+def test_stream_returns_a_streamed_response(app: AppServer) -> None:
     with curlhttp.stream("GET", app.url + "/bytes/100000") as response:
         assert b"".join(response.iter_bytes(1000)) == payload(100_000)
 
 
-def test_head_follows_redirects_only_when_asked(app: AppServer) -> None:
+def test_head_follows_redirects_only_on_request(app: AppServer) -> None:
     assert curlhttp.head(app.url + "/redirect/1").status_code == 302
     assert curlhttp.head(app.url + "/redirect/1", allow_redirects=True).status_code == 200
     assert curlhttp.head(app.url + "/redirect/1", follow_redirects=True).status_code == 200
@@ -49,7 +49,7 @@ def test_head_follows_redirects_only_when_asked(app: AppServer) -> None:
     assert curlhttp.options(app.url + "/redirect/1").status_code == 200
 
 
-def test_connections_are_kept(app: AppServer) -> None:
+def test_connections_are_reused(app: AppServer) -> None:
     for _ in range(5):
         curlhttp.get(app.url)
     assert app.connections == 1

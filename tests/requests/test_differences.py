@@ -1,4 +1,4 @@
-"""Where the drop-in differs from requests on purpose, as docs/migrating/drop-in.md says."""
+"""Intended differences from requests, as listed in docs/migrating/drop-in.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.servers import (
     respond_and_close,
     response,
 )
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 from tests.support.pace import paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry
@@ -101,7 +101,7 @@ def test_proxies_of_a_session_beat_the_environment(
 
 
 @pytest.mark.parametrize("verify", [None, 1])
-def test_send_verifies_unless_it_is_told_not_to(
+def test_send_verifies_by_default(
     session: requests.Session, tls_app: AppServer, verify: Any
 ) -> None:
     prepared = session.prepare_request(requests.Request("GET", tls_app.url))
@@ -131,7 +131,7 @@ def test_there_is_a_time_limit_by_default(session: requests.Session, app: AppSer
     assert (limits.connect, limits.read, limits.total) == (10, 60, None)
 
 
-def test_a_session_may_have_a_time_limit_of_its_own(app: AppServer) -> None:
+def test_a_session_may_have_its_own_time_limit(app: AppServer) -> None:
     with requests.Session(timeout=(3, 4)) as session:
         assert sent_by(session, app.url).timeout == Timeout(connect=3, read=4)
         assert sent_by(session, app.url, timeout=5).timeout == Timeout(connect=5, read=5)
@@ -156,9 +156,7 @@ def test_timeout_is_an_exception_and_a_setting(app: AppServer) -> None:
 
 
 @pytest.mark.parametrize("limit", [math.inf, math.nan, 10**400])
-def test_a_time_limit_that_is_no_number_of_seconds_is_refused_in_one_way(
-    app: AppServer, limit: Any
-) -> None:
+def test_an_invalid_time_limit_is_a_value_error(app: AppServer, limit: Any) -> None:
     for timeout in (limit, (1, limit), (limit, 1)):
         with pytest.raises(ValueError):
             requests.get(app.url, timeout=timeout)
@@ -197,25 +195,25 @@ def test_the_certificate_is_known_from_when_a_stream_opened_the_connection(
     session: requests.Session, tls_app: AppServer, certs: Certs
 ) -> None:
     session.verify = str(certs.ca_path)
-    with session.get(tls_app.url, stream=True) as answer:
-        sock = answer.raw._connection.sock
+    with session.get(tls_app.url, stream=True) as response:
+        sock = response.raw._connection.sock
         assert sock.getpeercert()["subjectAltName"]
         assert isinstance(sock.getpeercert(True), bytes)
-        _ = answer.content
-    with session.get(tls_app.url, stream=True) as answer:
-        assert answer.timings.reused
-        assert answer.raw._connection.sock.getpeercert()["subjectAltName"]
+        _ = response.content
+    with session.get(tls_app.url, stream=True) as response:
+        assert response.timings.reused
+        assert response.raw._connection.sock.getpeercert()["subjectAltName"]
 
 
-def test_the_certificate_is_not_known_where_nobody_asked_for_it_when_it_came(
+def test_the_certificate_of_a_connection_is_unknown_if_it_was_not_requested(
     session: requests.Session, tls_app: AppServer, certs: Certs
 ) -> None:
     session.verify = str(certs.ca_path)
     session.get(tls_app.url)
-    with session.get(tls_app.url, stream=True) as answer:
-        assert answer.timings.reused
+    with session.get(tls_app.url, stream=True) as response:
+        assert response.timings.reused
         with pytest.raises(ValueError, match="not known"):
-            answer.raw._connection.sock.getpeercert()
+            response.raw._connection.sock.getpeercert()
 
 
 def test_a_source_address_that_cannot_be_used_is_named(
@@ -235,7 +233,7 @@ def test_a_source_address_that_cannot_be_used_is_named(
 # --- what goes out ---
 
 
-def test_the_connection_header_goes_last(session: requests.Session, app: AppServer) -> None:
+def test_the_connection_header_is_sent_last(session: requests.Session, app: AppServer) -> None:
     session.get(app.url, headers={"X": "y"})
     session.post(app.url, data=b"x")
     for record in app.requests:
@@ -291,7 +289,7 @@ def test_a_body_with_head_is_refused(app: AppServer) -> None:
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "Transfer-Encoding"])
-def test_framing_in_the_headers_gives_way_to_the_body(
+def test_the_body_takes_precedence_over_framing_headers(
     session: requests.Session, app: AppServer, name: str
 ) -> None:
     value = "99" if name == "Content-Length" else "chunked"
@@ -302,7 +300,7 @@ def test_framing_in_the_headers_gives_way_to_the_body(
     assert not app.requests[1].chunked
 
 
-def test_text_files_are_as_long_as_what_is_sent_of_them(app: AppServer) -> None:
+def test_the_length_of_text_files_is_that_of_the_sent_bytes(app: AppServer) -> None:
     requests.post(app.url + "/echo", data=io.StringIO("\u20ac"))
     assert app.requests[0].header("content-length") == "3"
     assert app.requests[0].body == "\u20ac".encode()
@@ -337,13 +335,13 @@ def test_the_message_of_a_status_hides_the_password(app: AppServer) -> None:
     assert str(caught.value) == f"404 Client Error: Not Found for url: {app.url}/status/404"
 
 
-def test_a_digest_challenge_of_another_origin_is_not_answered(app: AppServer) -> None:
+def test_a_digest_challenge_of_another_origin_is_returned(app: AppServer) -> None:
     auth = requests.auth.HTTPDigestAuth("user", "s3cret")
     with AppServer() as other:
-        answer = requests.get(
+        response = requests.get(
             app.url + to(other.url + "/digest?user=user&password=s3cret"), auth=auth
         )
-        assert answer.status_code == 401
+        assert response.status_code == 401
         assert [record.header("authorization") for record in other.requests] == [None]
 
 
@@ -352,7 +350,7 @@ def test_proxy_authorization_is_sent_to_no_origin(app: AppServer) -> None:
     assert app.requests[0].header("proxy-authorization") is None
 
 
-def test_a_host_header_is_left_behind_at_another_host(app: AppServer) -> None:
+def test_a_host_header_is_removed_at_another_host(app: AppServer) -> None:
     requests.get(app.url + to(app.at("localhost") + "/echo"), headers={"Host": "name.example"})
     sent = [record.header("host") for record in app.requests]
     assert sent == ["name.example", f"localhost:{app.port}"]
@@ -379,8 +377,8 @@ def test_cookies_of_one_request_stay_with_its_host(
     session.cookies["everywhere"] = "1"
     away = app.at("localhost")
     url = app.url + to("/redirect-to?url=" + quote(away + to(app.url + "/echo"), safe=""))
-    with session.get(url, cookies=make(), stream=stream) as answer:
-        assert answer.url == app.url + "/echo"
+    with session.get(url, cookies=make(), stream=stream) as response:
+        assert response.url == app.url + "/echo"
     both = "everywhere=1; own=1"
     sent = [record.header("cookie") for record in app.requests]
     assert sent == [both, both, "everywhere=1", "everywhere=1"]
@@ -391,9 +389,9 @@ def test_cookies_of_a_prepared_request_stay_with_its_host(
 ) -> None:
     away = app.at("localhost") + "/echo"
     request = requests.Request("GET", app.url + to(away), cookies={"own": "1"}).prepare()
-    answer = session.send(request, allow_redirects=False)
-    assert "Cookie" not in answer.next.headers
-    session.send(answer.next)
+    response = session.send(request, allow_redirects=False)
+    assert "Cookie" not in response.next.headers
+    session.send(response.next)
     session.send(request)
     assert [record.header("cookie") for record in app.requests] == ["own=1", None, "own=1", None]
     assert request.headers["Cookie"] == "own=1"
@@ -409,13 +407,13 @@ def test_a_pickled_response_or_error_carries_no_credentials(
     session.headers["Proxy-Authorization"] = "s3cret-2"
     url = app.url.replace("//", "//me:s3cret-3@")
     path = "/digest?user=user&password=pass" if auth else "/redirect-to?url=/status/404"
-    answer = session.get(url + path, auth=auth, headers={"X": "kept"})
+    response = session.get(url + path, auth=auth, headers={"X": "kept"})
     with pytest.raises(requests.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     with pytest.raises(requests.ReadTimeout) as stalled:
         session.get(url + "/stall", auth=auth, headers={"X": "kept"}, timeout=(30, 0.05))
     secrets = [b"s3cret", base64.b64encode(b"user:s3cret"), base64.b64encode(b"me:s3cret-3")]
-    values: list[Any] = [answer, refused.value, stalled.value]
+    values: list[Any] = [response, refused.value, stalled.value]
     for value in values:
         data = pickle.dumps(value)
         assert not any(secret in data for secret in secrets)
@@ -424,7 +422,7 @@ def test_a_pickled_response_or_error_carries_no_credentials(
         assert not again.request._cookies
         assert "@" not in again.request.url
         assert "Cookie" in value.request.headers  # of what was pickled
-    assert answer.url.startswith(url)
+    assert response.url.startswith(url)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -439,9 +437,9 @@ def test_a_pickled_error_carries_no_secrets_of_urls(
     )
     own = {"Referer": "http://a.test/?token=s3cret-3", "X-Api-Key": "s3cret-4", "X": "kept"}
     url = app.url + "/elsewhere?access_token=s3cret-5"
-    answer = session.get(url, headers=own, stream=stream)
+    response = session.get(url, headers=own, stream=stream)
     with pytest.raises(requests.HTTPError) as refused:
-        answer.raise_for_status()
+        response.raise_for_status()
     with pytest.raises(requests.ReadTimeout) as stalled:
         session.get(app.url + "/stall?token=s3cret-6", headers=own, timeout=(30, 0.05))
     values: list[Any] = [refused.value, stalled.value]
@@ -453,13 +451,11 @@ def test_a_pickled_error_carries_no_secrets_of_urls(
         assert again.request.url.endswith("token=***")
     twin: Any = pickle.loads(pickle.dumps(refused.value))
     assert (twin.response.status_code, twin.response.history[0].status_code) == (404, 302)
-    assert answer.url.endswith("?token=s3cret-1")  # of the one that was pickled
-    answer.close()
+    assert response.url.endswith("?token=s3cret-1")  # of the one that was pickled
+    response.close()
 
 
-def test_a_pickled_prepared_request_has_what_it_needs(
-    session: requests.Session, app: AppServer
-) -> None:
+def test_a_pickled_prepared_request_is_complete(session: requests.Session, app: AppServer) -> None:
     """Who pickles a request itself means to send it; requests' own tests do."""
     request = requests.Request("GET", app.url, auth=("u", "p"), cookies={"a": "1"}).prepare()
     session.send(pickle.loads(pickle.dumps(request)))
@@ -471,15 +467,13 @@ def test_a_pickled_prepared_request_has_what_it_needs(
 
 
 @pytest.mark.parametrize("charset", ["utf-7", "punycode", "nonsense"])
-def test_a_charset_that_is_none_of_http_means_utf_8(
-    session: requests.Session, charset: str
-) -> None:
+def test_an_unknown_charset_means_utf_8(session: requests.Session, charset: str) -> None:
     headers = [("Content-Type", f"text/plain; charset={charset}")]
     with RawServer(respond(response("é+AGE-".encode(), headers=headers))) as server:
-        answer = session.get(server.url)
-    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "é+AGE-"
-    answer.encoding = "UTF7"
-    assert answer.text.endswith("a")
+        found = session.get(server.url)
+    assert found.text == "".join(found.iter_content(1, decode_unicode=True)) == "é+AGE-"
+    found.encoding = "UTF7"
+    assert found.text.endswith("a")
 
 
 def test_a_head_that_is_cut_is_an_error() -> None:
@@ -509,20 +503,20 @@ def test_a_redirect_whose_body_breaks_off_is_followed(session: requests.Session)
         conn.send(response(b"there") if head.startswith(b"GET /next") else cut)
 
     with RawServer(handler) as server:
-        answer = session.get(server.url)
-    assert answer.text == "there"
-    assert answer.history[0].status_code == 302
+        found = session.get(server.url)
+    assert found.text == "there"
+    assert found.history[0].status_code == 302
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_of_the_body_of_a_redirect_64_kib_are_kept(
+def test_at_most_64_kib_of_the_body_of_a_redirect_are_kept(
     session: requests.Session, app: AppServer, stream: bool
 ) -> None:
     url = app.url + to(app.url) + "&body=300000"
     seen: list[int] = []
     hooks = {"response": lambda got, **_: seen.append(len(got.content))}
-    answer = session.get(url, stream=stream)
-    assert (len(answer.history[0].content), answer.content) == (65536, b"hello")
+    response = session.get(url, stream=stream)
+    assert (len(response.history[0].content), response.content) == (65536, b"hello")
     session.get(url, stream=stream, hooks=hooks)
     assert seen == [65536, 5]
 
@@ -531,9 +525,9 @@ def test_a_streamed_redirect_that_is_not_followed_stays_on_the_wire(
     session: requests.Session, app: AppServer
 ) -> None:
     url = app.url + to(app.url + "/") + "&body=300000"
-    with session.get(url, stream=True, allow_redirects=False) as answer:
-        assert answer.next.url == app.url + "/"
-        assert len(answer.raw.read()) == 300_000
+    with session.get(url, stream=True, allow_redirects=False) as response:
+        assert response.next.url == app.url + "/"
+        assert len(response.raw.read()) == 300_000
 
 
 def test_a_retry_covers_a_body_that_is_read_at_once(session: requests.Session) -> None:
@@ -550,13 +544,13 @@ def test_a_retry_covers_a_body_that_is_read_at_once(session: requests.Session) -
         assert len(server.requests) == 2
 
 
-def test_pieces_as_they_come_are_bounded(session: requests.Session) -> None:
+def test_chunks_of_any_size_are_bounded(session: requests.Session) -> None:
     import gzip
 
     coded = response(gzip.compress(bytes(1_000_000)), headers=[("Content-Encoding", "gzip")])
     with RawServer(respond(coded)) as server:
-        with session.get(server.url, stream=True) as answer:
-            sizes = [len(piece) for piece in answer.iter_content(None)]
+        with session.get(server.url, stream=True) as found:
+            sizes = [len(piece) for piece in found.iter_content(None)]
     assert sum(sizes) == 1_000_000
     assert max(sizes) <= 65536
 
@@ -591,21 +585,21 @@ def test_follow_redirects_is_another_name_for_allow_redirects(app: AppServer) ->
     assert requests.head(app.url + "/redirect/1", follow_redirects=True).status_code == 200
 
 
-def test_a_response_tells_its_version_and_where_the_time_went(app: AppServer) -> None:
-    answer = requests.get(app.url)
-    assert answer.http_version == "HTTP/1.1"
-    assert answer.timings.first_byte > 0
-    assert answer.timings.peer == ("127.0.0.1", app.port)
-    assert 0 < answer.elapsed.total_seconds() < 30
-    assert answer.timings is answer.timings
+def test_a_response_has_its_version_and_timings(app: AppServer) -> None:
+    response = requests.get(app.url)
+    assert response.http_version == "HTTP/1.1"
+    assert response.timings.first_byte > 0
+    assert response.timings.peer == ("127.0.0.1", app.port)
+    assert 0 < response.elapsed.total_seconds() < 30
+    assert response.timings is response.timings
     assert requests.Response().timings is None
-    answer.timings = None  # attributes may be set at will
-    assert answer.timings is None
+    response.timings = None  # attributes may be set at will
+    assert response.timings is None
 
 
 def test_the_history_is_an_attribute_as_in_requests(app: AppServer) -> None:
-    answer = requests.get(app.url + "/redirect/1")
-    assert vars(answer)["history"] is answer.history
+    response = requests.get(app.url + "/redirect/1")
+    assert vars(response)["history"] is response.history
     assert vars(requests.Response())["history"] == []
 
 
@@ -614,8 +608,8 @@ def test_an_adapter_may_offer_http_2(
 ) -> None:
     session.verify = str(certs.ca_path)
     session.mount("https://", HTTPAdapter(http2=True))
-    answer = session.get(h2_app.url)
-    assert (answer.http_version, answer.raw.version, answer.reason) == ("HTTP/2", 20, "OK")
+    response = session.get(h2_app.url)
+    assert (response.http_version, response.raw.version, response.reason) == ("HTTP/2", 20, "OK")
     with session.get(h2_app.url, stream=True) as streamed:
         assert streamed.text == "hello"
 

@@ -45,7 +45,7 @@ from tests.servers import (
     respond_and_reset,
     response,
 )
-from tests.support.inner import descriptors, finish_script, run_script, start_script
+from tests.support.internals import count_descriptors, finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry
@@ -105,19 +105,19 @@ def in_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("shared", ["session", "module"])
-def test_each_of_sixteen_threads_gets_its_own_answers(
+def test_each_of_sixteen_threads_gets_its_own_responses(
     session: requests.Session, app: AppServer, shared: str
 ) -> None:
-    """S85: in the drop-in."""
+    """In the drop-in."""
     send = session.post if shared == "session" else requests.post
 
     def work(number: int) -> None:
         for turn in range(15):
             text = f"{number} {turn}"
             streamed = turn % 3 == 0
-            with send(f"{app.url}/echo?{number}", data=text, stream=streamed) as answer:
-                assert answer.json()["body"] == text
-                assert answer.json()["target"] == f"/echo?{number}"
+            with send(f"{app.url}/echo?{number}", data=text, stream=streamed) as response:
+                assert response.json()["body"] == text
+                assert response.json()["target"] == f"/echo?{number}"
 
     assert in_threads(16, work) == []
 
@@ -146,7 +146,9 @@ def test_a_session_may_be_closed_while_others_use_it(app: AppServer) -> None:
     session.close()
 
 
-def test_what_another_thread_is_just_loading_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_another_thread_is_importing_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     session = requests.Session()
     monkeypatch.setitem(sys.modules, "urllib3.filepost", ModuleType("empty as yet"))
     prepared = session.prepare_request(requests.Request("POST", "http://a/", files={"a": b"b"}))
@@ -189,8 +191,8 @@ print("ok")
 
 
 @pytest.mark.slow
-def test_parent_and_child_go_on_with_a_session_and_the_shared_pool(app: AppServer) -> None:
-    """S84: in the drop-in."""
+def test_parent_and_child_continue_with_a_session_and_the_shared_pool(app: AppServer) -> None:
+    """In the drop-in."""
     assert run_script(_FORK, app.url) == "ok\n"
     owners: dict[int, set[str]] = {}
     for record in app.requests:
@@ -229,7 +231,7 @@ def test_ctrl_c_ends_a_stalled_request_once_and_for_all(app: AppServer, path: st
     assert process.stdout is not None
     assert process.stdout.readline() == "going\n"
     assert app.wait_for(lambda: bool(app.requests))
-    app.wait_for(lambda: False, timeout=0.05)  # nothing tells when it sleeps in its system call
+    app.wait_for(lambda: False, timeout=0.05)  # its sleep in a system call cannot be detected
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"
@@ -244,7 +246,7 @@ def test_ctrl_c_ends_a_stalled_request_once_and_for_all(app: AppServer, path: st
 @contextlib.contextmanager
 def nothing_left_open(server: AppServer) -> Iterator[None]:
     """Check that the descriptors are the same in the end, without help of the collector."""
-    before = descriptors()
+    before = count_descriptors()
     gc.disable()
     try:
         yield
@@ -321,14 +323,14 @@ def test_a_stream_outlives_its_session(app: AppServer) -> None:
 
 def test_thousands_of_calls_open_one_connection(app: AppServer) -> None:
     requests.get(app.url)
-    before = descriptors()
+    before = count_descriptors()
     for _ in range(2000):
         requests.get(app.url)
-    assert descriptors() == before
+    assert count_descriptors() == before
     assert app.connections == 1
 
 
-# --- a POST is never sent twice by itself ---
+# --- a POST is never sent twice on its own ---
 
 _FAULTS: dict[str, Any] = {
     "close": respond_and_close(b""),
@@ -346,26 +348,26 @@ _FAULTS: dict[str, Any] = {
 @STREAMED
 @pytest.mark.parametrize("retries", [0, 3, Retry(total=3, status_forcelist=[503])])
 @pytest.mark.parametrize("fault", _FAULTS)
-def test_a_post_goes_out_once_whatever_the_server_does(
+def test_a_post_is_sent_once_whatever_the_server_does(
     fault: str, retries: Any, streamed: bool
 ) -> None:
     with RawServer(_FAULTS[fault]) as server, requests.Session() as session:
         session.mount("http://", HTTPAdapter(max_retries=retries))
         try:
-            answer = session.post(server.url, data=b"once", stream=streamed, timeout=30)
-            _ = answer.content
+            response = session.post(server.url, data=b"once", stream=streamed, timeout=30)
+            _ = response.content
         except requests.RequestException:
             assert fault != "retry after"
         else:
             assert fault == "retry after"
-            assert answer.status_code == 503
+            assert response.status_code == 503
         assert len(server.requests) <= 1
         if "at once" not in fault:  # else a connection may be lost before anything is sent
             assert server.connections == 1
 
 
 @pytest.mark.parametrize("warm", ["closes on the next request", "has closed"])
-def test_a_post_on_a_kept_connection_goes_out_once(warm: str) -> None:
+def test_a_post_on_a_reused_connection_is_sent_once(warm: str) -> None:
     def handler(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(response(b"x"))
@@ -385,7 +387,7 @@ def test_a_post_on_a_kept_connection_goes_out_once(warm: str) -> None:
         assert len(posts) == 1
 
 
-def test_a_post_is_repeated_where_the_program_allows_it() -> None:
+def test_a_post_is_repeated_if_the_program_allows_it() -> None:
     allowed = Retry(total=3, allowed_methods=None)
     with RawServer(respond_and_close(b"")) as server, requests.Session() as session:
         session.mount("http://", HTTPAdapter(max_retries=allowed))
@@ -394,7 +396,7 @@ def test_a_post_is_repeated_where_the_program_allows_it() -> None:
         assert len(server.requests) == 4
 
 
-def test_a_post_that_never_left_is_tried_again() -> None:
+def test_an_unsent_post_is_retried() -> None:
     tries: list[Any] = []
 
     class Counting(Retry):  # type: ignore[misc]
@@ -410,7 +412,7 @@ def test_a_post_that_never_left_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(("method", "attempts"), [("POST", 1), ("GET", 3)])
-def test_a_tls_failure_after_the_request_left_does_not_repeat_a_post(
+def test_a_tls_failure_after_the_request_was_sent_does_not_repeat_a_post(
     method: str, attempts: int
 ) -> None:
     """The server's word on a client certificate comes after the request, with TLS 1.3."""
@@ -451,7 +453,7 @@ def test_a_body_that_is_cut_is_an_error(rest: bytes, streamed: bool) -> None:
 
 
 def test_a_coded_body_that_is_cut_where_the_length_says_is_an_error() -> None:
-    """S49: in the drop-in."""
+    """In the drop-in."""
     cut = gzip.compress(b"hello" * 100)[:-6]
     coded = [("Content-Encoding", "gzip")]
     with RawServer(respond_and_close(response(cut, headers=coded))) as server:
@@ -491,7 +493,7 @@ def test_a_head_that_is_cut_is_an_error(end: bytes, streamed: bool) -> None:
         b"HTTP/1.1 103 Early\r\n\r\n\nHTTP/1.1 200 OK",
     ],
 )
-def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
+def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
     session: requests.Session, line: bytes, streamed: bool
 ) -> None:
     odd = line + b"\r\nContent-Length: 2\r\n\r\nok"
@@ -509,9 +511,9 @@ def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
 def get(fields: dict[str, str], body: bytes = b"x", **options: Any) -> requests.Response:
     """Return the response of a server that sends these fields."""
     with RawServer(respond(response(body, headers=fields.items()))) as server:
-        answer = requests.get(server.url, **options)
-        _ = answer.content
-        return answer
+        found = requests.get(server.url, **options)
+        _ = found.content
+        return found
 
 
 CHARSETS = ["punycode", "idna", "undefined", "utf-7", "base64", "nonsense", "a" * 1000]
@@ -519,80 +521,78 @@ CHARSETS = ["punycode", "idna", "undefined", "utf-7", "base64", "nonsense", "a" 
 
 @STREAMED
 @pytest.mark.parametrize("charset", CHARSETS)
-def test_a_charset_that_is_none_of_http_means_utf_8(charset: str, streamed: bool) -> None:
+def test_an_unknown_charset_means_utf_8(charset: str, streamed: bool) -> None:
     body = "h\xe9-+ADw-\n".encode()
     fields = {"Content-Type": f"text/plain; charset={charset}"}
     with RawServer(respond(response(body, headers=fields.items()))) as server:
-        answer = requests.get(server.url)
-        assert answer.encoding == charset
-        assert answer.text == body.decode()
-        assert pickle.loads(pickle.dumps(answer)).text == body.decode()
-        assert "".join(answer.iter_content(1, decode_unicode=True)) == body.decode()
+        found = requests.get(server.url)
+        assert found.encoding == charset
+        assert found.text == body.decode()
+        assert pickle.loads(pickle.dumps(found)).text == body.decode()
+        assert "".join(found.iter_content(1, decode_unicode=True)) == body.decode()
         with requests.get(server.url, stream=streamed) as streamed_answer:
             assert list(streamed_answer.iter_lines(decode_unicode=True)) == [body.decode().strip()]
 
 
 @pytest.mark.parametrize("charset", ["utf-16", "utf-32"])
 def test_a_charset_without_a_byte_order_mark_is_read(charset: str) -> None:
-    answer = get(
+    response = get(
         {"Content-Type": f"text/plain; charset={charset}"}, "h\xe9".encode(charset + "-le")
     )
-    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "h\xe9"
+    assert response.text == "".join(response.iter_content(1, decode_unicode=True)) == "h\xe9"
 
 
 def test_an_encoding_that_a_program_sets_may_be_any_codec_for_text() -> None:
-    answer = get({"Content-Type": "text/plain"}, b"\\u0041")
-    answer.encoding = "unicode_escape"
-    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "A"
+    response = get({"Content-Type": "text/plain"}, b"\\u0041")
+    response.encoding = "unicode_escape"
+    assert response.text == "".join(response.iter_content(1, decode_unicode=True)) == "A"
 
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b"1" * 5000])
 @pytest.mark.parametrize("raw", [False, True])
-def test_json_beyond_what_python_reads_is_no_json(body: bytes, raw: bool) -> None:
+def test_json_that_python_cannot_parse_is_an_error(body: bytes, raw: bool) -> None:
     with RawServer(respond(response(body))) as server:
-        with requests.get(server.url, stream=True) as answer:
+        with requests.get(server.url, stream=True) as found:
             with pytest.raises(requests.JSONDecodeError):
-                (answer.raw if raw else answer).json()
+                (found.raw if raw else found).json()
 
 
 @pytest.mark.parametrize("date", ["Wed, 21 Fed 2027 07:28:00 GMT", "21 Oct " + "9" * 5000])
-def test_a_date_that_is_none_costs_no_cookie(session: requests.Session, date: str) -> None:
+def test_an_invalid_date_loses_no_cookie(session: requests.Session, date: str) -> None:
     fields = [("Set-Cookie", f"a=1; Expires={date}"), ("Set-Cookie", "b=2")]
     with RawServer(respond(response(headers=fields))) as server:
-        answer = session.get(server.url)
-    assert answer.cookies.get_dict() == session.cookies.get_dict() == {"a": "1", "b": "2"}
+        found = session.get(server.url)
+    assert found.cookies.get_dict() == session.cookies.get_dict() == {"a": "1", "b": "2"}
 
 
 @STREAMED
 def test_too_many_codings_are_an_error_that_names_its_request(streamed: bool) -> None:
-    """S48: in the drop-in."""
+    """In the drop-in."""
     fields = {"Content-Encoding": ", ".join(["gzip"] * 6)}
     with RawServer(respond(response(b"x", headers=fields.items()))) as server:
         with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
             _ = requests.get(server.url, stream=streamed).content
         assert caught.value.request.url == server.url + "/"  # type: ignore[union-attr]
-        with requests.get(server.url, stream=True) as answer:
+        with requests.get(server.url, stream=True) as found:
             with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
-                answer.raw.read(decode_content=True)
+                found.raw.read(decode_content=True)
             assert caught.value.request is not None
 
 
 @pytest.mark.parametrize("length", ["\xb2", "9" * 5000])
-def test_a_length_that_is_none_is_none(length: str) -> None:
+def test_an_invalid_length_is_none(length: str) -> None:
     head = HEAD + f"Content-Length : {length}\r\n\r\n".encode("latin-1")
     with RawServer(respond_and_close(head)) as server:
-        with requests.get(server.url, stream=True) as answer:
-            assert answer.raw.length_remaining is None
+        with requests.get(server.url, stream=True) as response:
+            assert response.raw.length_remaining is None
 
 
 @STREAMED
 @pytest.mark.parametrize(
-    "answer", [b"garbage", b"HTTP/2026 05:00\r\n\r\n", HEAD + b"X: y", b"\r\n\r\n"]
+    "response", [b"garbage", b"HTTP/2026 05:00\r\n\r\n", HEAD + b"X: y", b"\r\n\r\n"]
 )
-def test_what_is_no_answer_to_connect_is_an_error_of_the_proxy(
-    answer: bytes, streamed: bool
-) -> None:
-    with RawServer(respond_and_close(answer)) as proxy:
+def test_an_invalid_response_to_connect_is_a_proxy_error(response: bytes, streamed: bool) -> None:
+    with RawServer(respond_and_close(response)) as proxy:
         with pytest.raises(requests.exceptions.ProxyError) as caught:
             requests.get("https://made.up/", proxies={"https": proxy.url}, stream=streamed)
     assert caught.value.request.url == "https://made.up/"  # type: ignore[union-attr]
@@ -665,7 +665,7 @@ _REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"
         b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
     ],
 )
-def test_a_redirect_is_followed_whatever_becomes_of_its_own_body(
+def test_a_redirect_is_followed_even_if_its_body_fails(
     rest: bytes, retries: Any, streamed: bool
 ) -> None:
     def handler(conn: RawConnection) -> None:
@@ -674,9 +674,9 @@ def test_a_redirect_is_followed_whatever_becomes_of_its_own_body(
 
     with RawServer(handler) as server, requests.Session() as session:
         session.mount("http://", HTTPAdapter(max_retries=retries))
-        answer = session.get(server.url, stream=streamed)
-        assert answer.text == "there"
-        assert [hop.status_code for hop in answer.history] == [302]
+        found = session.get(server.url, stream=streamed)
+        assert found.text == "there"
+        assert [hop.status_code for hop in found.history] == [302]
         assert len(server.requests) == 2
 
 
@@ -714,10 +714,10 @@ def test_a_redirect_is_followed_whatever_becomes_of_its_own_body(
         {"data": iter([b"x"]), "headers": {"Content-Length": "one"}},
     ],
 )
-def test_what_would_break_the_message_is_refused_before_anything_is_sent(
+def test_a_value_that_would_break_the_message_is_refused_before_anything_is_sent(
     app: AppServer, options: dict[str, Any]
 ) -> None:
-    """S1, S2, S5, S77, S78, S79: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(ValueError):
         requests.request(url=app.url, **{"method": "POST", **options})
     assert app.connections == 0
@@ -735,7 +735,7 @@ def test_what_would_break_the_message_is_refused_before_anything_is_sent(
 def test_a_prepared_request_is_checked_again_when_it_is_sent(
     session: requests.Session, app: AppServer, change: dict[str, Any]
 ) -> None:
-    """S1, S2, S5: what a program changes afterwards."""
+    """What a program changes afterwards."""
     prepared = session.prepare_request(requests.Request("GET", app.url))
     vars(prepared).update(change)
     with pytest.raises(ValueError):
@@ -747,7 +747,7 @@ def test_a_prepared_request_is_checked_again_when_it_is_sent(
 def test_a_url_cannot_end_the_request_line(
     session: requests.Session, app: AppServer, path: str
 ) -> None:
-    """S6: in the drop-in."""
+    """In the drop-in."""
     session.get(app.url + path)
     prepared = session.prepare_request(requests.Request("GET", app.url))
     prepared.url = app.url + path
@@ -759,7 +759,7 @@ def test_a_url_cannot_end_the_request_line(
 
 @pytest.mark.parametrize("where", ["field", "file"])
 def test_a_name_in_a_form_cannot_end_its_header(app: AppServer, where: str) -> None:
-    """S77: in the drop-in."""
+    """In the drop-in."""
     name = 'a"\r\nX: y'
     files = {name: ("f", b"1")} if where == "field" else {"f": (name, b"1")}
     body = requests.post(app.url + "/echo", data={name: "v"}, files=files).json()["body"]
@@ -770,7 +770,7 @@ def test_a_name_in_a_form_cannot_end_its_header(app: AppServer, where: str) -> N
 # --- secrets ---
 
 
-def told(error: BaseException) -> str:
+def text_of_error(error: BaseException) -> str:
     """Return all that a log could show of an error."""
     seen: list[BaseException] = []
 
@@ -806,10 +806,10 @@ def told(error: BaseException) -> str:
     ],
 )
 def test_a_password_in_a_url_is_in_no_error(session: requests.Session, url: str) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.RequestException) as caught:
         session.get(url, timeout=1)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in text_of_error(caught.value)
 
 
 @pytest.mark.parametrize("path", ["/stall", "/truncated", "/status/404", "/redirect/9", "/bytes/9"])
@@ -817,14 +817,14 @@ def test_a_password_in_a_url_is_in_no_error(session: requests.Session, url: str)
 def test_a_password_in_a_url_is_in_no_error_of_an_exchange(
     session: requests.Session, app: AppServer, path: str, streamed: bool
 ) -> None:
-    """S81: in the drop-in, whatever goes wrong."""
+    """In the drop-in, whatever goes wrong."""
     session.max_redirects = 3
     url = app.url.replace("//", "//user:s3cret@")
     with pytest.raises(requests.RequestException) as caught:
-        answer = session.get(url + path, timeout=0.05, stream=streamed)
-        answer.raise_for_status()
-        answer.json()
-    assert SECRET not in told(caught.value)
+        response = session.get(url + path, timeout=0.05, stream=streamed)
+        response.raise_for_status()
+        response.json()
+    assert SECRET not in text_of_error(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -844,12 +844,12 @@ def test_a_password_in_a_url_is_in_no_error_of_an_exchange(
 def test_the_password_of_a_proxy_is_in_no_error(
     session: requests.Session, app: AppServer, proxy: str, retries: int
 ) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     for scheme in ("http", "https"):
         session.mount(f"{scheme}://", HTTPAdapter(max_retries=retries))
         with pytest.raises(requests.RequestException) as caught:
             session.get(f"{scheme}://127.0.0.1:1/", proxies={scheme: proxy}, timeout=1)
-        assert SECRET not in told(caught.value)
+        assert SECRET not in text_of_error(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -869,62 +869,69 @@ def test_the_password_of_a_proxy_is_in_no_error(
     ],
 )
 def test_a_header_with_credentials_is_in_no_error(app: AppServer, options: dict[str, Any]) -> None:
-    """S81: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.exceptions.InvalidHeader) as caught:
         requests.get(app.url, **options)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in text_of_error(caught.value)
 
 
 def test_reprs_show_no_credentials(app: AppServer) -> None:
-    """S81, S82: in the drop-in."""
+    """In the drop-in."""
     session = requests.Session()
     session.auth = ("user", SECRET)
     url = app.url.replace("//", "//user:s3cret@")
-    answer = session.get(url, auth=HTTPDigestAuth("user", SECRET))
-    shown = (session, session.adapters, answer, answer.request, answer.raw, answer.connection)
+    response = session.get(url, auth=HTTPDigestAuth("user", SECRET))
+    shown = (
+        session,
+        session.adapters,
+        response,
+        response.request,
+        response.raw,
+        response.connection,
+    )
     assert SECRET not in "".join(map(repr, (*shown, HTTPProxyAuth("user", SECRET))))
     session.close()
 
 
-@pytest.mark.parametrize("way", ["header", "argument", "session", "url", "digest", "hook first"])
+@pytest.mark.parametrize("source", ["header", "argument", "session", "url", "digest", "hook first"])
 @pytest.mark.parametrize("status", [302, 307])
 def test_credentials_do_not_follow_to_another_origin(
-    session: requests.Session, app: AppServer, other: AppServer, way: str, status: int
+    session: requests.Session, app: AppServer, other: AppServer, source: str, status: int
 ) -> None:
-    """S17, S20, S21: in the drop-in, however they were given."""
+    """In the drop-in, however they were given."""
     path = to(other.at("localhost") + "/digest?user=user&password=s3cret") + f"&status={status}"
     url, options = app.url + path, dict[str, Any]()
-    if way == "header":
+    if source == "header":
         options["headers"] = {"AUTHORIZATION": SECRET}
-    elif way == "argument":
+    elif source == "argument":
         options["auth"] = ("user", SECRET)
-    elif way == "session":
+    elif source == "session":
         session.auth = ("user", SECRET)
-    elif way == "url":
+    elif source == "url":
         url = url.replace("//", "//user:s3cret@", 1)
     else:
         session.auth = HTTPDigestAuth("user", SECRET)
-    if way == "hook first":
+    if source == "hook first":
         options["hooks"] = {"response": lambda got, **_: got}
-    answer = session.get(url, **options)
-    assert answer.status_code == 401
+    response = session.get(url, **options)
+    assert response.status_code == 401
     assert len(other.requests) == 1
     assert other.requests[0].header("authorization") is None
 
 
-def test_an_answered_challenge_stays_with_its_origin(
+def test_credentials_for_a_challenge_stay_with_its_origin(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
-    """S21: in the drop-in."""
+    """In the drop-in."""
     session.auth = HTTPDigestAuth("user", SECRET)
     protected = "/digest?user=user&password=s3cret"
     assert session.get(app.url + protected).status_code == 200
     assert session.get(app.url + to(other.url + protected)).status_code == 401
     assert [record.header("authorization") for record in other.requests] == [None]
-    assert session.get(app.url + to(protected)).status_code == 200  # at home it is answered
+    assert session.get(app.url + to(protected)).status_code == 200  # at its own origin it is met
 
 
-def test_other_hooks_go_on_at_another_origin(
+def test_other_hooks_continue_at_another_origin(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
     seen: list[str] = []
@@ -941,20 +948,20 @@ def test_other_hooks_go_on_at_another_origin(
 def test_back_at_the_first_origin_there_are_no_credentials(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
-    """S23: in the drop-in."""
+    """In the drop-in."""
     session.get(app.url + to(other.url + to(app.url + "/echo")), auth=("user", SECRET))
     sent = [record.header("authorization") for record in app.requests]
     assert sent[0] is not None
     assert sent[1] is None
 
 
-@pytest.mark.parametrize("way", ["header", "auth"])
+@pytest.mark.parametrize("source", ["header", "auth"])
 def test_credentials_of_a_proxy_reach_no_origin(
-    session: requests.Session, app: AppServer, tls_app: AppServer, certs: Any, way: str
+    session: requests.Session, app: AppServer, tls_app: AppServer, certs: Any, source: str
 ) -> None:
-    """S19, S61: in the drop-in."""
+    """In the drop-in."""
     options: dict[str, Any] = {"auth": HTTPProxyAuth("user", SECRET)}
-    if way == "header":
+    if source == "header":
         options = {"headers": {"Proxy-Authorization": "Basic s3cret"}}
     with HTTPProxy() as proxy:
         proxies = {"http": proxy.url, "https": proxy.url}
@@ -967,7 +974,7 @@ def test_credentials_of_a_proxy_reach_no_origin(
     assert len(app.requests) == len(tls_app.requests) == 2
 
 
-def test_a_host_header_does_not_give_its_cookies_to_another_host(
+def test_a_host_header_does_not_send_cookies_to_another_host(
     session: requests.Session, app: AppServer, other: AppServer
 ) -> None:
     session.cookies.set("sid", SECRET, domain="inner.example", path="/")
@@ -1004,10 +1011,10 @@ def test_a_host_header_does_not_give_its_cookies_to_another_host(
         ("x.com", None),
     ],
 )
-def test_a_url_means_one_host_or_none(
+def test_a_url_has_one_host_or_is_refused(
     session: requests.Session, url: str, host: str | None
 ) -> None:
-    """S7, S8, S9, S10, S11, S12, S13, S15: in the drop-in, which reads URLs as requests does."""
+    """In the drop-in, which reads URLs as requests does."""
     asked: list[str] = []
 
     class Adapter(HTTPAdapter):
@@ -1023,16 +1030,16 @@ def test_a_url_means_one_host_or_none(
 
 
 @pytest.mark.parametrize("path", ["/a/%2e%2e/b", "/a/.%2E/b?x=/../y#/../z", "/%2e/b", "/a/../b"])
-def test_what_the_url_shows_is_what_is_asked_for(
+def test_the_response_url_is_the_requested_one(
     session: requests.Session, app: AppServer, path: str
 ) -> None:
-    answers = [session.get(app.url + path), session.get(app.url + to(app.url + path))]
+    responses = [session.get(app.url + path), session.get(app.url + to(app.url + path))]
     prepared = session.prepare_request(requests.Request("GET", app.url))
     prepared.url = app.url + path.replace("%2e", ".").replace("%2E", ".")
-    answers.append(session.send(prepared))
-    for answer in answers:
-        target = str(answer.url).removeprefix(app.url).partition("#")[0]
-        assert answer.request.path_url == target
+    responses.append(session.send(prepared))
+    for found in responses:
+        target = str(found.url).removeprefix(app.url).partition("#")[0]
+        assert found.request.path_url == target
         assert target in [record.target for record in app.requests]
     assert app.requests[-1].target == prepared.path_url
 
@@ -1041,7 +1048,7 @@ def test_what_the_url_shows_is_what_is_asked_for(
 
 
 def test_a_loop_of_redirects_ends(session: requests.Session, app: AppServer) -> None:
-    """S29: in the drop-in."""
+    """In the drop-in."""
     app.route("/loop", lambda record, conn: conn.reply(302, b"", [("Location", "/loop")]))
     with pytest.raises(requests.TooManyRedirects) as caught:
         session.get(app.url + "/loop")
@@ -1051,7 +1058,7 @@ def test_a_loop_of_redirects_ends(session: requests.Session, app: AppServer) -> 
     assert app.connections == 1
 
 
-def test_many_redirects_are_followed_where_that_is_wanted(
+def test_many_redirects_are_followed_if_configured(
     session: requests.Session, app: AppServer
 ) -> None:
     session.max_redirects = 500
@@ -1065,7 +1072,7 @@ def test_many_redirects_are_followed_where_that_is_wanted(
 def test_a_redirect_to_another_scheme_opens_nothing(
     session: requests.Session, app: AppServer, location: str
 ) -> None:
-    """S16: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.exceptions.InvalidSchema):
         session.get(app.url + to(location))
     assert len(app.requests) == 1
@@ -1075,7 +1082,7 @@ def test_a_redirect_to_another_scheme_opens_nothing(
 def test_a_redirect_to_no_url_is_an_error_of_ours(
     session: requests.Session, app: AppServer, location: str
 ) -> None:
-    """S31: in the drop-in."""
+    """In the drop-in."""
     with pytest.raises(requests.exceptions.InvalidURL):
         session.get(app.url + to(location))
 
@@ -1083,7 +1090,7 @@ def test_a_redirect_to_no_url_is_an_error_of_ours(
 # --- bodies ---
 
 
-def test_a_body_that_answers_head_is_no_part_of_the_next_response() -> None:
+def test_a_body_in_response_to_head_is_no_part_of_the_next_response() -> None:
     fake = response(b"evil")
 
     def handler(conn: RawConnection) -> None:
@@ -1091,9 +1098,9 @@ def test_a_body_that_answers_head_is_no_part_of_the_next_response() -> None:
             conn.send(response(fake) if head.startswith(b"HEAD") else response(b"good"))
 
     with RawServer(handler) as server, requests.Session() as session:
-        answer = session.head(server.url)
-        assert answer.headers["Content-Length"] == str(len(fake))
-        assert answer.content == b""
+        found = session.head(server.url)
+        assert found.headers["Content-Length"] == str(len(fake))
+        assert found.content == b""
         assert session.get(server.url).content == b"good"
         with session.request("HEAD", server.url, stream=True) as streamed:
             assert streamed.raw.read() == b""
@@ -1153,7 +1160,7 @@ def test_a_body_that_raises_ends_the_request_and_nothing_else(
 def test_the_framing_is_that_of_the_body_whatever_the_headers_say(
     session: requests.Session, app: AppServer, given: str, data: Any
 ) -> None:
-    """S79: in the drop-in, where the body decides."""
+    """In the drop-in, where the body decides."""
     value = "5" if given == "Content-Length" else "chunked"
     body = iter([b"he", b"llo"]) if data == "pieces" else data
     method = "GET" if data is None else "POST"
@@ -1194,15 +1201,15 @@ def peak(work: Callable[[], Any]) -> int:
 
 @pytest.mark.parametrize("path", ["/plain", "/chunked"])
 @pytest.mark.parametrize("size", [1024, None])
-def test_a_bomb_that_is_streamed_comes_in_small_steps(
+def test_a_streamed_bomb_is_yielded_in_small_chunks(
     session: requests.Session, bomb: RawServer, path: str, size: int | None
 ) -> None:
-    """S46: in the drop-in."""
+    """In the drop-in."""
 
     def read() -> None:
         total = 0
-        with session.get(bomb.url + path, stream=True) as answer:
-            for piece in answer.iter_content(size):
+        with session.get(bomb.url + path, stream=True) as response:
+            for piece in response.iter_content(size):
                 assert len(piece) <= (size or 65536)
                 total += len(piece)
                 if total > 3_000_000:
@@ -1212,33 +1219,33 @@ def test_a_bomb_that_is_streamed_comes_in_small_steps(
     assert peak(read) < 1_000_000
 
 
-def test_a_bomb_that_is_read_raw_gives_what_is_asked_for(
+def test_a_bomb_that_is_read_raw_returns_the_requested_size(
     session: requests.Session, bomb: RawServer
 ) -> None:
-    """S46, S47: in the drop-in, by its raw file."""
+    """In the drop-in, by its raw file."""
 
     def read() -> None:
-        with session.get(bomb.url, stream=True) as answer:
-            assert answer.raw.read(10, decode_content=True) == bytes(10)
+        with session.get(bomb.url, stream=True) as response:
+            assert response.raw.read(10, decode_content=True) == bytes(10)
 
     read()
     assert peak(read) < 1_000_000
 
 
-def test_a_bomb_that_is_wanted_whole_costs_no_more_than_its_pieces_joined(
+def test_a_bomb_read_whole_takes_no_more_memory_than_its_chunks(
     session: requests.Session, bomb: RawServer
 ) -> None:
-    """S45: in the drop-in."""
+    """In the drop-in."""
     assert peak(lambda: session.get(bomb.url).content) < 75_000_000
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_chunk_size_that_is_none_loses_no_bytes(
+def test_an_invalid_chunk_size_loses_no_bytes(
     session: requests.Session, app: AppServer, size: int
 ) -> None:
     for streamed in (False, True):
-        with session.get(app.url + "/bytes/10", stream=streamed) as answer:
-            assert len(b"".join(answer.iter_content(size))) == 10
+        with session.get(app.url + "/bytes/10", stream=streamed) as response:
+            assert len(b"".join(response.iter_content(size))) == 10
 
 
 # --- time limits ---
@@ -1315,17 +1322,17 @@ def test_a_full_pool_is_waited_for_no_longer_than_said(app: AppServer) -> None:
 
 
 @pytest.mark.parametrize("verify", [False, None, "/nowhere", [], ["a"], {"a": 1}])
-def test_plain_http_asks_nothing_of_verify(verify: Any, app: AppServer) -> None:
+def test_plain_http_ignores_verify(verify: Any, app: AppServer) -> None:
     with requests.Session() as session:
         assert session.get(app.url).ok
         assert session.get(app.url, verify=verify).ok
     assert app.connections == 1
 
 
-def test_a_request_without_verification_leaves_no_trust_behind(
+def test_a_request_without_verification_does_not_trust_for_the_next(
     session: requests.Session, tls_app: AppServer
 ) -> None:
-    """S52: in the drop-in."""
+    """In the drop-in."""
     for streamed in (False, True):
         with pytest.warns(Warning, match="Unverified"):
             _ = session.get(tls_app.url, verify=False, stream=streamed).content
@@ -1340,13 +1347,13 @@ def test_a_request_without_verification_leaves_no_trust_behind(
 # --- pickling ---
 
 
-def test_a_pickled_session_goes_on(session: requests.Session, app: AppServer) -> None:
+def test_a_pickled_session_continues(session: requests.Session, app: AppServer) -> None:
     session.auth, session.timeout = ("user", SECRET), 3
     session.get(app.url + "/cookies/set?a=1")
     twin = pickle.loads(pickle.dumps(session))
     with twin:
-        answer = twin.get(app.url + "/cookies")
-    assert answer.json()["cookies"] == {"a": "1"}
+        response = twin.get(app.url + "/cookies")
+    assert response.json()["cookies"] == {"a": "1"}
     assert app.requests[-1].header("authorization") is not None
     assert twin.timeout == 3
     assert app.connections == 2  # connections do not travel
@@ -1356,14 +1363,14 @@ def test_a_pickled_session_goes_on(session: requests.Session, app: AppServer) ->
 def test_a_pickled_response_has_its_body(
     session: requests.Session, app: AppServer, streamed: bool
 ) -> None:
-    answer = session.get(app.url + "/redirect/2", stream=streamed)
-    twin = pickle.loads(pickle.dumps(answer))
+    response = session.get(app.url + "/redirect/2", stream=streamed)
+    twin = pickle.loads(pickle.dumps(response))
     assert twin.text == "hello"
     assert [hop.status_code for hop in twin.history] == [302, 302]
     assert twin.request.url == app.url + "/"
     assert twin.raw is None
     assert twin.http_version == "HTTP/1.1"
-    assert twin.timings == answer.timings
+    assert twin.timings == response.timings
 
 
 def test_a_pickled_adapter_has_its_settings() -> None:
@@ -1386,12 +1393,12 @@ class Around:
         return getattr(self.request, name)
 
 
-def test_what_stands_around_a_request_is_pickled_without_credentials(
+def test_objects_around_a_request_are_pickled_without_credentials(
     session: requests.Session, app: AppServer
 ) -> None:
-    answer = session.get(app.url, auth=("user", SECRET), headers={"X-A": "1"})
-    answer.request = around = Around(answer.request)
-    twin = pickle.loads(pickle.dumps(answer))
+    response = session.get(app.url, auth=("user", SECRET), headers={"X-A": "1"})
+    response.request = around = Around(response.request)
+    twin = pickle.loads(pickle.dumps(response))
     assert type(twin.request) is Around
     assert twin.request.headers["X-A"] == "1"
     assert "Authorization" not in twin.request.headers

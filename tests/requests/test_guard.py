@@ -1,4 +1,4 @@
-"""Session(guard=): which addresses a session may dial, on each hop."""
+"""Session(guard=): which addresses a session may connect to, on each redirect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_session_refuses_this_machine_and_says_why(app: AppServer) -> None:
     assert app.connections == 0
 
 
-def test_a_redirect_of_a_session_is_judged(app: AppServer) -> None:
+def test_a_redirect_of_a_session_is_checked(app: AppServer) -> None:
     with Session(guard=PublicOnly(allow=["127.0.0.1"])) as session:
         target = f"http://127.0.0.2:{app.port}/"
         with pytest.raises(BlockedAddress):

@@ -1,4 +1,4 @@
-"""Pools of urllib3's with libcurl below: what they cost nobody else, and who sends."""
+"""Pools of urllib3 with libcurl below: their cost, and which library sends."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_pools_send_by_libcurl(app: AppServer, tls_app: AppServer, certs: Certs)
     with mounted(adapter, verify=str(certs.ca_path)) as session, HTTPProxy() as proxy:
         assert session.get(app.url).timings is not None
         assert session.get(tls_app.url).text == "hello"
-        answer = session.get(tls_app.url, proxies={"https": proxy.url})
-        assert answer.text == "hello"
+        response = session.get(tls_app.url, proxies={"https": proxy.url})
+        assert response.text == "hello"
     assert adapter.proxy_manager[proxy.url].pools is not None
 
 
 @pytest.mark.usefixtures("no_sockets_of_urllib3")
 @pytest.mark.parametrize("how", ["made by hand", "with a context"])
-def test_adapters_that_say_only_what_libcurl_can_do_send_by_it(
+def test_adapters_with_settings_that_libcurl_supports_use_it(
     h2_app: H2Server, certs: Certs, how: str
 ) -> None:
     context = certs.client_context()
@@ -93,7 +93,7 @@ def test_a_pool_outlives_its_adapter(app: AppServer) -> None:
     pool.close()
 
 
-def test_an_adapter_whose_pools_were_used_by_themselves_is_freed(app: AppServer) -> None:
+def test_an_adapter_whose_pools_were_used_directly_is_freed(app: AppServer) -> None:
     adapter = HTTPAdapter()
     pool = adapter.poolmanager.connection_from_url(app.url)
     for _ in range(2):
@@ -107,19 +107,19 @@ def test_an_adapter_whose_pools_were_used_by_themselves_is_freed(app: AppServer)
 
 
 @pytest.mark.parametrize("release_conn", [None, True])
-def test_a_body_is_read_whose_adapter_nobody_holds(
+def test_a_body_is_readable_after_its_adapter_is_dropped(
     app: AppServer, release_conn: bool | None
 ) -> None:
     adapter = HTTPAdapter()
     manager = adapter.poolmanager
     seen = weakref.ref(adapter)
-    answer = manager.urlopen(
+    response = manager.urlopen(
         "GET", app.url + "/bytes/1000000", preload_content=False, release_conn=release_conn
     )
     del adapter, manager
     gc.collect()
-    assert len(answer.read()) == 1_000_000
-    del answer
+    assert len(response.read()) == 1_000_000
+    del response
     gc.collect()
     assert seen() is None
 
@@ -127,13 +127,13 @@ def test_a_body_is_read_whose_adapter_nobody_holds(
 def test_the_connection_of_a_stream_has_urllib3s_attributes(app: AppServer) -> None:
     adapter = HTTPAdapter()
     pool = adapter.poolmanager.connection_from_url(app.url)
-    with pool.urlopen("GET", "/bytes/1000000", preload_content=False) as answer:
-        assert answer.connection.default_port == 80
+    with pool.urlopen("GET", "/bytes/1000000", preload_content=False) as response:
+        assert response.connection.default_port == 80
     assert pool.num_connections == 1
     adapter.close()
 
 
-def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
+def test_a_context_that_only_urllib3_supports_is_left_to_it(
     tls_app: AppServer, certs: Certs
 ) -> None:
     context = certs.client_context()
@@ -160,9 +160,7 @@ def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
     assert seen == ["HTTPResponse", "RawResponse", "HTTPResponse"]
 
 
-def test_what_is_changed_on_a_context_counts_from_the_next_request(
-    tls_app: AppServer, certs: Certs
-) -> None:
+def test_a_changed_context_applies_to_the_next_request(tls_app: AppServer, certs: Certs) -> None:
     context = ssl.create_default_context(cafile=str(certs.other_ca_path))
 
     class Adapter(HTTPAdapter):
@@ -185,7 +183,7 @@ def test_a_socks_proxy_without_libcurl_is_refused(tls_app: AppServer) -> None:
         session.get(tls_app.url, proxies={"https": "socks5://127.0.0.1:1"})
 
 
-def test_an_https_proxy_of_a_plain_request_is_verified_once_somebody_looked(
+def test_an_https_proxy_of_a_plain_request_is_verified_after_the_pool_manager_was_used(
     app: AppServer, certs: Certs
 ) -> None:
     adapter = HTTPAdapter()
@@ -198,7 +196,7 @@ def test_an_https_proxy_of_a_plain_request_is_verified_once_somebody_looked(
         assert session.get(app.url, proxies=proxies).text == "hello"
 
 
-# --- what urllib3 sends in libcurl's place ---
+# --- requests that urllib3 sends instead of libcurl ---
 
 
 def with_context(context: ssl.SSLContext) -> HTTPAdapter:
@@ -262,7 +260,7 @@ def test_a_post_for_which_the_context_has_the_certificate_is_sent_and_counted_on
         assert (pool.num_requests, pool.uses_urllib3) == (1, True)
 
 
-def test_a_pool_is_left_alone_only_once_urllib3_has_succeeded(certs: Certs) -> None:
+def test_a_pool_uses_urllib3_only_after_it_succeeded(certs: Certs) -> None:
     context = certs.client_context()
     adapter = with_context(context)
     of_server = certs.client_auth_context()
@@ -292,7 +290,7 @@ def test_pools_are_on_guard(app: AppServer, how: str) -> None:
     assert app.connections == 0
 
 
-def test_what_urllib3_would_dial_is_refused_on_guard(tls_app: AppServer) -> None:
+def test_a_guard_refuses_connections_of_urllib3(tls_app: AppServer) -> None:
     class Adapter(HTTPAdapter):
         def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
             super().init_poolmanager(*args, assert_fingerprint="00" * 32, **kwargs)
@@ -312,7 +310,7 @@ def manager_of(session: requests.Session) -> Any:
 
 
 class WithItsOwnManager(HTTPAdapter):
-    """As many are, and not told of before there is a request."""
+    """An adapter with its own pool manager, which a session sees at the first request only."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         self.poolmanager = urllib3.PoolManager()
@@ -320,7 +318,7 @@ class WithItsOwnManager(HTTPAdapter):
 
 @pytest.mark.parametrize("sends_first", [False, True])
 @pytest.mark.parametrize("has_pools", [False, True])
-def test_a_manager_that_was_put_in_place_is_on_guard(
+def test_a_replaced_pool_manager_is_guarded(
     app: AppServer, sends_first: bool, has_pools: bool
 ) -> None:
     adapter = WithItsOwnManager()
@@ -352,7 +350,7 @@ def test_a_manager_that_adapters_share_is_forgotten_by_one_of_them(app: AppServe
 
 @pytest.mark.parametrize("adapter", [HTTPAdapter, WithItsOwnManager])
 @pytest.mark.parametrize("how", ["pool", "manager"])
-def test_what_outlives_a_guarded_session_dials_no_more(
+def test_pools_that_outlive_a_guarded_session_do_not_connect(
     app: AppServer, how: str, adapter: type[HTTPAdapter]
 ) -> None:
     session = requests.Session(guard=PublicOnly())
@@ -368,7 +366,7 @@ def test_what_outlives_a_guarded_session_dials_no_more(
     assert app.connections == 0
 
 
-def test_a_guard_that_comes_later_judges_what_urllib3_has_dialled(app: AppServer) -> None:
+def test_a_guard_set_later_checks_open_connections_of_urllib3(app: AppServer) -> None:
     with requests.Session() as session:
         pool = manager_of(session).connection_from_url(app.url)
         pool.uses_urllib3 = True
@@ -390,7 +388,7 @@ def test_a_socket_of_urllib3s_is_not_to_be_had_on_guard(app: AppServer) -> None:
     assert app.connections == 0
 
 
-def test_what_a_test_puts_on_an_adapter_is_asked_for_the_pool(app: AppServer) -> None:
+def test_a_method_replaced_by_a_test_is_called_for_the_pool(app: AppServer) -> None:
     adapter: Any = HTTPAdapter()
     pool = urllib3.HTTPConnectionPool("127.0.0.1", app.port)
     with (
@@ -405,7 +403,7 @@ def test_what_a_test_puts_on_an_adapter_is_asked_for_the_pool(app: AppServer) ->
 
 
 @pytest.mark.slow
-def test_an_adapter_that_is_left_as_it_is_needs_no_urllib3(app: AppServer) -> None:
+def test_an_unchanged_adapter_needs_no_urllib3(app: AppServer) -> None:
     program = (
         "import sys, curlhttp; from curlhttp import requests\n"
         "class Adapter(requests.adapters.HTTPAdapter):\n"

@@ -1,4 +1,4 @@
-"""The socket of an upgraded connection where requests has none, or bytes get lost there."""
+"""The socket of an upgraded connection, where requests has none or loses bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SWITCHED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\
 
 
 def echo(conn: RawConnection) -> None:
-    """Switch, and answer each piece; at the end of what comes say goodbye."""
+    """Switch protocols, echo each piece, and say goodbye at the end."""
     conn.read_request()
     conn.send(SWITCHED)
     while piece := conn.sock.recv(65536):
@@ -62,8 +62,8 @@ def upgrade(session: Session, server: RawServer, **arguments: Any) -> Any:
     return session.post(server.url, headers=ASKS, stream=True, **arguments)
 
 
-def socket_of(answer: Any) -> Any:
-    return answer.raw._fp.fp.raw._sock
+def socket_of(response: Any) -> Any:
+    return response.raw._fp.fp.raw._sock
 
 
 def read_when_ready(sock: Any, count: int) -> bytes:
@@ -79,23 +79,21 @@ def read_when_ready(sock: Any, count: int) -> bytes:
     return found
 
 
-def test_what_comes_with_the_head_is_read_first(session: Session, context: Any) -> None:
+def test_bytes_received_with_the_head_are_read_first(session: Session, context: Any) -> None:
     def serve(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(SWITCHED + b"with the head")
         assert conn.read_exactly(1) == b"x"
         conn.send(b", and after it")
 
-    with RawServer(serve, context) as server, upgrade(session, server) as answer:
-        sock = socket_of(answer)
+    with RawServer(serve, context) as server, upgrade(session, server) as response:
+        sock = socket_of(response)
         assert read_when_ready(sock, 13) == b"with the head"
         sock.sendall(b"x")
         assert b"".join(iter(lambda: sock.recv(100), b"")) == b", and after it"
 
 
-def test_frames_that_came_together_are_waited_for_one_by_one(
-    session: Session, context: Any
-) -> None:
+def test_frames_received_together_are_read_one_by_one(session: Session, context: Any) -> None:
     frames = [b"one", b"two", b"three" * 1000]
 
     def serve(conn: RawConnection) -> None:
@@ -105,14 +103,14 @@ def test_frames_that_came_together_are_waited_for_one_by_one(
             conn.send(b"".join(struct.pack(">BxxxL", 1, len(each)) + each for each in frames))
         conn.stall()
 
-    with RawServer(serve, context) as server, upgrade(session, server) as answer:
-        sock = socket_of(answer)
+    with RawServer(serve, context) as server, upgrade(session, server) as response:
+        sock = socket_of(response)
         for frame in (*frames, *frames):
             size = struct.unpack(">BxxxL", read_when_ready(sock, 8))[1]
             assert read_when_ready(sock, size) == frame
 
 
-def test_the_server_hears_of_the_end_of_this_direction(session: Session, context: Any) -> None:
+def test_the_server_sees_the_end_of_the_sending_direction(session: Session, context: Any) -> None:
     ended = threading.Event()
 
     def serve(conn: RawConnection) -> None:
@@ -122,9 +120,9 @@ def test_the_server_hears_of_the_end_of_this_direction(session: Session, context
         assert conn.sock.recv(1) == b""
         ended.set()
 
-    with RawServer(serve, context) as server, upgrade(session, server) as answer:
-        socket_of(answer).sendall(b"one")
-        socket_of(answer).shutdown(socket.SHUT_WR)
+    with RawServer(serve, context) as server, upgrade(session, server) as response:
+        socket_of(response).sendall(b"one")
+        socket_of(response).shutdown(socket.SHUT_WR)
         assert ended.wait(30)
 
 
@@ -138,13 +136,13 @@ def test_the_server_may_end_its_direction_first(session: Session) -> None:
         if conn.read_exactly(4) == b"late":
             received.set()
 
-    with RawServer(serve) as server, upgrade(session, server) as answer:
-        assert socket_of(answer).recv(100) == b""
-        socket_of(answer).sendall(b"late")
+    with RawServer(serve) as server, upgrade(session, server) as response:
+        assert socket_of(response).recv(100) == b""
+        socket_of(response).sendall(b"late")
         assert received.wait(30)
 
 
-def test_what_was_written_before_the_close_arrives(session: Session, context: Any) -> None:
+def test_data_written_before_the_close_arrives(session: Session, context: Any) -> None:
     much, received = b"x" * 1_000_000, threading.Event()
 
     def serve(conn: RawConnection) -> None:
@@ -154,8 +152,8 @@ def test_what_was_written_before_the_close_arrives(session: Session, context: An
             received.set()
 
     with RawServer(serve, context) as server:
-        with upgrade(session, server) as answer:
-            socket_of(answer).sendall(much)
+        with upgrade(session, server) as response:
+            socket_of(response).sendall(much)
         assert received.wait(30)
 
 
@@ -166,8 +164,8 @@ def test_a_connection_that_breaks_is_no_end_of_a_stream(session: Session, contex
         conn.read_exactly(1)
         conn.reset()
 
-    with RawServer(serve, context) as server, upgrade(session, server) as answer:
-        file = answer.raw._fp.fp.raw
+    with RawServer(serve, context) as server, upgrade(session, server) as response:
+        file = response.raw._fp.fp.raw
         file._sock.sendall(b"x")
         with pytest.raises(ConnectionResetError):
             file.read(1)
@@ -180,11 +178,11 @@ def test_a_socket_outlives_its_session(certs: Certs, context: Any) -> None:
     with RawServer(echo, context) as server:
         with Session() as session:
             session.verify = str(certs.ca_path)
-            answer = upgrade(session, server)
-        sock = socket_of(answer)
+            response = upgrade(session, server)
+        sock = socket_of(response)
         sock.sendall(b"one")
         assert sock.recv(100) == b"<one>"
-        answer.close()
+        response.close()
 
 
 def test_a_response_that_is_dropped_closes_its_connection(session: Session, context: Any) -> None:
@@ -197,10 +195,10 @@ def test_a_response_that_is_dropped_closes_its_connection(session: Session, cont
         closed.set()
 
     with RawServer(serve, context) as server:
-        answer = upgrade(session, server)
-        file = answer.raw._fp.fp.raw
-        file._response = answer  # as docker does
-        del answer, file
+        response = upgrade(session, server)
+        file = response.raw._fp.fp.raw
+        file._response = response  # as docker does
+        del response, file
         gc.collect()
         assert closed.wait(30)
 
@@ -209,11 +207,11 @@ def test_a_response_may_be_collected_while_connections_are_taken(
     session: Session, context: Any
 ) -> None:
     with RawServer(echo, context) as server:
-        answer = upgrade(session, server)
+        response = upgrade(session, server)
         adapter: Any = session.get_adapter(server.url)
         with adapter._engine._pool._lock:  # the collector may come at any line
-            answer.raw._fp.fp.raw._response = answer
-            del answer
+            response.raw._fp.fp.raw._response = response
+            del response
             gc.collect()
 
 
@@ -249,23 +247,23 @@ def test_a_body_that_was_read_closes_its_connection(session: Session, context: A
         closed.set()
 
     with RawServer(serve, context) as server:
-        answer = upgrade(session, server)
-        assert answer.content == b"busy"
+        response = upgrade(session, server)
+        assert response.content == b"busy"
         assert closed.wait(30)
 
 
-def test_an_informational_answer_is_passed_over(session: Session, context: Any) -> None:
+def test_an_informational_response_is_skipped(session: Session, context: Any) -> None:
     def serve(conn: RawConnection) -> None:
         conn.read_request()
         conn.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + SWITCHED + b"x")
 
-    with RawServer(serve, context) as server, upgrade(session, server) as answer:
-        assert answer.status_code == 101
-        assert "link" not in answer.headers
-        assert socket_of(answer).recv(1) == b"x"
+    with RawServer(serve, context) as server, upgrade(session, server) as response:
+        assert response.status_code == 101
+        assert "link" not in response.headers
+        assert socket_of(response).recv(1) == b"x"
 
 
-def test_a_protocol_that_nobody_asked_for_is_an_error(session: Session) -> None:
+def test_an_unrequested_protocol_is_an_error(session: Session) -> None:
     with (
         RawServer(echo) as server,
         pytest.raises(curlhttp.RemoteProtocolError, match="was not requested"),
@@ -273,50 +271,50 @@ def test_a_protocol_that_nobody_asked_for_is_an_error(session: Session) -> None:
         session.post(server.url, stream=True)
 
 
-def test_a_proxy_leads_to_the_socket(session: Session, context: Any) -> None:
+def test_a_socket_is_reached_through_a_proxy(session: Session, context: Any) -> None:
     with RawServer(echo, context) as server, HTTPProxy() as proxy:
         proxies = {"http": proxy.url, "https": proxy.url}
-        with upgrade(session, server, proxies=proxies) as answer:
-            socket_of(answer).sendall(b"one")
-            assert socket_of(answer).recv(100) == b"<one>"
+        with upgrade(session, server, proxies=proxies) as response:
+            socket_of(response).sendall(b"one")
+            assert socket_of(response).recv(100) == b"<one>"
 
 
-def test_a_guard_judges_where_the_connection_leads() -> None:
+def test_a_guard_checks_the_connected_address() -> None:
     with RawServer(echo) as server, Session(guard=PublicOnly()) as session:
         with pytest.raises(curlhttp.BlockedAddress):
             upgrade(session, server)
         assert server.connections == 0
         session.guard = PublicOnly(allow=["127.0.0.1"])
-        with upgrade(session, server) as answer:
-            socket_of(answer).sendall(b"one")
-            assert socket_of(answer).recv(100) == b"<one>"
+        with upgrade(session, server) as response:
+            socket_of(response).sendall(b"one")
+            assert socket_of(response).recv(100) == b"<one>"
 
 
-def test_a_mock_answers_in_place_of_a_server(session: Session) -> None:
+def test_a_mock_responds_instead_of_a_server(session: Session) -> None:
     with mock() as mocked:
         mocked.post("http://host.example/").respond(content=b"mocked")
-        with session.post("http://host.example/", headers=ASKS, stream=True) as answer:
-            assert answer.content == b"mocked"
+        with session.post("http://host.example/", headers=ASKS, stream=True) as response:
+            assert response.content == b"mocked"
 
 
 def test_the_head_is_shown_in_the_timings(session: Session, context: Any) -> None:
-    with RawServer(echo, context) as server, upgrade(session, server) as answer:
-        assert answer.http_version == "HTTP/1.1"
-        assert answer.timings.peer == ("127.0.0.1", server.port)
-        assert answer.elapsed.total_seconds() > 0
+    with RawServer(echo, context) as server, upgrade(session, server) as response:
+        assert response.http_version == "HTTP/1.1"
+        assert response.timings.peer == ("127.0.0.1", server.port)
+        assert response.elapsed.total_seconds() > 0
 
 
 def refuse(fields: bytes, body: bytes = b"") -> Callable[[RawConnection], None]:
-    """Answer each request in HTTP, and close the connection (a handler)."""
+    """Respond to each request in HTTP, and close the connection (a handler)."""
     return respond_and_close(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n" + body)
 
 
 READERS: list[Callable[[Any], Any]] = [
-    lambda answer: answer.raw.read(),
-    lambda answer: answer.raw.read(5),
-    lambda answer: answer.raw._fp.read(-1),
-    lambda answer: answer.raw._fp.read1(),
-    lambda answer: answer.content,
+    lambda response: response.raw.read(),
+    lambda response: response.raw.read(5),
+    lambda response: response.raw._fp.read(-1),
+    lambda response: response.raw._fp.read1(),
+    lambda response: response.content,
 ]
 
 
@@ -332,11 +330,11 @@ def test_a_length_that_is_no_number_is_an_error(session: Session, length: bytes)
 
 
 @pytest.mark.parametrize("length", [b"5", b"5, 5", b"0" * 20 + b"5", b"0" * 5_000 + b"5"])
-def test_a_length_is_read_in_whatever_way_it_is_written(session: Session, length: bytes) -> None:
+def test_a_content_length_is_parsed_in_any_spelling(session: Session, length: bytes) -> None:
     with RawServer(refuse(b"Content-Length: " + length, b"abcde, and more")) as server:
         for read in READERS:
-            with upgrade(session, server) as answer:
-                assert read(answer) == b"abcde"
+            with upgrade(session, server) as response:
+                assert read(response) == b"abcde"
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -351,15 +349,15 @@ def test_a_length_is_read_in_whatever_way_it_is_written(session: Session, length
         (b"Content-Length: " + b"9" * 18, b""),
     ],
 )
-def test_a_body_that_is_not_what_its_head_says_is_an_error(
+def test_a_body_that_contradicts_its_head_is_an_error(
     session: Session, fields: bytes, body: bytes, read: Callable[[Any], object]
 ) -> None:
     with (
         RawServer(refuse(fields, body)) as server,
-        upgrade(session, server) as answer,
+        upgrade(session, server) as response,
         pytest.raises((ProtocolError, ChunkedEncodingError)),
     ):
-        read(answer)
+        read(response)
 
 
 def test_the_whole_body_may_be_read_by_and_by(session: Session, context: Any) -> None:
@@ -371,12 +369,12 @@ def test_the_whole_body_may_be_read_by_and_by(session: Session, context: Any) ->
         (refuse(b"Transfer-Encoding: chunked", chunks + b"0\r\n\r\n"), much + b"x" + much),
     ):
         with RawServer(handler, context) as server:
-            with upgrade(session, server) as answer:
-                assert answer.raw.read() == whole
-            with upgrade(session, server) as answer:
-                assert answer.raw.read(100_000) == whole[:100_000]
-                assert answer.raw.read(10) == whole[100_000:100_010]
-                assert answer.raw.read() == whole[100_010:]
+            with upgrade(session, server) as response:
+                assert response.raw.read() == whole
+            with upgrade(session, server) as response:
+                assert response.raw.read(100_000) == whole[:100_000]
+                assert response.raw.read(10) == whole[100_000:100_010]
+                assert response.raw.read() == whole[100_010:]
 
 
 @pytest.mark.parametrize(
@@ -396,26 +394,26 @@ def test_the_total_time_limit_holds_for_the_body(
 
     with (
         RawServer(serve, context) as server,
-        upgrade(session, server, timeout=Timeout(total=limit)) as answer,
+        upgrade(session, server, timeout=Timeout(total=limit)) as response,
     ):
-        answer.raw._connection.sock.settimeout(30)
+        response.raw._connection.sock.settimeout(30)
         with pytest.raises(curlhttp.DeadlineExceeded, match="ran out"):
-            _ = answer.content
-        assert answer.raw._connection.sock.gettimeout() == 30
+            _ = response.content
+        assert response.raw._connection.sock.gettimeout() == 30
 
 
 def test_a_body_that_is_in_time_keeps_the_sockets_limit(session: Session) -> None:
     with (
         RawServer(refuse(b"Content-Length: 5", b"abcde")) as server,
-        upgrade(session, server, timeout=Timeout(total=30, read=60)) as answer,
+        upgrade(session, server, timeout=Timeout(total=30, read=60)) as response,
     ):
-        sock = answer.raw._connection.sock
-        assert answer.raw.read(3) == b"abc"
+        sock = response.raw._connection.sock
+        assert response.raw.read(3) == b"abc"
         assert sock.gettimeout() == 60
-        assert answer.content == b"de"
+        assert response.content == b"de"
 
 
-def test_another_protocol_is_spoken_beyond_the_total_time_limit(session: Session) -> None:
+def test_another_protocol_runs_beyond_the_total_time_limit(session: Session) -> None:
     limit = pace.paced(0.3)
 
     def serve(conn: RawConnection) -> None:
@@ -426,9 +424,9 @@ def test_another_protocol_is_spoken_beyond_the_total_time_limit(session: Session
 
     with (
         RawServer(serve) as server,
-        upgrade(session, server, timeout=Timeout(total=limit, read=30)) as answer,
+        upgrade(session, server, timeout=Timeout(total=limit, read=30)) as response,
     ):
-        assert answer.raw._fp.fp.raw.read(4) == b"late"
+        assert response.raw._fp.fp.raw.read(4) == b"late"
 
 
 def test_closing_wakes_the_thread_that_reads(session: Session, context: Any) -> None:
@@ -439,22 +437,22 @@ def test_closing_wakes_the_thread_that_reads(session: Session, context: Any) -> 
 
     def read() -> None:
         try:
-            answer.raw.read(10)
+            response.raw.read(10)
         except Exception as error:
             errors.append(str(error))
 
     errors: list[str] = []
     with RawServer(serve, context) as server:
-        answer = upgrade(session, server, timeout=30)
+        response = upgrade(session, server, timeout=30)
         reader = threading.Thread(target=read)
         reader.start()
-        assert server.wait_for(lambda: answer.raw._fp.fp.raw._is_waiting)
-        answer.close()
+        assert server.wait_for(lambda: response.raw._fp.fp.raw._is_waiting)
+        response.close()
         reader.join()
     assert ["closed while it was read" in error for error in errors] == [True]
 
 
-def test_a_forked_child_leaves_the_connection_to_the_reader_of_its_parent(
+def test_a_forked_child_does_not_close_the_connection_of_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     near, far = socket.socketpair()
@@ -470,7 +468,7 @@ def test_a_forked_child_leaves_the_connection_to_the_reader_of_its_parent(
         assert far.recv(1) == b""
 
 
-def test_an_error_that_is_kept_keeps_no_connection(session: Session, context: Any) -> None:
+def test_a_kept_error_keeps_no_connection(session: Session, context: Any) -> None:
     closed = threading.Event()
 
     def serve(conn: RawConnection) -> None:
@@ -499,6 +497,6 @@ def test_a_large_body_may_be_refused_unread(session: Session, context: Any) -> N
 
     with (
         RawServer(serve, context) as server,
-        upgrade(session, server, data=b"x" * 20_000_000, timeout=30) as answer,
+        upgrade(session, server, data=b"x" * 20_000_000, timeout=30) as response,
     ):
-        assert (answer.status_code, answer.content) == (413, b"no")
+        assert (response.status_code, response.content) == (413, b"no")

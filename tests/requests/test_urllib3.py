@@ -1,4 +1,4 @@
-"""When urllib3 is loaded, and its retries and timeouts, from libcurl's errors."""
+"""When urllib3 is imported, and its retries and timeouts, from libcurl's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from curlhttp.requests._retries import (
 )
 from curlhttp.requests.adapters import never_retries
 from tests.servers import AppServer
-from tests.support.inner import run_script
+from tests.support.internals import run_script
 
 URL = "https://host:8443/path?q=1#f"
 SENT = Request("GET", "https://host:8443/path?q=1")
@@ -125,7 +125,7 @@ def test_a_tls_failure_has_openssls_reason(words: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("error", "count", "reason", "kind"), TRIED_AGAIN)
-def test_an_error_is_counted_and_given_up_in_urllib3s_words(
+def test_an_error_is_counted_and_raised_as_urllib3s(
     error: e.RequestException, count: str, reason: str, kind: Any
 ) -> None:
     retries = urllib3.Retry(2, connect=2, read=2, other=2, status=2)
@@ -162,7 +162,7 @@ def test_an_error_is_counted_and_given_up_in_urllib3s_words(
         (fail(e.ResponseTooLarge, True), "GET", {}),
     ],
 )
-def test_an_error_where_another_attempt_is_pointless_comes_as_it_is(
+def test_a_permanent_error_is_raised_unchanged(
     error: e.RequestException, method: str, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(type(error)) as caught:
@@ -182,7 +182,7 @@ def test_an_error_where_another_attempt_is_pointless_comes_as_it_is(
         (e.ConnectTimeout, False, "GET", {"total": False}, "ConnectTimeoutError"),
     ],
 )
-def test_an_error_that_is_not_to_be_tried_again_comes_itself_with_urllib3s_in_it(
+def test_an_error_without_retries_is_raised_itself_with_urllib3s_in_it(
     kind: type[e.RequestException],
     sent: bool,
     method: str,
@@ -205,7 +205,7 @@ def test_a_body_that_breaks_off_is_the_same_error_with_retries_and_without() -> 
         assert caught.value is error
 
 
-def test_what_a_retry_of_ones_own_raises_is_let_through() -> None:
+def test_an_exception_of_a_custom_retry_is_raised() -> None:
     class Own(urllib3.Retry):
         def increment(self, *args: Any, **kw: Any) -> Any:
             raise KeyError("own")
@@ -256,7 +256,7 @@ class Raw:
         self.is_drained = True
 
 
-def test_a_response_is_asked_for_again_until_the_attempts_are_used_up() -> None:
+def test_a_request_is_retried_until_the_attempts_are_used_up() -> None:
     retries = urllib3.Retry(1, status_forcelist=[500])
     assert increment_after_response(retries, "GET", URL, Raw(200)) is None
     fewer = increment_after_response(retries, "GET", URL, Raw(500))
@@ -314,7 +314,7 @@ def test_timeouts_of_all_kinds_become_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.5, "1", b"", object()])
-def test_what_is_no_timeout_is_a_value_error(value: Any) -> None:
+def test_an_invalid_timeout_is_a_value_error(value: Any) -> None:
     with pytest.raises(ValueError):
         parse_timeout(value)
     with pytest.raises(ValueError, match="Invalid timeout"):

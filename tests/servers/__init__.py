@@ -1,9 +1,8 @@
-"""Loopback servers for the tests: context managers on a free port, counting what they see."""
+"""Loopback servers for the tests: context managers on a free port that count requests."""
 
 from tests.servers.app import AppConnection, AppServer
 from tests.servers.certs import HTTP1, HTTP2, Certs
 from tests.servers.connection import Connection
-from tests.servers.dead import BlackHole, refused_port
 from tests.servers.doh import DoHServer
 from tests.servers.http2 import H2Server
 from tests.servers.http2_session import Goaway, Reset
@@ -26,6 +25,7 @@ from tests.servers.raw import (
 from tests.servers.record import Record, payload
 from tests.servers.relay import DatagramRelay, Relay
 from tests.servers.unix import UnixDoor
+from tests.servers.unreachable import BlackHole, refused_port
 
 __all__ = [
     "HTTP1",

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 application with keep-alive, made for cheap answers and for counting.
+"""An HTTP/1.1 application with keep-alive, made for cheap responses and for counting.
 
 Parses just enough of a request to route it; the routes are in `routes`, `auth` and `wire`.
 """
@@ -23,7 +23,7 @@ _JOINED = 65536
 
 
 class AppConnection(Connection):
-    """A connection as a route sees it: everything of `Connection`, and whole answers."""
+    """A connection as a route sees it: everything of `Connection`, and whole responses."""
 
     def __init__(self, server: AppServer, sock: socket.socket, index: int) -> None:
         super().__init__(server, sock, index)
@@ -35,7 +35,7 @@ class AppConnection(Connection):
     def reply(
         self, status: int = 200, body: bytes = b"", headers: Headers = (), reason: str | None = None
     ) -> None:
-        """Send one answer with Content-Length (none for 1xx, 204 and 304)."""
+        """Send one response with Content-Length (none for 1xx, 204 and 304)."""
         bare = status < 200 or status in {204, 304}
         length = [] if bare else [("Content-Length", str(len(body)))]
         if self.closing:
@@ -69,15 +69,15 @@ class AppServer(Listener[AppConnection]):
         self.routes: dict[str, Answer] = {**SHARED, **AUTH, **WIRE, "/404": not_found}
         self.unread: set[str] = set(UNREAD)
 
-    def route(self, path: str, answer: Answer, *, read_body: bool = True) -> None:
-        """Let `answer(record, conn)` serve `path` and what is below it.
+    def route(self, path: str, respond: Answer, *, read_body: bool = True) -> None:
+        """Let `respond(record, conn)` serve `path` and what is below it.
 
         Args:
             path: an exact path of one or more segments.
-            answer: replies on `conn`; may use all of `AppConnection`.
+            respond: replies on `conn`; may use all of `AppConnection`.
             read_body: False to have the body still unread, for `conn.iter_body(record.raw)`.
         """
-        self.routes[path] = answer
+        self.routes[path] = respond
         if not read_body:
             self.unread.add(path)
 

@@ -1,4 +1,4 @@
-"""Routes that ask for credentials: Basic, Bearer, and Digest as RFC 7616 verifies it.
+"""Routes that require credentials: Basic, Bearer, and Digest as RFC 7616 verifies it.
 
 The server's side only, written from the RFC so that the client is not checked against itself.
 """

@@ -1,4 +1,4 @@
-"""Caddy on loopback: HTTP/1.1, HTTP/2 and HTTP/3 on TLS. Use it where `has_caddy()`."""
+"""Caddy on loopback: HTTP/1.1, HTTP/2 and HTTP/3 on TLS. Use it if `has_caddy()`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def has_caddy() -> bool:
 
 
 class Caddy:
-    """A Caddy that answers hello to every request.
+    """A Caddy that responds hello to every request.
 
     Args:
         folder: an empty one, for its files.

@@ -1,4 +1,4 @@
-"""Certificates for the loopback servers: one CA for the session, good and bad leaves.
+"""Certificates for the loopback servers: one CA for the session, valid and invalid leaves.
 
 Only makes files and contexts; opens no socket.
 """
@@ -93,7 +93,7 @@ class Certs:
         return b"".join(pem.bytes() for pem in chain)
 
     def ca_with_key_pem(self) -> bytes:
-        """Return the authority with its private key, for what issues certificates by itself."""
+        """Return the authority with its private key, for what issues certificates on its own."""
         return self._ca.private_key_pem.bytes() + self.ca_pem
 
     def client_context(self) -> ssl.SSLContext:

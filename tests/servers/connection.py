@@ -1,6 +1,6 @@
 """One accepted connection: buffered reading of HTTP/1 messages, and every way to end it.
 
-Knows framing only; what to answer is the servers' business.
+Knows framing only; servers choose the response.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Connection:
     def finish_and_close(self) -> None:
         """Send FIN, throw away what the peer still sends, then close.
 
-        Closing with unread bytes would send RST, and the peer could lose the answer.
+        Closing with unread bytes would send RST, and the peer could lose the response.
         """
         with contextlib.suppress(OSError):
             self._end_tls()

@@ -1,4 +1,4 @@
-"""A name server over HTTPS (RFC 8484), for the names that a test makes up."""
+"""A name server over HTTPS (RFC 8484), for invented names."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class DoHServer(AppServer):
         address = ipaddress.ip_address(self.names[name]) if name in self.names else None
         fits = address is not None and kind == (_A if address.version == 4 else _AAAA)
         flags = _ANSWER if address is not None else _NO_SUCH_NAME
-        answer = record.body[:2] + struct.pack(">HHHHH", flags, 1, int(fits), 0, 0) + question
+        response = record.body[:2] + struct.pack(">HHHHH", flags, 1, int(fits), 0, 0) + question
         if fits:
             assert address is not None
             packed = address.packed
             # The name is a pointer to that of the question (RFC 1035, section 4.1.4).
-            answer += struct.pack(">HHHIH", 0xC000 | _HEAD, kind, 1, 60, len(packed)) + packed
-        conn.reply(200, answer, [("Content-Type", "application/dns-message")])
+            response += struct.pack(">HHHIH", 0xC000 | _HEAD, kind, 1, 60, len(packed)) + packed
+        conn.reply(200, response, [("Content-Type", "application/dns-message")])
 
 
 def _question(query: bytes) -> tuple[str, int, bytes]:

@@ -49,12 +49,12 @@ class H2Server(AppServer):
         self.goaway_limit = 0
         self.routes["/http11-required"] = hello  # where the client comes back
 
-    def stream_route(self, path: str, answer: StreamAnswer) -> None:
-        """Let `answer(record, stream)` serve `path` over HTTP/2, once the body is in."""
-        self.stream_routes[path] = answer
+    def stream_route(self, path: str, respond: StreamAnswer) -> None:
+        """Let `respond(record, stream)` serve `path` over HTTP/2, once the body is in."""
+        self.stream_routes[path] = respond
 
     def goaway_after(self, count: int) -> None:
-        """Send GOAWAY with the `count`-th request of each connection, and close after its answer.
+        """Send GOAWAY with the `count`-th request of each connection, and close after its response.
 
         Streams behind it are ignored (counted in `ignored`), as RFC 9113 section 6.8 has it.
         0 switches it off.

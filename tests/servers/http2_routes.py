@@ -1,4 +1,4 @@
-"""Routes of HTTP/2 alone: delays, stalls, flow control, and the protocol's own refusals.
+"""Routes of HTTP/2 only: delays, stalls, flow control, and the protocol's own refusals.
 
 Each is `route(record, stream)` and must not block: its thread serves the other streams too.
 """
@@ -44,7 +44,7 @@ def upload(record: Record, stream: Stream) -> None:
 def early_413(record: Record, stream: Stream) -> None:
     stream.head(413)
     stream.session.h2.end_stream(stream.id)
-    # RFC 9113 section 8.1: NO_ERROR asks the client to stop sending, and to keep the answer.
+    # RFC 9113 section 8.1: NO_ERROR asks the client to stop sending, and to keep the response.
     stream.reset(ErrorCodes.NO_ERROR)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.servers.http2 import H2Server
 
 _UNSENT = 1 << 18
-_LINGER = 0.5  # seconds for which the client may go on after its GOAWAY is answered
+_LINGER = 0.5  # seconds for which the client may continue after the reply to its GOAWAY
 _CONNECTION_WINDOW = 1 << 24
 
 
@@ -93,7 +93,7 @@ class Session:
         sock.setblocking(True)
         if self._last is not None:
             # To close with requests unread would reset the connection, and take along what was
-            # said last, the GOAWAY too.
+            # sent last, the GOAWAY too.
             self.conn.wait_closed(_LINGER)
 
     def end(self, stream: Stream) -> None:
@@ -106,8 +106,8 @@ class Session:
         heapq.heappush(self._timers, entry)
 
     def goaway(self, last: int, code: int) -> None:
-        """Send GOAWAY and close once the streams up to `last` are answered."""
-        # h2's close_connection() would refuse to send the answers still due.
+        """Send GOAWAY and close once the streams up to `last` have responses."""
+        # h2's close_connection() would refuse to send the responses still due.
         self._collect()
         self._unsent += GoAwayFrame(0, last_stream_id=last, error_code=code).serialize()
         self._last = last
@@ -141,7 +141,7 @@ class Session:
                 return False
             self._feed(data)
             if not isinstance(self.conn.sock, ssl.SSLSocket):
-                return True  # the selector tells of what is left; TLS may have it buffered
+                return True  # the selector reports the rest; TLS may have it buffered
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -231,7 +231,7 @@ class Session:
         return max(self._timers[0][0] - time.monotonic(), 0) if self._timers else None
 
     def _pump_is_over(self) -> bool:
-        """Send what can be sent; True when all is said and the connection is to be closed."""
+        """Send what can be sent; True when all is sent and the connection is to be closed."""
         self._collect()
         self._flush()
         for stream in list(self.sending.values()):

@@ -1,4 +1,4 @@
-"""One HTTP/2 stream, as the routes see it: whole answers, pieces, and refusals.
+"""One HTTP/2 stream, as the routes see it: whole responses, chunks, and refusals.
 
 Queues what it is given; the session sends it as flow control allows.
 """
@@ -34,7 +34,7 @@ class Stream:
     def reply(
         self, status: int = 200, body: bytes = b"", headers: Headers = (), reason: str | None = None
     ) -> None:
-        """Send one answer with content-length; `reason` is for HTTP/1.1."""
+        """Send one response with content-length; `reason` is for HTTP/1.1."""
         bare = status in {204, 304}
         length = [] if bare else [("content-length", str(len(body)))]
         self.stream(status, [body] if body and not bare else [], [*headers, *length])
@@ -46,7 +46,7 @@ class Stream:
         self.session.sending[self.id] = self
 
     def head(self, status: int, headers: Headers = ()) -> None:
-        """Send a head alone, of an answer (that may stall) or an informational one."""
+        """Send a head alone, of a response (that may stall) or an informational one."""
         fields = [(":status", str(status)), *((name.lower(), value) for name, value in headers)]
         self.session.h2.send_headers(self.id, fields)
 
@@ -64,7 +64,7 @@ class Stream:
         self.session.later(seconds, self, action)
 
     def close_connection(self) -> None:
-        """Close the whole connection without a GOAWAY, when what was said before is sent."""
+        """Close the whole connection without a GOAWAY, after queued data is sent."""
         self.session.closing = True
 
     def goaway(self, code: int = 0, *, processed: bool = True) -> None:

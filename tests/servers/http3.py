@@ -1,6 +1,6 @@
-"""An HTTP/3 server on loopback, by aioquic: it answers all, and ends its connections when told to.
+"""An HTTP/3 server on loopback, by aioquic. It can end its connections on request.
 
-It counts what it was asked. Bodies are read and forgotten.
+It counts requests. Bodies are read and dropped.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from tests.servers.certs import Certs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["HTTP3Server"]
 
 _SECONDS = 30.0
 
 
 class HTTP3Server:
-    """A server whose answer to every request is "ok".
+    """A server that responds "ok" to every request.
 
     Args:
         folder: for the file with its certificate and key.
@@ -40,7 +39,7 @@ class HTTP3Server:
     Attributes:
         requests: how often it was asked, by method.
         connections: how many there were.
-        closes_amid: it answers no request, and closes the connection instead.
+        closes_amid: it closes the connection instead of responding.
     """
 
     def __init__(self, folder: Path, certs: Certs) -> None:

@@ -1,4 +1,4 @@
-"""What all loopback servers share: accepting, one thread per connection, counting, stopping.
+"""Shared by all loopback servers: accepting, one thread per connection, counting, stopping.
 
 Speaks TLS when given a context; knows nothing of HTTP.
 """
@@ -118,7 +118,7 @@ class Listener(Generic[_C]):
         self._acceptor.start()
 
     def stop_accepting(self) -> None:
-        """Refuse new connections from now on; those already open go on."""
+        """Refuse new connections from now on; those already open continue."""
         if not self._accepting:
             return
         self._accepting = False
@@ -162,7 +162,7 @@ class Listener(Generic[_C]):
             self.changed.notify_all()
 
     def begin_test(self) -> None:
-        """Hear what the test before has sent and closed, and forget it."""
+        """Process what the previous test has sent and closed, and forget it."""
         with self.changed:
             self.changed.wait_for(lambda: self._sockets <= self._older, _HEARD_SECONDS)
         self.reset_counts()
@@ -178,7 +178,7 @@ class Listener(Generic[_C]):
     # -- connections
 
     def adopt(self, sock: socket.socket) -> None:
-        """Shut `sock` at `stop` too (a proxy's way to the origin)."""
+        """Shut `sock` at `stop` too (a proxy's connection to the origin)."""
         self._hold(sock, self._adopted)
 
     def forget(self, sock: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""nginx on loopback: HTTP/2 on TLS and without, counting in its log what it processed.
+"""nginx on loopback: HTTP/2 on TLS and without, counting processed requests in its log.
 
 For what a real server does with its connections. Use it where `has_nginx()`.
 """
@@ -45,7 +45,7 @@ def has_nginx() -> bool:
 
 
 class Nginx:
-    """An nginx that answers hello to every request over HTTP/2.
+    """An nginx that responds hello to every request over HTTP/2.
 
     Args:
         folder: an empty one, for its files.

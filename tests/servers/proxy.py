@@ -67,7 +67,7 @@ class _Proxy(Listener[Connection]):
         return sock
 
     def tunnel(self, conn: Connection, origin: socket.socket, welcome: bytes) -> None:
-        """Tell the client that it is through, and pass bytes both ways until one side closes."""
+        """Confirm the tunnel to the client, and forward bytes both ways until one side closes."""
         with self.changed:
             self.tunnels += 1
             self.changed.notify_all()
@@ -91,7 +91,7 @@ def _pass_on(key: selectors.SelectorKey) -> bool:
     try:
         sink.sendall(data)
     except OSError:
-        # Who resets a connection may have said why.
+        # A peer that resets a connection may have sent the reason.
         while rest := sink.recv(PIECE):
             source.sendall(rest)
         raise
@@ -188,7 +188,7 @@ class HTTPProxy(_Proxy):
 
 
 def _fetch(origin: socket.socket, record: Record) -> tuple[int, str, list[tuple[str, str]], bytes]:
-    """Ask the origin in origin-form; the answer is buffered, with Content-Length."""
+    """Ask the origin in origin-form; the response is buffered, with Content-Length."""
     kept = [(n, v) for n, v in record.headers if n.lower() not in _HOP_BY_HOP]
     kept = [(n, v) for n, v in kept if n.lower() not in {"transfer-encoding", "content-length"}]
     if record.body or record.header("content-length"):
@@ -196,13 +196,13 @@ def _fetch(origin: socket.socket, record: Record) -> tuple[int, str, list[tuple[
     path = record.path + (f"?{record.query_string}" if record.query_string else "")
     lines = [f"{record.method} {path} HTTP/1.1", *(f"{n}: {v}" for n, v in kept), "", ""]
     origin.sendall("\r\n".join(lines).encode("latin-1") + record.body)
-    with http.client.HTTPResponse(origin, method=record.method) as answer:
-        answer.begin()
-        body = answer.read()
-        fields = [(n, v) for n, v in answer.getheaders() if n.lower() != "transfer-encoding"]
-        if answer.getheader("content-length") is None and answer.status not in {204, 304}:
+    with http.client.HTTPResponse(origin, method=record.method) as response:
+        response.begin()
+        body = response.read()
+        fields = [(n, v) for n, v in response.getheaders() if n.lower() != "transfer-encoding"]
+        if response.getheader("content-length") is None and response.status not in {204, 304}:
             fields.append(("Content-Length", str(len(body))))
-        return answer.status, answer.reason, fields, body
+        return response.status, response.reason, fields, body
 
 
 def _refuse(conn: Connection, status: int, headers: list[tuple[str, str]]) -> None:
@@ -273,16 +273,16 @@ class SOCKSProxy(_Proxy):
         name = _read_zero_ended(conn) if invented else socket.inet_ntoa(address)
         self._open(conn, name, port, lambda code: bytes((0, 91 if code else 90)) + bytes(6))
 
-    def _open(self, conn: Connection, name: str, port: int, answer: _Reply) -> None:
+    def _open(self, conn: Connection, name: str, port: int, response: _Reply) -> None:
         self.log.append((name, port))
         self.note()
         if self.fail_with is not None:
-            return conn.send(answer(self.fail_with))
+            return conn.send(response(self.fail_with))
         try:
             origin = self.dial(name, port)
         except OSError:
-            return conn.send(answer(4))  # host unreachable
-        return self.tunnel(conn, origin, answer(0))
+            return conn.send(response(4))  # host unreachable
+        return self.tunnel(conn, origin, response(0))
 
 
 def _read_host(conn: Connection, kind: int) -> str:

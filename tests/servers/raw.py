@@ -1,4 +1,4 @@
-"""A server whose handler writes the bytes: for broken, truncated and hostile answers.
+"""A server whose handler writes the bytes: for broken, truncated and hostile responses.
 
 Adds nothing to what the handler sends.
 """
@@ -73,14 +73,14 @@ def response(
     status: str = "200 OK",
     headers: Iterable[tuple[str, str]] = (),
 ) -> bytes:
-    """Return the bytes of an answer with Content-Length."""
+    """Return the bytes of a response with Content-Length."""
     fields = [("Content-Length", str(len(body))), *headers]
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in fields), "", ""]
     return "\r\n".join(lines).encode("latin-1") + body
 
 
 def respond(*payloads: bytes) -> Handler:
-    """Answer each request on any connection with the next payload, the last again and again."""
+    """Respond to each request on any connection with the next payload, the last again and again."""
     left = list(payloads)
     lock = threading.Lock()
 
@@ -94,7 +94,7 @@ def respond(*payloads: bytes) -> Handler:
 
 
 def respond_and_close(payload: bytes) -> Handler:
-    """Answer the first request of each connection, then close."""
+    """Respond to the first request of each connection, then close."""
 
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
@@ -104,7 +104,7 @@ def respond_and_close(payload: bytes) -> Handler:
 
 
 def respond_and_reset(payload: bytes) -> Handler:
-    """Answer the first request of each connection, then send RST."""
+    """Respond to the first request of each connection, then send RST."""
 
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
@@ -115,7 +115,7 @@ def respond_and_reset(payload: bytes) -> Handler:
 
 
 def respond_and_stall(payload: bytes) -> Handler:
-    """Answer the first request of each connection, then say nothing more."""
+    """Respond to the first request of each connection, then say nothing more."""
 
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:

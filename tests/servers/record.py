@@ -1,4 +1,4 @@
-"""What a server remembers of a request, and the payloads it answers with.
+"""The server's record of a request, and the payloads of its responses.
 
 Values only; no sockets.
 """
@@ -140,7 +140,7 @@ def to_json(value: Any) -> bytes:
 
 
 def echo(record: Record) -> bytes:
-    """Return what /echo tells of a request."""
+    """Return what /echo reports about a request."""
     large = len(record.body) > _LARGE
     body = base64.b64encode(record.body) if large else record.body
     return to_json(

@@ -1,4 +1,4 @@
-"""A redis-server of the tests' own, which can be frozen, killed and started again."""
+"""A redis-server for the tests, which can be frozen, killed and restarted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
-
-__all__ = ["RedisServer", "redis_binary"]
 
 
 def redis_binary() -> str | None:

@@ -1,7 +1,7 @@
-"""A relay that forgets connections without a word, as NATs and load balancers do.
+"""A relay that silently forgets connections, as NATs and load balancers do.
 
 It forwards bytes or datagrams between clients and a server. What it has forgotten stays open and
-takes what is sent, but nothing gets through, and neither side is told.
+takes what is sent, but nothing gets through, and neither side is notified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PIECE = 1 << 16
 _SECONDS = 30.0
 
 
-class _Way(NamedTuple):
+class _Direction(NamedTuple):
     """What arrives at one socket goes out at another one."""
 
     source: socket.socket
@@ -29,7 +29,7 @@ class _Way(NamedTuple):
 
 
 class _Relay:
-    """Forward until told to forget; use it as a context manager.
+    """Forward until forget() is called; use it as a context manager.
 
     Args:
         port: of the server, on loopback.
@@ -101,12 +101,12 @@ class _Relay:
     def _greet(self) -> None:
         raise NotImplementedError
 
-    def _forward(self, way: _Way) -> None:
+    def _forward(self, direction: _Direction) -> None:
         raise NotImplementedError
 
     def _watch(self, source: socket.socket, target: socket.socket) -> None:
-        way = _Way(source, target, self.connections)
-        self._selector.register(source, selectors.EVENT_READ, way)
+        direction = _Direction(source, target, self.connections)
+        self._selector.register(source, selectors.EVENT_READ, direction)
 
 
 class Relay(_Relay):
@@ -123,28 +123,28 @@ class Relay(_Relay):
         self._watch(client, server)
         self._watch(server, client)
 
-    def _forward(self, way: _Way) -> None:
+    def _forward(self, direction: _Direction) -> None:
         try:
-            piece = way.source.recv(_PIECE)
-            if piece and self.is_forgotten(way.connection):
+            piece = direction.source.recv(_PIECE)
+            if piece and self.is_forgotten(direction.connection):
                 self.swallowed += 1
                 return
-            way.target.sendall(piece)
+            direction.target.sendall(piece)
         except OSError:
             piece = b""
         if not piece:
-            self._end(way)
+            self._end(direction)
 
-    def _end(self, way: _Way) -> None:
-        self._selector.unregister(way.source)
-        if self.is_forgotten(way.connection):
-            if way.source.getpeername() == self._server:
+    def _end(self, direction: _Direction) -> None:
+        self._selector.unregister(direction.source)
+        if self.is_forgotten(direction.connection):
+            if direction.source.getpeername() == self._server:
                 return  # not even that gets through
             self.ended += 1
         with contextlib.suppress(KeyError):
-            self._selector.unregister(way.target)
-        way.source.close()
-        way.target.close()
+            self._selector.unregister(direction.target)
+        direction.source.close()
+        direction.target.close()
 
 
 class DatagramRelay(_Relay):
@@ -154,30 +154,32 @@ class DatagramRelay(_Relay):
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
-        self._ways: dict[object, _Way] = {}
+        self._directions: dict[object, _Direction] = {}
         self._clients: dict[int, Any] = {}
 
     def _greet(self) -> None:
         piece, client = self._inside.recvfrom(_PIECE)
-        way = self._ways.get(client)
-        if way is None:
+        direction = self._directions.get(client)
+        if direction is None:
             self.connections += 1
             server = socket.socket(socket.AF_INET, self.kind)
             server.connect(self._server)
             server.setblocking(False)  # an error that was reported may be gone
             self._watch(server, self._inside)
-            way = self._ways[client] = _Way(server, self._inside, self.connections)
+            direction = self._directions[client] = _Direction(
+                server, self._inside, self.connections
+            )
             self._clients[server.fileno()] = client
-        if self.is_forgotten(way.connection):
+        if self.is_forgotten(direction.connection):
             self.swallowed += 1
         else:
             with contextlib.suppress(OSError):  # the server is gone
-                way.source.send(piece)
+                direction.source.send(piece)
 
-    def _forward(self, way: _Way) -> None:
+    def _forward(self, direction: _Direction) -> None:
         with contextlib.suppress(OSError):
-            piece = way.source.recv(_PIECE)
-            if self.is_forgotten(way.connection):
+            piece = direction.source.recv(_PIECE)
+            if self.is_forgotten(direction.connection):
                 self.swallowed += 1
             else:
-                way.target.sendto(piece, self._clients[way.source.fileno()])
+                direction.target.sendto(piece, self._clients[direction.source.fileno()])

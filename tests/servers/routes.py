@@ -1,4 +1,4 @@
-"""Routes that need one whole answer, and so serve HTTP/1.1 and HTTP/2 alike.
+"""Routes that need one whole response, and so serve HTTP/1.1 and HTTP/2 alike.
 
 Each is `route(record, out)` and calls `out.reply` once.
 """
@@ -31,7 +31,7 @@ class Memory:
 
 
 class Out(Protocol):
-    """Where a route answers: a connection of HTTP/1.1 or a stream of HTTP/2."""
+    """Where a route responds: a connection of HTTP/1.1 or a stream of HTTP/2."""
 
     @property
     def memory(self) -> Memory: ...

@@ -117,7 +117,7 @@ PRIOR = {"http_version": pycurl.CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE}
 # -- certificates
 
 
-def test_a_good_context_is_trusted_with_the_ca_and_tells_of_the_handshake(
+def test_a_good_context_is_trusted_with_the_ca_and_reports_the_handshake(
     certs: Certs, browser: Browser
 ) -> None:
     with AppServer(certs.server_context()) as server:
@@ -135,13 +135,13 @@ def test_a_bad_certificate_is_refused(certs: Certs, browser: Browser, name: str)
         assert server.requests == []
 
 
-def test_the_old_version_of_tls_can_be_asked_for(certs: Certs, browser: Browser) -> None:
+def test_the_old_version_of_tls_can_be_chosen(certs: Certs, browser: Browser) -> None:
     with AppServer(certs.tls12_context()) as server:
         browser.get(server.url, cainfo=str(certs.ca_path))
         assert server.handshakes[0].version == "TLSv1.2"
 
 
-def test_a_client_certificate_is_required_and_told(certs: Certs, browser: Browser) -> None:
+def test_a_client_certificate_is_required_and_reported(certs: Certs, browser: Browser) -> None:
     with AppServer(certs.client_auth_context()) as server:
         ca = str(certs.ca_path)
         browser.error(server.url, cainfo=ca)
@@ -163,7 +163,7 @@ def test_tls_may_end_with_or_without_its_goodbye(certs: Certs, browser: Browser)
 # -- the raw server
 
 
-def test_scripted_answers_come_in_turn_and_the_last_again() -> None:
+def test_scripted_responses_come_in_order_and_the_last_repeats() -> None:
     with RawServer(respond(response(b"one"), response(b"two"))) as server:
         client = http.client.HTTPConnection(server.host, server.port)
         bodies = []
@@ -192,7 +192,7 @@ def test_a_handler_may_close_reset_or_stall(browser: Browser) -> None:
         assert server.wait_for(lambda: server.open_connections == 0)
 
 
-def test_an_answer_may_be_followed_by_fin_or_rst() -> None:
+def test_a_response_may_be_followed_by_fin_or_rst() -> None:
     with RawServer(respond_and_close(b"bye")) as server, _connect(server) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert _read_all(sock) == b"bye"
@@ -210,7 +210,7 @@ def test_a_request_cut_off_in_its_body_counts_as_seen() -> None:
         assert server.requests[0].endswith(b"\r\n\r\nabc")
 
 
-def test_what_fails_in_a_handler_fails_the_test() -> None:
+def test_a_failure_in_a_handler_fails_the_test() -> None:
     def handler(conn: RawConnection) -> None:
         raise ValueError("seen by the test")
 
@@ -237,7 +237,7 @@ def test_dead_addresses_refuse_or_hang(browser: Browser) -> None:
 # -- the application
 
 
-def test_simple_routes_answer_and_are_recorded(app: AppServer, browser: Browser) -> None:
+def test_simple_routes_respond_and_are_recorded(app: AppServer, browser: Browser) -> None:
     assert browser.get(app.url).body == b"hello"
     assert browser.get(app.url + "/bytes/70000?seed=3").body == payload(70000, 3)
     assert browser.get(app.url + "/chunked/70000").body == payload(70000)
@@ -274,13 +274,13 @@ def test_redirects_lead_home(app: AppServer, browser: Browser) -> None:
     assert (there.status, there.header("location"), len(there.body)) == (307, "/echo", 9)
 
 
-def test_cookies_are_set_and_told(app: AppServer, browser: Browser) -> None:
+def test_cookies_are_set_and_reported(app: AppServer, browser: Browser) -> None:
     url = app.url + "/cookies/set?a=1&b=2%3B%20Path%3D%2Fecho&redirect=/cookies"
-    answer = browser.get(url, followlocation=1, cookiefile="")
-    assert answer.json == {"header": "a=1", "cookies": {"a": "1"}}
+    response = browser.get(url, followlocation=1, cookiefile="")
+    assert response.json == {"header": "a=1", "cookies": {"a": "1"}}
 
 
-def test_coded_bodies_are_what_they_say(app: AppServer, browser: Browser) -> None:
+def test_coded_bodies_match_their_coding(app: AppServer, browser: Browser) -> None:
     def body(path: str) -> bytes:
         return browser.get(f"{app.url}{path}?size=5000").body
 
@@ -296,7 +296,7 @@ def test_coded_bodies_are_what_they_say(app: AppServer, browser: Browser) -> Non
     assert len(browser.get(app.url + "/gzip?size=1000000&zeros=1").body) < 2000
 
 
-def test_broken_answers_break_as_told(app: AppServer, browser: Browser) -> None:
+def test_broken_responses_break_as_described(app: AppServer, browser: Browser) -> None:
     assert browser.error(app.url + "/truncated?length=9&sent=3") == 18
     assert browser.error(app.url + "/truncated?length=9&sent=0&reset=1") in {18, 56}
     assert browser.get(app.url + "/until-close?size=9").body == payload(9)
@@ -306,7 +306,7 @@ def test_broken_answers_break_as_told(app: AppServer, browser: Browser) -> None:
     assert browser.get(app.url + "/close").header("connection") == "close"
 
 
-def test_slow_answers_come_in_the_end(app: AppServer, browser: Browser) -> None:
+def test_slow_responses_arrive(app: AppServer, browser: Browser) -> None:
     assert browser.get(app.url + "/drip?n=4&interval=0.001").body == b"xxxx"
     assert browser.get(app.url + "/delay/0.01").body == b"hello"
     assert len(browser.get(app.url + "/big?size=3000000").body) == 3_000_000
@@ -373,10 +373,10 @@ def test_uploads_are_counted(app: AppServer, browser: Browser) -> None:
 
 
 def test_an_early_413_arrives(app: AppServer, browser: Browser) -> None:
-    answer = browser.get(
+    response = browser.get(
         app.url + "/early-413", postfields=bytes(3_000_000), httpheader=["Expect:"]
     )
-    assert (answer.status, answer.body) == (413, b"too large")
+    assert (response.status, response.body) == (413, b"too large")
 
 
 def test_head_has_no_body_anywhere(app: AppServer, browser: Browser) -> None:
@@ -415,7 +415,7 @@ def test_a_test_may_add_a_route(app: AppServer, browser: Browser) -> None:
     assert browser.get(app.url + "/tea/green").body == b"green"
 
 
-def test_garbage_is_answered_with_400(app: AppServer) -> None:
+def test_garbage_gets_a_400(app: AppServer) -> None:
     with _connect(app) as sock:
         sock.sendall(b"garbage\r\n\r\n")
         assert _read_all(sock).startswith(b"HTTP/1.1 400 ")
@@ -452,8 +452,8 @@ def test_a_server_stops_with_clients_still_there(certs: Certs) -> None:
 def test_the_same_routes_are_there_over_http2(certs: Certs, browser: Browser) -> None:
     with H2Server(certs.server_context(alpn=HTTP2)) as server:
         tls = {"cainfo": str(certs.ca_path)}
-        answer = browser.get(server.url, **tls)
-        assert (answer.head[0], answer.body) == ("HTTP/2 200 ", b"hello")
+        response = browser.get(server.url, **tls)
+        assert (response.head[0], response.body) == ("HTTP/2 200 ", b"hello")
         assert browser.get(server.url + "/bytes/200000", **tls).body == payload(200_000)
         seen = browser.get(server.url + "/echo", postfields="a=b", **tls).json
         assert (seen["method"], seen["body"]) == ("POST", "a=b")
@@ -486,7 +486,7 @@ def test_delays_do_not_block_other_streams(h2: H2Server) -> None:
     assert 3 <= h2.max_streams <= 8
 
 
-def test_the_stream_limit_is_kept(certs: Certs) -> None:
+def test_the_stream_limit_is_observed(certs: Certs) -> None:
     with H2Server(max_concurrent_streams=2) as server:
         assert sorted(_multiplex(server, ["/delay/0.01"] * 6)) == ["/delay/0.01"] * 6
         assert server.max_streams <= 2
@@ -540,16 +540,14 @@ def test_http2_refusals(h2: H2Server, browser: Browser) -> None:
     assert browser.error(h2.url + "/truncated", **PRIOR) in {16, 18, 56, 92}
 
 
-def test_http11_required_leads_to_http11_over_tls(certs: Certs, browser: Browser) -> None:
+def test_http11_required_causes_http11_over_tls(certs: Certs, browser: Browser) -> None:
     with H2Server(certs.server_context(alpn=HTTP2)) as server:
-        answer = browser.get(server.url + "/http11-required", cainfo=str(certs.ca_path))
-        assert answer.body == b"hello"
+        response = browser.get(server.url + "/http11-required", cainfo=str(certs.ca_path))
+        assert response.body == b"hello"
         assert [shake.alpn for shake in server.handshakes] == ["h2", "http/1.1"]
 
 
-def test_goaway_answers_this_request_or_leaves_it_to_another_connection(
-    h2: H2Server, browser: Browser
-) -> None:
+def test_goaway_serves_or_refuses_its_request(h2: H2Server, browser: Browser) -> None:
     assert browser.get(h2.url + "/goaway", **PRIOR).body == b"hello"
     assert h2.wait_for(lambda: h2.open_connections == 0)
     assert browser.get(h2.url + "/goaway?processed=0", **PRIOR).body == b"hello"
@@ -576,8 +574,8 @@ def test_head_and_stalls_over_http2(h2: H2Server, browser: Browser) -> None:
 
 def test_the_proxy_forwards_and_logs(app: AppServer, browser: Browser) -> None:
     with HTTPProxy(hosts={"made.up": (app.host, app.port)}) as proxy:
-        answer = browser.get("http://made.up/echo?x=1", proxy=proxy.url, postfields="abc")
-        assert (answer.json["target"], answer.json["body"]) == ("/echo?x=1", "abc")
+        response = browser.get("http://made.up/echo?x=1", proxy=proxy.url, postfields="abc")
+        assert (response.json["target"], response.json["body"]) == ("/echo?x=1", "abc")
         assert browser.get("http://made.up/chunked/9", proxy=proxy.url).body == payload(9)
         assert browser.get("http://made.up/", proxy=proxy.url, nobody=1).status == 200
         assert browser.get("http://example.com/", proxy=proxy.url).status == 502
@@ -592,8 +590,8 @@ def test_the_proxy_tunnels_tls(certs: Certs, browser: Browser, secure: bool) -> 
         proxy.hosts["made.up"] = (app.host, app.port)
         ca = str(certs.ca_path)
         options: dict[str, Any] = {"proxy": proxy.url, "cainfo": ca, "proxy_cainfo": ca}
-        answer = browser.get("https://made.up/big?size=2000000", proxyuserpwd="u:p", **options)
-        assert len(answer.body) == 2_000_000
+        response = browser.get("https://made.up/big?size=2000000", proxyuserpwd="u:p", **options)
+        assert len(response.body) == 2_000_000
         assert (proxy.tunnels, proxy.log[0].target) == (1, "made.up:443")
         assert browser.error("https://made.up/", proxyuserpwd="u:q", **options) in {7, 56}
         proxy.connect_status = 503
@@ -608,7 +606,7 @@ def test_the_proxy_may_hang_up_on_connect(certs: Certs, browser: Browser) -> Non
         assert browser.error("https://made.up/", proxy=proxy.url) in {52, 56}
 
 
-def test_wrong_proxy_credentials_give_407(app: AppServer, browser: Browser) -> None:
+def test_wrong_proxy_credentials_get_a_407(app: AppServer, browser: Browser) -> None:
     with HTTPProxy(("u", "p")) as proxy:
         assert browser.get(app.url, proxy=proxy.url).status == 407
         after_asking = {"proxyauth": pycurl.HTTPAUTH_ANY, "proxyuserpwd": "u:p"}
@@ -634,7 +632,9 @@ def test_socks_reaches_ipv6(browser: Browser) -> None:
         assert proxy.log == [("::1", app.port)]
 
 
-def test_socks_credentials_are_checked_and_failures_told(app: AppServer, browser: Browser) -> None:
+def test_socks_credentials_are_checked_and_failures_reported(
+    app: AppServer, browser: Browser
+) -> None:
     with SOCKSProxy(("u", "p")) as proxy:
         assert browser.get(app.url, proxy=proxy.url, proxyuserpwd="u:p").status == 200
         assert browser.error(app.url, proxy=proxy.url, proxyuserpwd="u:q") == 97
@@ -658,28 +658,28 @@ def _read_all(sock: socket.socket) -> bytes:
 
 def _status(client: http.client.HTTPConnection, target: str, headers: dict[str, str]) -> int:
     client.request("GET", target, headers=headers)
-    answer = client.getresponse()
-    answer.read()
-    return answer.status
+    response = client.getresponse()
+    response.read()
+    return response.status
 
 
 def _challenge(
     client: http.client.HTTPConnection, target: str, headers: dict[str, str]
 ) -> dict[str, str]:
     client.request("GET", target, headers=headers)
-    answer = client.getresponse()
-    answer.read()
-    fields = (answer.getheader("WWW-Authenticate") or "").removeprefix("Digest ")
+    response = client.getresponse()
+    response.read()
+    fields = (response.getheader("WWW-Authenticate") or "").removeprefix("Digest ")
     return urllib.request.parse_keqv_list(urllib.request.parse_http_list(fields))
 
 
 def _digest(nonce: str, target: str) -> str:
     first = hashlib.md5(b"u:test:p").hexdigest()
     second = hashlib.md5(f"GET:{target}".encode()).hexdigest()
-    answer = hashlib.md5(f"{first}:{nonce}:00000001:c:auth:{second}".encode()).hexdigest()
+    response = hashlib.md5(f"{first}:{nonce}:00000001:c:auth:{second}".encode()).hexdigest()
     return (
         f'Digest username="u", realm="test", nonce="{nonce}", uri="{target}", opaque="o", '
-        f'qop=auth, nc=00000001, cnonce="c", response="{answer}"'
+        f'qop=auth, nc=00000001, cnonce="c", response="{response}"'
     )
 
 

@@ -1,4 +1,4 @@
-"""A way by a Unix socket to a server on a port: what the one gets, the other has."""
+"""A Unix socket that forwards to a server on a port."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class UnixDoor:
             _shut(each)
 
     def say(self, text: bytes) -> None:
-        """Send bytes that nobody asked for, on the newest connection."""
+        """Send unsolicited bytes on the newest connection."""
         self._open[-2].sendall(text)
 
     def _start(self, work: object, *arguments: socket.socket) -> None:

@@ -20,7 +20,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def accept(head: bytes, *fields: str) -> bytes:
-    """Return the answer that agrees to a handshake (RFC 6455, section 4.2.2)."""
+    """Return the response that agrees to a handshake (RFC 6455, section 4.2.2)."""
     found = _KEY.search(head)
     assert found is not None, head
     key = base64.b64encode(hashlib.sha1(found[1].strip() + _GUID).digest()).decode()

@@ -1,4 +1,4 @@
-"""Routes that reach below one whole answer: chunks, stalls, cuts, slow bodies, uploads.
+"""Routes below one whole response: chunks, stalls, cuts, slow bodies, uploads.
 
 HTTP/1.1 only.
 """
@@ -56,7 +56,7 @@ def big(record: Record, conn: AppConnection) -> None:
             conn.send(piece)
 
 
-# -- answers that stop short
+# -- responses that stop short
 
 
 def truncated(record: Record, conn: AppConnection) -> None:
@@ -112,7 +112,7 @@ def _end(conn: AppConnection) -> None:
     conn.close()
 
 
-# -- slow answers
+# -- slow responses
 
 
 def drip(record: Record, conn: AppConnection) -> None:

@@ -1,1 +1,1 @@
-"""curlhttp against servers and proxies that nobody here wrote; `.ci/real-servers` runs them."""
+"""curlhttp against servers and proxies of other projects; `.ci/real-servers` runs them."""

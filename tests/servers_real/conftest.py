@@ -1,4 +1,4 @@
-"""Programs that are started where a test asks for them, a talk with one of them, and the counts."""
+"""Fixtures that start servers on request, senders to them, and the ledger of all requests."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pytest
 from curlhttp import requests
 from tests.adversary.watchdog import Watchdog
 from tests.servers import Certs
-from tests.servers_real.doors import KINDS
 from tests.servers_real.ledger import Ledger
+from tests.servers_real.matrix import KINDS
 from tests.servers_real.program import Backend, Program, Surroundings, make_files
-from tests.servers_real.talk import Talk
+from tests.servers_real.sender import Sender
 from tests.support.colours import AnyClient
 
-_HUNG = 200.0  # seconds for a test, each of whose requests has a limit of its own
+_HUNG = 200.0  # seconds for a test, each of whose requests has its own limit
 _KEY = "servers_real"
 _LEDGER = Ledger()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder."""
+    """Mark the tests of this folder."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -45,7 +45,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what was sent, and what came of it."""
+    """Print what was sent, and the outcome."""
     if _LEDGER.counts:
         terminalreporter.section("servers that nobody here wrote")
         terminalreporter.write_line(_LEDGER.table(KINDS.values()))
@@ -111,41 +111,41 @@ def ledger() -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def talk_through(
+def sender_through(
     make_client: Callable[..., AnyClient],
     session: requests.Session,
     programs: Programs,
     ledger: Ledger,
     tmp_path: Path,
-) -> Callable[..., Talk]:
+) -> Callable[..., Sender]:
     """Return a function that makes a talk with nginx by a proxy: talk_through("squid", "h2")."""
 
-    def make(name: str, door: str, port: str = "plain", credentials: str = "") -> Talk:
-        proxy, found = programs.get(name), programs.get("nginx").door(door)
-        # Else Dante would be told an address of IPv6, at which nobody listens.
+    def make(name: str, endpoint: str, port: str = "plain", credentials: str = "") -> Sender:
+        proxy, found = programs.get(name), programs.get("nginx").endpoint(endpoint)
+        # Else Dante would be told an address of IPv6, at which nothing listens.
         found = found._replace(url=found.url.replace("localhost", "127.0.0.1"))
         url = proxy.proxy_url(port, credentials)
         session.proxies = {"http": url, "https": url}
         client = make_client(proxies=url, **found.settings)
-        return Talk(client, session, proxy, found, ledger, tmp_path)
+        return Sender(client, session, proxy, found, ledger, tmp_path)
 
     return make
 
 
 @pytest.fixture
-def talk_with(
+def sender_for(
     make_client: Callable[..., AnyClient],
     session: requests.Session,
     programs: Programs,
     ledger: Ledger,
     tmp_path: Path,
-) -> Callable[..., Talk]:
+) -> Callable[..., Sender]:
     """Return a function that makes a talk: talk_with("nginx", "h2")."""
 
-    def make(name: str, door: str, port: str | None = None, **settings: object) -> Talk:
+    def make(name: str, endpoint: str, port: str | None = None, **settings: object) -> Sender:
         program = programs.get(name)
-        found = program.door(door, port)
+        found = program.endpoint(endpoint, port)
         client = make_client(**{**found.settings, **settings})
-        return Talk(client, session, program, found, ledger, tmp_path)
+        return Sender(client, session, program, found, ledger, tmp_path)
 
     return make

@@ -1,6 +1,6 @@
-"""What was sent to whom, and what came of it, counted per server.
+"""A ledger of what was sent to each server and of the outcomes.
 
-Four counts must be nought at the end: wrong answers, POSTs that were processed twice, errors with
+Four counts must be zero at the end: wrong responses, POSTs that were processed twice, errors with
 `request_sent=False` whose request was processed, and hangs.
 """
 
@@ -18,7 +18,7 @@ import curlhttp
 from tests.servers_real.program import Program
 
 NOUGHTS = ("wrong answers", "POSTs twice", "unsent, but processed", "hangs")
-_DOORS = {"plain": "HTTP/1.1", "tls": "TLS", "h2": "HTTP/2", "h3": "HTTP/3"}
+_ENDPOINTS = {"plain": "HTTP/1.1", "tls": "TLS", "h2": "HTTP/2", "h3": "HTTP/3"}
 _HUNG = 90.0  # seconds, more than all limits of a request; the watchdog has those that block
 _numbers = itertools.count(1)
 
@@ -53,12 +53,12 @@ class Ledger:
     def operation(
         self, program: Program, method: str = "GET", *, may_be_stopped: bool = True
     ) -> Iterator[Operation]:
-        """Count what is sent in the block; an assertion that fails in it is a wrong answer.
+        """Count what is sent in the block; an assertion that fails in it is a wrong response.
 
         Args:
             program: to which it is sent.
             method: of the request.
-            may_be_stopped: it is awaited, so that one that hangs can be told from the others.
+            may_be_stopped: it is awaited, so that a hanging one can be stopped alone.
         """
         operation = Operation(method)
         self._count(program, "operations")
@@ -109,7 +109,7 @@ class Ledger:
         lines.append("|---" * len([*columns, *NOUGHTS]) + "|")
         for kind in kinds:
             if counts := self.counts.get(kind.name):
-                over = ", ".join(_DOORS[door] for door in kind.doors)
+                over = ", ".join(_ENDPOINTS[endpoint] for endpoint in kind.endpoints)
                 numbers = [str(counts[name]) for name in ("operations", "errors", *NOUGHTS)]
                 cells = [kind.name, kind.version(), kind.role, over, *numbers]
                 lines.append(f"| {' | '.join(cells)} |")

@@ -1,4 +1,4 @@
-"""Web servers and application servers: how each of them is told to do what `program` describes."""
+"""Web servers and application servers, and their configuration for what `program` describes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IS_ROOT = os.geteuid() == 0
 
 
 class Nginx(Program):
-    """nginx, with files of its own, and the tests' server behind it."""
+    """nginx, with its own files, and the tests' server behind it."""
 
     name = "nginx"
     role = "files, and before the tests' server"
@@ -75,7 +75,7 @@ class Nginx(Program):
 
 
 class Apache(Program):
-    """Apache httpd, with files of its own, and the tests' server behind it."""
+    """Apache httpd, with its own files, and the tests' server behind it."""
 
     name = "apache"
     role = "files, and before the tests' server"
@@ -144,13 +144,13 @@ DocumentRoot {self.files}
 
 
 class Caddy(Program):
-    """Caddy, with files of its own, and the tests' server behind it."""
+    """Caddy, with its own files, and the tests' server behind it."""
 
     name = "caddy"
     role = "files, and before the tests' server"
     executable = "caddy"
     version_command = ("caddy", "version")
-    doors = ("plain", "tls", "h2", "h3")
+    endpoints = ("plain", "tls", "h2", "h3")
     # quic-go took such a body for none until 0.47: https://github.com/quic-go/quic-go/issues/4622
     needs_length = ("h3",)
     can = frozenset({"static", "gzip", "events", "ws", "expect", "mtls", "reload"})
@@ -196,13 +196,13 @@ https://localhost:{port("mtls")} {{
 
 
 class Lighttpd(Program):
-    """lighttpd, with files of its own, and the tests' server behind it."""
+    """lighttpd, with its own files, and the tests' server behind it."""
 
     name = "lighttpd"
     role = "files, and before the tests' server"
     executable = "lighttpd"
     version_command = ("lighttpd", "-v")
-    needs_length = ("h2",)  # else it answers 411 (Length Required) where it is a proxy
+    needs_length = ("h2",)  # as a proxy it responds 411 (Length Required) otherwise
     can = frozenset({"static", "gzip", "events", "ws", "expect", "short", "mtls", "reload"})
 
     def prepare(self) -> None:
@@ -316,7 +316,7 @@ class _Python(Program):
         }
 
     def both(self, plain: Sequence[str], tls: Sequence[str]) -> Sequence[str]:
-        """Return a command that runs two, since one has but one port."""
+        """Return a command that runs two, because one has but one port."""
         return [sys.executable, "-c", _BOTH, *plain, "--and", *tls]
 
 
@@ -327,7 +327,7 @@ class Hypercorn(_Python):
     module = "hypercorn"
     executable = sys.executable
     version_command = (sys.executable, "-m", "pip", "show", "hypercorn")
-    doors = ("plain", "tls", "h2", "h3")
+    endpoints = ("plain", "tls", "h2", "h3")
 
     def command(self) -> Sequence[str]:
         return [
@@ -347,7 +347,7 @@ class Granian(_Python):
     module = "granian"
     executable = sys.executable
     version_command = (sys.executable, "-m", "pip", "show", "granian")
-    can = _Python.can - {"gzip"}  # it sends files by itself, past the application's codings
+    can = _Python.can - {"gzip"}  # it sends files on its own, past the application's codings
 
     def command(self) -> Sequence[str]:
         app = ["tests.servers_real.apps.asgi:app", "--interface", "asgi", "--no-access-log"]
@@ -365,7 +365,7 @@ class Uvicorn(_Python):
     module = "uvicorn"
     executable = sys.executable
     version_command = (sys.executable, "-m", "pip", "show", "uvicorn")
-    doors = ("plain", "tls")
+    endpoints = ("plain", "tls")
 
     def command(self) -> Sequence[str]:
         app = ["tests.servers_real.apps.asgi:app", "--no-access-log", "--timeout-keep-alive", "60"]

@@ -1,4 +1,4 @@
-"""A server that nobody here wrote, as a process in the foreground with a folder of its own.
+"""A server of another project, as a process in the foreground with its own folder.
 
 Knows how such a process begins and ends; what it serves is in `origins` and `proxies`. All of them
 answer the same paths: nginx and its like by asking the tests' own server, `Backend`,
@@ -48,7 +48,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 VERSIONS = {"plain": "HTTP/1.1", "tls": "HTTP/1.1", "h2": "HTTP/2", "h3": "HTTP/3"}
 
 
-class Door(NamedTuple):
+class Endpoint(NamedTuple):
     """Where to send requests, and with which settings of a client."""
 
     url: str
@@ -64,18 +64,18 @@ class Surroundings(NamedTuple):
 
 
 class Program:
-    """One server. A subclass says what it is called, how it is told what to do, and its doors.
+    """One server. A subclass defines its name, its configuration and its endpoints.
 
     Attributes:
         name: what the tests call it.
         executable: what must be installed.
         version_command: prints the version, which is what `version_pattern` finds first.
         role: what it is in the tests.
-        doors: "plain", "tls" (HTTP/1.1), "h2" and "h3", as far as it has them.
+        endpoints: "plain", "tls" (HTTP/1.1), "h2" and "h3", as far as it has them.
         can: what else it does: "static", "gzip", "br", "trailers", "events", "ws", "expect", and
             "short" (a port that ends connections after two requests), "mtls", "reload".
-        scheme: of its URL, if it is a proxy that clients are told to use.
-        needs_length: the doors at which it takes no body whose length is not said before.
+        scheme: of its URL, if it is a proxy.
+        needs_length: the endpoints that refuse a body without a Content-Length.
     """
 
     name: ClassVar[str]
@@ -83,7 +83,7 @@ class Program:
     version_command: ClassVar[Sequence[str]]
     version_pattern: ClassVar[str] = r"(\d+(?:\.\d+)+)"
     role: ClassVar[str] = "origin"
-    doors: ClassVar[Sequence[str]] = ("plain", "tls", "h2")
+    endpoints: ClassVar[Sequence[str]] = ("plain", "tls", "h2")
     can: ClassVar[frozenset[str]] = frozenset()
     scheme: ClassVar[str] = ""
     needs_length: ClassVar[Sequence[str]] = ()
@@ -135,26 +135,26 @@ class Program:
         return found[1] if found else "unknown"
 
     def port(self, name: str) -> int:
-        """Return a port of its own by its name, which is free when first asked for."""
+        """Return its own port by its name, which is free when first asked for."""
         if name not in self.ports:
             with socket.socket() as found:
                 found.bind(("127.0.0.1", 0))
                 self.ports[name] = found.getsockname()[1]
         return self.ports[name]
 
-    def door(self, name: str, port: str | None = None) -> Door:
-        """Return a door, or what is like it at another port."""
+    def endpoint(self, name: str, port: str | None = None) -> Endpoint:
+        """Return an endpoint, or one like it at another port."""
         port = port or ("plain" if name == "plain" else "tls")
         if name == "plain":
-            return Door(f"http://127.0.0.1:{self.port(port)}", _SETTINGS[name])
-        return Door(f"https://localhost:{self.port(port)}", _SETTINGS[name])
+            return Endpoint(f"http://127.0.0.1:{self.port(port)}", _SETTINGS[name])
+        return Endpoint(f"https://localhost:{self.port(port)}", _SETTINGS[name])
 
     def proxy_url(self, port: str = "plain", credentials: str = "") -> str:
-        """Return what clients are told, with credentials that end with an at sign."""
+        """Return the proxy's URL; credentials end with an at sign."""
         return f"{self.scheme}://{credentials}127.0.0.1:{self.port(port)}"
 
     def seen(self) -> Counter[str]:
-        """Return how often each id came in a request, by the server or what is behind it."""
+        """Return how often each id came in a request, by the server or its upstream."""
         if self.seen_path.exists():
             return Counter(self.seen_path.read_text().split())
         return self.around.backend.seen()

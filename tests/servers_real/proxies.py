@@ -1,4 +1,4 @@
-"""Proxies: reverse ones before the tests' server, and forward ones, which go where one says."""
+"""Proxies: reverse ones before the tests' server, and forward ones."""
 
 from __future__ import annotations
 
@@ -259,9 +259,9 @@ class Mitmproxy(Program):
 
 
 class Toxiproxy(Program):
-    """Toxiproxy, which spoils connections as it is told over HTTP.
+    """Toxiproxy, which breaks connections as configured over HTTP.
 
-    Its port "plain" leads to what `lead_to` said, and its port "api" is where it is told.
+    Its port "plain" leads to the argument of `lead_to`, and its port "api" is for configuration.
     """
 
     name = "toxiproxy"
@@ -269,7 +269,7 @@ class Toxiproxy(Program):
     version_command = ("go", "version", "-m", shutil.which("toxiproxy-server") or "")
     version_pattern = r"/toxiproxy/v2\s+v(\S+)"
     role = "between, spoils bytes"
-    doors = ("plain", "tls", "h2")
+    endpoints = ("plain", "tls", "h2")
 
     def command(self) -> Sequence[str]:
         return ["toxiproxy-server", "-host", "127.0.0.1", "-port", str(self.port("api"))]
@@ -288,7 +288,7 @@ class Toxiproxy(Program):
         return self.port(name)
 
     def spoil(self, port: int, kind: str, stream: str = "downstream", **attributes: int) -> None:
-        """Add a toxic to the way to a port.
+        """Add a toxic to the connections to a port.
 
         Args:
             port: that `lead_to` was given.

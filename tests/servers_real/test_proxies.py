@@ -1,4 +1,4 @@
-"""Forward proxies between the clients and nginx, and Toxiproxy, which spoils what they say."""
+"""Forward proxies between the clients and nginx, and faults from Toxiproxy."""
 
 from __future__ import annotations
 
@@ -16,33 +16,38 @@ from curlhttp import Timeout
 from curlhttp import exceptions as e
 from tests.servers import payload
 from tests.servers_real.conftest import Programs
-from tests.servers_real.doors import H1_DOORS
+from tests.servers_real.matrix import H1_ENDPOINTS
 from tests.servers_real.program import EVENTS, FILE, SECONDS, VERSIONS
 from tests.servers_real.proxies import FORWARD, Toxiproxy
-from tests.servers_real.talk import OF_SESSIONS, POST_WAYS, WAYS, Talk, pieces
+from tests.servers_real.sender import APIS, OF_SESSIONS, POST_APIS, Sender, pieces
 from tests.support.colours import COLOURS, ONE_OF_EACH, WITHOUT_UVLOOP
 from tests.support.downloads import download
 from tests.support.pace import paced
 
 pytestmark = pytest.mark.anyio
-TalkWith = Callable[..., Talk]
-_DOORS = ("plain", "tls", "h2")
+MakeSender = Callable[..., Sender]
+_ENDPOINTS = ("plain", "tls", "h2")
 _NAMES = [kind.name for kind in FORWARD]
 forward = pytest.mark.parametrize("name", _NAMES)
-each_door = pytest.mark.parametrize("door", _DOORS)
+each_endpoint = pytest.mark.parametrize("endpoint", _ENDPOINTS)
 
 
 def _ways(of_clients: tuple[str, ...]) -> pytest.MarkDecorator:
-    found = [(door, colour, way) for door in _DOORS for colour in COLOURS for way in of_clients]
-    found += [(door, "blocking", way) for door in H1_DOORS for way in OF_SESSIONS]
-    return pytest.mark.parametrize(("door", "colour", "way"), found, indirect=["colour"])
+    found = [
+        (endpoint, colour, api)
+        for endpoint in _ENDPOINTS
+        for colour in COLOURS
+        for api in of_clients
+    ]
+    found += [(endpoint, "blocking", api) for endpoint in H1_ENDPOINTS for api in OF_SESSIONS]
+    return pytest.mark.parametrize(("endpoint", "colour", "api"), found, indirect=["colour"])
 
 
-def _check(found: Any, talk: Talk) -> None:
-    """Check an answer; tinyproxy closes connections after it, and does not say so."""
+def _check(found: Any, sender: Sender) -> None:
+    """Check a response; tinyproxy closes connections after it, and does not say so."""
     if isinstance(found, Exception):
-        assert talk.program.name == "tinyproxy", found
-        assert talk.url("").startswith("http:"), found
+        assert sender.program.name == "tinyproxy", found
+        assert sender.url("").startswith("http:"), found
         assert isinstance(found, curlhttp.ConnectionError), found
         assert found.request is not None
         assert (found.request.method, found.request_sent) == ("POST", True)
@@ -52,144 +57,148 @@ def _check(found: Any, talk: Talk) -> None:
 
 
 @forward
-@_ways(WAYS)
-async def test_each_way_gets_its_own_answer(
-    talk_through: TalkWith, name: str, door: str, way: str
+@_ways(APIS)
+async def test_each_api_gets_its_own_response(
+    sender_through: MakeSender, name: str, endpoint: str, api: str
 ) -> None:
-    talk = talk_through(name, door)
-    found = [await talk.get(way) for _ in range(3)]
-    if door != "plain" and way in ("get", "stream", "map"):
-        assert {response.http_version for response in found} == {VERSIONS[door]}
+    sender = sender_through(name, endpoint)
+    found = [await sender.get(api) for _ in range(3)]
+    if endpoint != "plain" and api in ("get", "stream", "map"):
+        assert {response.http_version for response in found} == {VERSIONS[endpoint]}
         assert any(response.timings.reused for response in found)
 
 
 @forward
-@_ways(POST_WAYS)
+@_ways(POST_APIS)
 async def test_bodies_arrive_as_they_were_sent(
-    talk_through: TalkWith, name: str, door: str, way: str
+    sender_through: MakeSender, name: str, endpoint: str, api: str
 ) -> None:
-    talk = talk_through(name, door)
+    sender = sender_through(name, endpoint)
     for content in (b"pay", payload(200_000), b"", payload(100_000)):
         given: Any = pieces(content) if len(content) == 100_000 else content
         try:
-            await talk.post(way, given, content)
+            await sender.post(api, given, content)
         except curlhttp.ConnectionError as error:
-            _check(error, talk)
+            _check(error, sender)
 
 
 @forward
-@each_door
-async def test_many_at_once_get_their_own_answers(
-    talk_through: TalkWith, name: str, door: str
+@each_endpoint
+async def test_concurrent_requests_get_their_own_responses(
+    sender_through: MakeSender, name: str, endpoint: str
 ) -> None:
-    talk = talk_through(name, door)
+    sender = sender_through(name, endpoint)
 
     async def both() -> None:
         for method in ("GET", "POST") * 3:
-            _check(await talk.try_stamp(method), talk)
+            _check(await sender.try_stamp(method), sender)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(8):
-            tasks.start_soon(talk.apart, both)
+            tasks.start_soon(sender.in_thread, both)
 
 
 @forward
-@each_door
-async def test_files_come_whole_and_in_parts(
-    talk_through: TalkWith, name: str, door: str, tmp_path: Path
+@each_endpoint
+async def test_files_are_served_whole_and_in_ranges(
+    sender_through: MakeSender, name: str, endpoint: str, tmp_path: Path
 ) -> None:
-    talk = talk_through(name, door)
-    with talk.counted():
-        await download(talk.client, talk.url("/static/file.bin"), tmp_path / "file")
+    sender = sender_through(name, endpoint)
+    with sender.counted():
+        await download(sender.client, sender.url("/static/file.bin"), tmp_path / "file")
         assert (tmp_path / "file").read_bytes() == FILE
-    with talk.counted():
+    with sender.counted():
         headers = {"Range": "bytes=1000-1999"}
-        response = await talk.client.get(talk.url("/static/file.bin"), headers=headers)
+        response = await sender.client.get(sender.url("/static/file.bin"), headers=headers)
         assert (response.status_code, response.content) == (206, FILE[1000:2000])
 
 
 @forward
-@pytest.mark.parametrize("door", H1_DOORS)
-async def test_messages_and_events_go_through(talk_through: TalkWith, name: str, door: str) -> None:
-    talk = talk_through(name, door)
-    with talk.counted():
-        url = talk.url("/ws").replace("http", "ws", 1)
-        async with await talk.client.websocket(url, compression=None) as websocket:
+@pytest.mark.parametrize("endpoint", H1_ENDPOINTS)
+async def test_messages_and_events_pass_through(
+    sender_through: MakeSender, name: str, endpoint: str
+) -> None:
+    sender = sender_through(name, endpoint)
+    with sender.counted():
+        url = sender.url("/ws").replace("http", "ws", 1)
+        async with await sender.client.websocket(url, compression=None) as websocket:
             for text in ("one", "x" * 70_000):
                 await websocket.send(text)
                 assert await websocket.recv() == text
-    with talk.counted():
-        async with talk.client.sse(talk.url("/events"), reconnect=False) as events:
+    with sender.counted():
+        async with sender.client.sse(sender.url("/events"), reconnect=False) as events:
             assert [event.data async for event in events] == EVENTS
 
 
-@each_door
-async def test_squid_lets_in_whom_it_knows(talk_through: TalkWith, door: str) -> None:
+@each_endpoint
+async def test_squid_authenticates_users(sender_through: MakeSender, endpoint: str) -> None:
     for credentials in ("", "user:wrong@"):
-        talk = talk_through("squid", door, "asking", credentials)
+        sender = sender_through("squid", endpoint, "asking", credentials)
         for method in ("GET", "POST"):
-            with talk.counted(method) as operation:
-                url = talk.url("/stamp", operation)
-                if door == "plain":
-                    response = await talk.client.request(method, url)
+            with sender.counted(method) as operation:
+                url = sender.url("/stamp", operation)
+                if endpoint == "plain":
+                    response = await sender.client.request(method, url)
                     assert response.status_code == 407
                 else:
                     with pytest.raises(curlhttp.exceptions.ProxyError, match="407"):
-                        await talk.client.request(method, url)
-            assert talk.program.seen()[operation.id] == 0
-    talk = talk_through("squid", door, "asking", "user:password@")
+                        await sender.client.request(method, url)
+            assert sender.program.seen()[operation.id] == 0
+    sender = sender_through("squid", endpoint, "asking", "user:password@")
     for method in ("GET", "POST"):
-        await talk.stamp(method)
+        await sender.stamp(method)
 
 
 @forward
-@each_door
+@each_endpoint
 @ONE_OF_EACH
-async def test_a_proxy_that_is_killed_and_comes_back(
-    talk_through: TalkWith, name: str, door: str
+async def test_a_proxy_that_is_killed_and_restarted(
+    sender_through: MakeSender, name: str, endpoint: str
 ) -> None:
-    talk, found = talk_through(name, door), list[Any]()
+    sender, found = sender_through(name, endpoint), list[Any]()
 
     async def ask(method: str) -> None:
-        found.append(await talk.try_stamp(method, wait=SECONDS))
+        found.append(await sender.try_stamp(method, wait=SECONDS))
 
-    before = talk.program.seen().total()
+    before = sender.program.seen().total()
     async with anyio.create_task_group() as tasks:
         for method in ("GET", "POST"):
-            tasks.start_soon(talk.apart, partial(ask, method))
+            tasks.start_soon(sender.in_thread, partial(ask, method))
         with anyio.fail_after(SECONDS):
-            while talk.program.seen().total() < before + 2:
+            while sender.program.seen().total() < before + 2:
                 await anyio.sleep(0.005)
-        await anyio.to_thread.run_sync(talk.program.kill)
+        await anyio.to_thread.run_sync(sender.program.kill)
     for error in found:
         assert isinstance(error, curlhttp.ConnectionError)
         assert error.request_sent
     for method in ("GET", "POST"):
-        error = await talk.try_stamp(method)
+        error = await sender.try_stamp(method)
         assert isinstance(error, curlhttp.ConnectionError)
         assert not error.request_sent
-    await anyio.to_thread.run_sync(talk.program.start)
+    await anyio.to_thread.run_sync(sender.program.start)
     for method in ("GET", "POST"):
-        _check(await talk.try_stamp(method), talk)
+        _check(await sender.try_stamp(method), sender)
 
 
 # --- Toxiproxy ---
 
 
 @pytest.fixture
-def toxic_talk(talk_with: TalkWith, programs: Programs) -> Callable[..., Talk]:
-    """Return a function that makes a talk with nginx which a toxic spoils."""
+def toxic_sender(sender_for: MakeSender, programs: Programs) -> Callable[..., Sender]:
+    """Return a function that makes a sender to nginx through a toxic."""
 
-    def make(door: str, kind: str, settings: dict[str, Any], **toxic: Any) -> Talk:
+    def make(endpoint: str, kind: str, settings: dict[str, Any], **toxic: Any) -> Sender:
         toxiproxy = programs.get("toxiproxy")
         assert isinstance(toxiproxy, Toxiproxy)
-        talk = talk_with("nginx", door, **settings)
-        port = programs.get("nginx").port("plain" if door == "plain" else "tls")
+        sender = sender_for("nginx", endpoint, **settings)
+        port = programs.get("nginx").port("plain" if endpoint == "plain" else "tls")
         led = toxiproxy.lead_to(port)
         toxiproxy.spoil(port, kind, **toxic)
-        talk.door = talk.door._replace(url=talk.door.url.replace(str(port), str(led)))
-        talk.program = toxiproxy
-        return talk
+        sender.endpoint = sender.endpoint._replace(
+            url=sender.endpoint.url.replace(str(port), str(led))
+        )
+        sender.program = toxiproxy
+        return sender
 
     return make
 
@@ -204,59 +213,59 @@ _SLOW: dict[str, dict[str, Any]] = {
 }
 
 
-@each_door
+@each_endpoint
 @pytest.mark.parametrize("kind", sorted(_SLOW))
 @pytest.mark.parametrize("stream", ["upstream", "downstream"])
 async def test_slow_and_sliced_bytes_are_the_same_bytes(
-    toxic_talk: TalkWith, door: str, kind: str, stream: str
+    toxic_sender: MakeSender, endpoint: str, kind: str, stream: str
 ) -> None:
-    talk = toxic_talk(door, kind, {}, stream=stream, **_SLOW[kind])
-    await talk.stamp("GET")
+    sender = toxic_sender(endpoint, kind, {}, stream=stream, **_SLOW[kind])
+    await sender.stamp("GET")
     content = payload(50_000)
-    await talk.post("post", content, content)
-    await talk.post("post", pieces(content), content)
-    with talk.counted():
-        assert (await talk.client.get(talk.url("/static/file.bin"))).content == FILE
+    await sender.post("post", content, content)
+    await sender.post("post", pieces(content), content)
+    with sender.counted():
+        assert (await sender.client.get(sender.url("/static/file.bin"))).content == FILE
 
 
-@each_door
+@each_endpoint
 @WITHOUT_UVLOOP
-async def test_a_body_that_is_cut_is_an_error(toxic_talk: TalkWith, door: str) -> None:
-    talk = toxic_talk(door, "limit_data", {}, bytes=100_000)
-    for way in ("get", "stream"):
-        with pytest.raises(curlhttp.RequestException) as caught, talk.counted():
-            url = talk.url("/static/file.bin")
-            if way == "get":
-                await talk.client.get(url)
+async def test_a_body_that_is_cut_is_an_error(toxic_sender: MakeSender, endpoint: str) -> None:
+    sender = toxic_sender(endpoint, "limit_data", {}, bytes=100_000)
+    for api in ("get", "stream"):
+        with pytest.raises(curlhttp.RequestException) as caught, sender.counted():
+            url = sender.url("/static/file.bin")
+            if api == "get":
+                await sender.client.get(url)
             else:
-                async with await talk.client.stream("GET", url) as stream:
+                async with await sender.client.stream("GET", url) as stream:
                     await stream.read()
         assert caught.value.request_sent
 
 
-@each_door
-async def test_a_download_that_is_cut_again_and_again_goes_on_where_it_was(
-    toxic_talk: TalkWith, door: str, tmp_path: Path
+@each_endpoint
+async def test_a_download_that_is_cut_repeatedly_is_resumed(
+    toxic_sender: MakeSender, endpoint: str, tmp_path: Path
 ) -> None:
-    talk = toxic_talk(door, "limit_data", {}, bytes=100_000)
-    with talk.counted():
-        url, path = talk.url("/static/file.bin"), tmp_path / "file"
-        response = await download(talk.client, url, path, retry=_AT_ONCE)
+    sender = toxic_sender(endpoint, "limit_data", {}, bytes=100_000)
+    with sender.counted():
+        url, path = sender.url("/static/file.bin"), tmp_path / "file"
+        response = await download(sender.client, url, path, retry=_AT_ONCE)
         assert path.read_bytes() == FILE
         assert response.status_code == 206
 
 
-@each_door
+@each_endpoint
 @WITHOUT_UVLOOP
 async def test_connections_that_are_reset_or_silent_are_errors(
-    toxic_talk: TalkWith, door: str
+    toxic_sender: MakeSender, endpoint: str
 ) -> None:
     limits = Timeout(connect=paced(1.0), read=paced(1.0))
     for kind, attributes in {"reset_peer": {"timeout": 0}, "timeout": {"timeout": 0}}.items():
-        talk = toxic_talk(door, kind, {"timeout": limits}, **attributes)
+        sender = toxic_sender(endpoint, kind, {"timeout": limits}, **attributes)
         for method in ("GET", "POST"):
-            found = await talk.try_stamp(method)
+            found = await sender.try_stamp(method)
             kinds = (e.ConnectionError, e.Timeout, e.SSLError)
             assert isinstance(found, kinds), found
-            if door == "plain":
+            if endpoint == "plain":
                 assert found.request_sent or isinstance(found, e.ConnectTimeout), found

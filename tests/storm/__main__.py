@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from tests.adversary.findings import tell
+from tests.adversary.findings import print_line
 from tests.storm.run import COLOURS, Plan, run
 
 
@@ -21,9 +21,9 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--colour", action="append", default=[], choices=COLOURS)
     asked = parser.parse_args()
-    tell(f"seed {asked.seed}, {asked.requests} requests")
+    print_line(f"seed {asked.seed}, {asked.requests} requests")
     findings = run(Plan(asked.seed, asked.requests, tuple(asked.colour)))
-    tell(findings.summary())
+    print_line(findings.summary())
     return 1 if findings else 0
 
 

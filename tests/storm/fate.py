@@ -1,4 +1,4 @@
-"""What happens to a request: what the server does about it, and what its sender does."""
+"""The fate of a request: the fault of its server, and the behaviour of its sender."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from random import Random
 
 from curlhttp.testing import Chaos
-
-__all__ = ["CHAOS_STATUS", "DEEDS", "FAULTS", "Fate", "fate_of", "make_chaos"]
 
 FAULTS: dict[str, int] = {  # and how often
     "none": 40,
@@ -62,7 +60,7 @@ class Fate:
         upload: bytes of its body, or None.
         streams: the body comes piece by piece, so that it can be sent once only.
         fault: what the server does.
-        size: bytes of the answer, at least.
+        size: bytes of the response, at least.
         framing: "length", "chunked" or "close".
         deed: what the sender does.
         moment: seconds until a cancel, or of a deadline.

@@ -1,4 +1,4 @@
-"""The storm over HTTP/2: streams are refused, reset and cut, connections leave with GOAWAY.
+"""The storm over HTTP/2: streams are refused, reset and cut; connections end with GOAWAY.
 
 What the server says was not processed was not: such requests do not count as seen.
 """
@@ -19,7 +19,6 @@ from tests.storm.fate import Fate, fate_of
 if TYPE_CHECKING:
     from tests.storm.server import Storm
 
-__all__ = ["http2_server"]
 
 _CUTS = ("close at once", "cut in head", "cut in body")
 _RARELY = 0.2  # how often of these: an end concerns all streams of a connection
@@ -27,7 +26,7 @@ _RESETS = (ErrorCodes.INTERNAL_ERROR, ErrorCodes.CANCEL, ErrorCodes.ENHANCE_YOUR
 
 
 def http2_server(storm: Storm) -> H2Server:
-    """Return a server that answers /s/<number> over HTTP/2 without TLS.
+    """Return a server for /s/<number> over HTTP/2 without TLS.
 
     Args:
         storm: counts what is seen.
@@ -105,7 +104,7 @@ class _Answer:
             self._end()
 
     def _end(self) -> None:
-        """End the connection after a whole answer, if that is the fate."""
+        """End the connection after a whole response, if that is the fate."""
         fate, stream = self._fate, self._stream
         if fate.share > _RARELY:
             return

@@ -1,4 +1,4 @@
-"""A run of the storm: blocks of requests, each of one colour, and what is left at the end."""
+"""A run of the storm: blocks of requests, each of one colour, and what leaks until the end."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tests.adversary.child import Child
-from tests.adversary.findings import Findings, tell
-from tests.adversary.leftovers import Holdings, leftovers, use_one_arena
-from tests.adversary.unheard import listening
+from tests.adversary.findings import Findings, print_line
+from tests.adversary.leaks import Holdings, find_leaks, use_one_arena
+from tests.adversary.server_process import ServerProcess
+from tests.adversary.unraisable import catch_unraisable
 from tests.adversary.watchdog import Watchdog
 from tests.storm import tasks, threads
+from tests.storm.checker import Checker
 from tests.storm.fate import Fate, fate_of
-from tests.storm.tally import Tally
-
-__all__ = ["COLOURS", "Plan", "run"]
 
 _BLOCK = 500  # requests from one colour
 _HANGS = 120.0  # seconds, far beyond any time limit
@@ -26,7 +24,7 @@ _WARM = 0.3  # of a run: by then caches are full
 _GROWTH = 24 << 20  # bytes
 _OBJECTS = 4200  # of one type: 4096 parsed URLs are cached
 
-COLOURS: dict[str, tuple[int, Callable[[Tally, Sequence[Fate]], None]]] = {  # with weights
+COLOURS: dict[str, tuple[int, Callable[[Checker, Sequence[Fate]], None]]] = {  # with weights
     "threads": (3, threads.run_client),
     "sessions": (2, threads.run_sessions),
     "asyncio": (5, partial(tasks.run_tasks, colour="asyncio")),
@@ -80,18 +78,18 @@ def run(plan: Plan) -> Findings:
     use_one_arena()
     findings = Findings()
     with ExitStack() as stack:
-        child = stack.enter_context(Child("tests.storm.server", plan.seed))
+        child = stack.enter_context(ServerProcess("tests.storm.server", plan.seed))
         watchdog = stack.enter_context(Watchdog(_HANGS))
-        stack.enter_context(listening(findings))
-        tally = Tally(child, findings, watchdog, plan.seed)
-        _Run(plan, tally, findings).go()
+        stack.enter_context(catch_unraisable(findings))
+        checker = Checker(child, findings, watchdog, plan.seed)
+        _Run(plan, checker, findings).go()
     return findings
 
 
 class _Run:
-    def __init__(self, plan: Plan, tally: Tally, findings: Findings) -> None:
+    def __init__(self, plan: Plan, checker: Checker, findings: Findings) -> None:
         self._plan = plan
-        self._tally = tally
+        self._checker = checker
         self._findings = findings
         self._done = 0
         self._begun = self._shown = time.monotonic()
@@ -103,17 +101,17 @@ class _Run:
         self._run_blocks(blocks[:warm])
         before = Holdings.now()
         self._run_blocks(blocks[warm:])
-        for left in leftovers(before, objects=_OBJECTS, memory=_GROWTH):
+        for left in find_leaks(before, objects=_OBJECTS, memory=_GROWTH):
             self._findings.add(f"left over: {left.split(',')[0]}", left)
         self._show(force=True)
 
     def _run_blocks(self, blocks: Sequence[tuple[str, range]]) -> None:
         for colour, numbers in blocks:
-            self._tally.colour = colour
+            self._checker.colour = colour
             COLOURS[colour][1](
-                self._tally, [fate_of(self._plan.seed, number) for number in numbers]
+                self._checker, [fate_of(self._plan.seed, number) for number in numbers]
             )
-            self._tally.settle()
+            self._checker.settle()
             self._done += len(numbers)
             self._show()
 
@@ -122,6 +120,8 @@ class _Run:
         if self._plan.quiet or (now - self._shown < 5 and not force):
             return
         self._shown = now
-        seconds, counts = now - self._begun, self._tally.counts
-        told = ", ".join(f"{number} {what}" for what, number in counts.most_common())
-        tell(f"{seconds:6.1f} s  {self._done} requests, {self._done / seconds:.0f}/s: {told}")
+        seconds, counts = now - self._begun, self._checker.counts
+        summary = ", ".join(f"{number} {what}" for what, number in counts.most_common())
+        print_line(
+            f"{seconds:6.1f} s  {self._done} requests, {self._done / seconds:.0f}/s: {summary}"
+        )

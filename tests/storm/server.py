@@ -1,4 +1,4 @@
-"""The server of the storm, in a process of its own: `python -m tests.storm.server SEED`.
+"""The server of the storm, in its own process: `python -m tests.storm.server SEED`.
 
 /s/<number> is answered as its fate has it, /good/<name> properly.
 """
@@ -16,14 +16,14 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from tests.adversary.child import answer_questions
+from tests.adversary.server_process import serve_questions
 from tests.adversary.stamps import stamp
 from tests.servers.raw import RawConnection, RawServer
 from tests.storm.fate import Fate, fate_of
 from tests.storm.http2 import http2_server
 
 _TARGET = re.compile(rb"(\w+) /(s|good)/([\w.-]+) ")
-_PATIENCE = 30.0  # seconds for a client to go on or to leave
+_PATIENCE = 30.0  # seconds for a client to continue or to leave
 _WHILE = 0.02
 _REMEMBERED = 2000  # requests
 
@@ -33,7 +33,7 @@ Entry = list[Any]
 
 
 class Storm:
-    """Answer requests as their fates have it, and count them.
+    """Respond to requests as their fates define it, and count them.
 
     Args:
         seed: of the run.
@@ -48,7 +48,7 @@ class Storm:
         self._lock = threading.Lock()
 
     def report(self, question: Any) -> Any:
-        """Answer the parent: a name for its connections, names for how often they came."""
+        """Reply to the parent: connections for a name, counts for names."""
         if isinstance(question, str):
             return self._history(question)
         if question is None:
@@ -83,7 +83,7 @@ class Storm:
                 pass
 
     def _exchange(self, conn: RawConnection) -> bool:
-        """Answer one request; return whether the connection goes on."""
+        """Respond to one request; return whether the connection continues."""
         head = conn.read_head()
         found = _TARGET.match(head)
         if not found:
@@ -128,7 +128,7 @@ class _Exchange:
             pass
 
     def _message(self, *lines: bytes) -> tuple[bytes, bytes]:
-        """Return head and framed body of the answer."""
+        """Return head and framed body of the response."""
         fate, body = self._fate, self._body
         if fate.framing == "length":
             return _head(200, b"Content-Length: %d" % len(body), *lines), body
@@ -151,7 +151,7 @@ class _Exchange:
         return self._fate.framing != "close"
 
     def _cut(self) -> bytes:
-        """Return the part of the answer that is sent: some of the head, or all of it and more."""
+        """Return the part of the response that is sent: some of the head, or all of it and more."""
         head, body = self._message()
         if "head" in self._fate.fault:
             return head[: int(len(head) * self._fate.share)]
@@ -291,7 +291,7 @@ def main() -> None:
     """Serve until the parent closes the pipe."""
     storm = Storm(int(sys.argv[1]))
     with storm.server as server, http2_server(storm) as streams:
-        answer_questions({"http1": server.port, "http2": streams.port}, storm.report)
+        serve_questions({"http1": server.port, "http2": streams.port}, storm.report)
 
 
 if __name__ == "__main__":

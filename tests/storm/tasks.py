@@ -1,4 +1,4 @@
-"""Senders in tasks, on asyncio, uvloop and trio, that cancel in every way that there is."""
+"""Senders in tasks, on asyncio, uvloop and trio, with every kind of cancellation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ import trio
 
 import curlhttp
 from curlhttp._models.config import HTTP2
+from tests.storm.checker import Checker
 from tests.storm.fate import Fate, make_chaos
-from tests.storm.tally import Tally
 from tests.support.colours import BACKENDS
-
-__all__ = ["run_tasks"]
 
 _TASKS = 24
 _READS = 20.0
@@ -30,34 +28,34 @@ _Send = Callable[[], Coroutine[Any, Any, None]]
 
 
 def run_tasks(
-    tally: Tally,
+    checker: Checker,
     fates: Sequence[Fate],
     colour: str,
     *,
     http2: HTTP2 = False,
     chaos: bool = False,
 ) -> None:
-    """Send all from tasks of one loop; close the client while some are under way."""
+    """Send all from tasks of one loop; close the client while some are running."""
     backend = BACKENDS[colour]
     name, options = backend if isinstance(backend, tuple) else (backend, {})
     anyio.run(
-        partial(_run, tally, fates, name == "trio", http2, chaos),
+        partial(_run, checker, fates, name == "trio", http2, chaos),
         backend=name,
         backend_options=options,
     )
 
 
 async def _run(
-    tally: Tally, fates: Sequence[Fate], is_trio: bool, http2: HTTP2, chaos: bool
+    checker: Checker, fates: Sequence[Fate], is_trio: bool, http2: HTTP2, chaos: bool
 ) -> None:
     before = _living(is_trio)
     client = curlhttp.AsyncClient(
         trust_env=False,
         max_connections=_TASKS - 4,
         http2=http2,
-        transport=make_chaos(tally.seed) if chaos else None,
+        transport=make_chaos(checker.seed) if chaos else None,
     )
-    sender = _Sender(tally, client, is_trio)
+    sender = _Sender(checker, client, is_trio)
     todo = iter(fates[:-_TASKS])
 
     async def work() -> None:
@@ -78,7 +76,7 @@ async def _run(
         await client.aclose()
     await anyio.lowlevel.checkpoint()
     if (left := _living(is_trio) - before) > 0:
-        tally.left(f"{left} tasks are left")
+        checker.left(f"{left} tasks are left")
 
 
 def _living(is_trio: bool) -> int:
@@ -88,16 +86,16 @@ def _living(is_trio: bool) -> int:
 
 
 class _Sender:
-    def __init__(self, tally: Tally, client: curlhttp.AsyncClient, is_trio: bool) -> None:
-        self._tally = tally
+    def __init__(self, checker: Checker, client: curlhttp.AsyncClient, is_trio: bool) -> None:
+        self._checker = checker
         self._client = client
         self._ways = _TRIO if is_trio else _ASYNCIO
 
     async def send(self, fate: Fate) -> None:
-        """Send a request and judge what comes of it."""
-        with self._tally.judging(fate) as began:
+        """Send a request and check its outcome."""
+        with self._checker.checking(fate) as began:
             if fate.deed.endswith("cancel"):
-                self._tally.count("cancels")
+                self._checker.count("cancels")
                 cancel = self._ways[fate.number % len(self._ways)]
                 await cancel(partial(self._do, fate, began), fate.moment)
             else:
@@ -106,15 +104,15 @@ class _Sender:
     async def control(self, name: str) -> None:
         """Send a request that is answered properly."""
         began = time.monotonic()
-        url = f"http://127.0.0.1:{self._tally.port}/good/{name}"
+        url = f"http://127.0.0.1:{self._checker.port}/good/{name}"
         response = await self._client.get(url, timeout=_READS)
-        self._tally.controlled(name, response.content, began)
+        self._checker.controlled(name, response.content, began)
 
     async def _do(self, fate: Fate, began: float) -> None:
-        url = self._tally.url(fate)
+        url = self._checker.url(fate)
         if not fate.deed.startswith("stream"):
             response = await self._client.request(fate.method, url, **self._options(fate))
-            self._tally.whole(fate, response.status_code, response.content, began)
+            self._checker.whole(fate, response.status_code, response.content, began)
             return
         streaming = self._client.stream(fate.method, url, **self._options(fate))
         if fate.deed == "stream and drop":
@@ -122,7 +120,7 @@ class _Sender:
             return
         async with streaming as response:
             if fate.deed == "stream and close in the midst":
-                self._tally.count("cancels")
+                self._checker.count("cancels")
                 await _beside(
                     partial(_close_soon, response, fate.moment),
                     partial(self._read_amid, fate, response, began),
@@ -134,7 +132,7 @@ class _Sender:
         reads = _STALLED if fate.stalls else _READS
         total = None
         if fate.deed == "deadline":
-            self._tally.count("cancels")
+            self._checker.count("cancels")
             total = max(fate.moment, 1e-3)
         options: dict[str, Any] = {"timeout": curlhttp.Timeout(read=reads, total=total)}
         if fate.upload is not None:
@@ -148,10 +146,10 @@ class _Sender:
             if fate.deed == "stream slowly":
                 await anyio.sleep(fate.moment)
             elif fate.deed == "stream a part":
-                self._tally.count("cancels")
-                self._tally.part(fate, body, began)
+                self._checker.count("cancels")
+                self._checker.part(fate, body, began)
                 return
-        self._tally.whole(fate, response.status_code, body, began)
+        self._checker.whole(fate, response.status_code, body, began)
 
     async def _read_amid(self, fate: Fate, response: Any, began: float) -> None:
         """Read while another task closes the response: what came must be its own."""
@@ -160,7 +158,7 @@ class _Sender:
             async for piece in response.aiter_bytes():
                 body += piece
         finally:
-            self._tally.part(fate, body, began)
+            self._checker.part(fate, body, began)
 
 
 async def _pieces(fate: Fate) -> AsyncIterator[bytes]:
@@ -213,7 +211,7 @@ async def _by_task_cancel(send: _Send, seconds: float) -> None:
     task = asyncio.ensure_future(send())
     await asyncio.sleep(seconds)
     task.cancel()
-    # Twice, since the first may come while it cleans up after an error.
+    # Twice, because the first may come while it cleans up after an error.
     await asyncio.sleep(0)
     task.cancel()
     with suppress(asyncio.CancelledError):

@@ -10,10 +10,8 @@ from typing import Any
 import curlhttp
 from curlhttp import requests
 from curlhttp._models.config import HTTP2
+from tests.storm.checker import Checker
 from tests.storm.fate import Fate, make_chaos
-from tests.storm.tally import Tally
-
-__all__ = ["run_client", "run_sessions"]
 
 _THREADS = 12
 READS = 20.0
@@ -21,26 +19,26 @@ _STALLED = 0.05
 
 
 def run_client(
-    tally: Tally, fates: Sequence[Fate], *, http2: HTTP2 = False, chaos: bool = False
+    checker: Checker, fates: Sequence[Fate], *, http2: HTTP2 = False, chaos: bool = False
 ) -> None:
-    """Send all from threads that share a client; close it while some are under way."""
+    """Send all from threads that share a client; close it while some are running."""
     client = curlhttp.Client(
         trust_env=False,
         max_connections=_THREADS - 2,
         http2=http2,
-        transport=make_chaos(tally.seed) if chaos else None,
+        transport=make_chaos(checker.seed) if chaos else None,
     )
 
     def send(fate: Fate) -> None:
-        with tally.judging(fate) as began:
-            _Request(tally, fate, began).by_client(client)
+        with checker.checking(fate) as began:
+            _Request(checker, fate, began).by_client(client)
 
     _in_threads(_THREADS, fates[:-_THREADS], send)
-    _control(tally, fates, lambda url: client.get(url, timeout=READS).content)
+    _control(checker, fates, lambda url: client.get(url, timeout=READS).content)
     _close_amid(fates[-_THREADS:], send, client.close)
 
 
-def run_sessions(tally: Tally, fates: Sequence[Fate]) -> None:
+def run_sessions(checker: Checker, fates: Sequence[Fate]) -> None:
     """Send all from threads with a session each."""
     local = threading.local()
     sessions: list[Any] = []
@@ -53,11 +51,11 @@ def run_sessions(tally: Tally, fates: Sequence[Fate]) -> None:
         return local.session
 
     def send(fate: Fate) -> None:
-        with tally.judging(fate) as began:
-            _Request(tally, fate, began).by_session(session())
+        with checker.checking(fate) as began:
+            _Request(checker, fate, began).by_session(session())
 
     _in_threads(_THREADS, fates, send)
-    _control(tally, fates, lambda url: bytes(session().get(url, timeout=READS).content))
+    _control(checker, fates, lambda url: bytes(session().get(url, timeout=READS).content))
     for made in sessions:
         made.close()
 
@@ -85,11 +83,11 @@ def _in_threads(count: int, fates: Sequence[Fate], send: Callable[[Fate], None])
         thread.join()
 
 
-def _control(tally: Tally, fates: Sequence[Fate], get: Callable[[str], bytes]) -> None:
+def _control(checker: Checker, fates: Sequence[Fate], get: Callable[[str], bytes]) -> None:
     for number in range(3):
         name = f"control-{fates[0].number}-{number}"
         began = time.monotonic()
-        tally.controlled(name, get(f"http://127.0.0.1:{tally.port}/good/{name}"), began)
+        checker.controlled(name, get(f"http://127.0.0.1:{checker.port}/good/{name}"), began)
 
 
 def _close_amid(
@@ -105,8 +103,8 @@ def _close_amid(
 
 
 class _Request:
-    def __init__(self, tally: Tally, fate: Fate, began: float) -> None:
-        self._tally = tally
+    def __init__(self, checker: Checker, fate: Fate, began: float) -> None:
+        self._checker = checker
         self._fate = fate
         self._began = began
 
@@ -115,10 +113,10 @@ class _Request:
         options: dict[str, Any] = {"timeout": self._timeout()}
         if fate.upload is not None:
             options["content"] = fate.pieces() if fate.streams else b"u" * fate.upload
-        url = self._tally.url(fate)
+        url = self._checker.url(fate)
         if not fate.deed.startswith("stream"):
             response = client.request(fate.method, url, **options)
-            self._tally.whole(fate, response.status_code, response.content, self._began)
+            self._checker.whole(fate, response.status_code, response.content, self._began)
             return
         streamed = client.stream(fate.method, url, **options)
         if fate.deed == "stream and drop":
@@ -132,9 +130,9 @@ class _Request:
         if fate.upload is not None:
             options["data"] = fate.pieces() if fate.streams else b"u" * fate.upload
         streams = fate.deed.startswith("stream")
-        response = session.request(fate.method, self._tally.url(fate), stream=streams, **options)
+        response = session.request(fate.method, self._checker.url(fate), stream=streams, **options)
         if not streams:
-            self._tally.whole(fate, response.status_code, response.content, self._began)
+            self._checker.whole(fate, response.status_code, response.content, self._began)
         elif fate.deed != "stream and drop":
             with response:
                 self._read(response.status_code, response.iter_content(4096))
@@ -143,7 +141,7 @@ class _Request:
         fate = self._fate
         reads = _STALLED if fate.stalls else READS
         if fate.deed in ("deadline", "cancel"):
-            self._tally.count("cancels")
+            self._checker.count("cancels")
             return curlhttp.Timeout(total=max(fate.moment, 1e-3), read=reads)
         return curlhttp.Timeout(read=reads)
 
@@ -154,7 +152,7 @@ class _Request:
             if fate.deed == "stream slowly":
                 time.sleep(fate.moment)
             elif fate.deed != "stream":
-                self._tally.count("cancels")
-                self._tally.part(fate, body, self._began)
+                self._checker.count("cancels")
+                self._checker.part(fate, body, self._began)
                 return
-        self._tally.whole(fate, status, body, self._began)
+        self._checker.whole(fate, status, body, self._began)

@@ -1,4 +1,4 @@
-"""The command line as tests run it: in this process, in one of its own, and on a terminal."""
+"""Run the command line: in this process, in a subprocess, and on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from click.testing import CliRunner
 
 from curlhttp.cli.app import app as _app
-from tests.support.inner import ROOT
+from tests.support.internals import ROOT
 
 
 class Ended(NamedTuple):
@@ -47,7 +47,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command in a process of its own; its output is piped unless told otherwise."""
+    """Start a command in its own process; its output is piped by default."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.Popen(command(*arguments), cwd=ROOT, **options)
 
@@ -84,7 +84,7 @@ def on_terminal(*arguments: object, columns: int = 80, **environment: str) -> tu
     try:
         while piece := os.read(ours, 65536):
             shown += piece
-    except OSError:  # Linux: nobody has the other side any more
+    except OSError:  # Linux: the other side is closed
         pass
     finally:
         os.close(ours)

@@ -1,4 +1,4 @@
-"""Where the documentation's snippets end up: https://api.example.org and PyPI, on loopback.
+"""The servers of the documentation's snippets: https://api.example.org and PyPI, on loopback.
 
 A proxy leads every name below example.org, and pypi.org, here. Snippets need nothing for that:
 clients, the drop-in and the command line find the proxy and the authority in the environment.
@@ -52,13 +52,13 @@ def login(record: Record, out: Out) -> None:
 
 
 def account(record: Record, out: Out) -> None:
-    """Let in whoever has the cookie of login."""
+    """Admit requests with the cookie of login."""
     known = "session=abc" in (record.header("cookie") or "")
     out.reply(200 if known else 403, b"your account" if known else b"who are you?", [PLAIN])
 
 
 def generate(record: Record, out: Out) -> None:
-    """Answer with lines of JSON, as local language models do."""
+    """Respond with lines of JSON, as local language models do."""
     words = [{"response": word, "done": False} for word in ("Forty", "-", "two")]
     lines = [to_json(each) for each in (*words, {"response": "", "done": True})]
     out.reply(200, b"\n".join(lines) + b"\n", [("Content-Type", "application/x-ndjson")])
@@ -71,7 +71,7 @@ def export(record: Record, out: Out) -> None:
 
 
 def flaky(record: Record, out: Out) -> None:
-    """Fail twice, then answer; and so on."""
+    """Fail twice, then succeed; and so on."""
     out.memory.counts[record.path] += 1
     if out.memory.counts[record.path] % 3:
         return out.reply(503, b"busy", [PLAIN])
@@ -105,7 +105,7 @@ def token(record: Record, out: Out) -> None:
 
 
 def release(record: Record, out: Out) -> None:
-    """Give a file of 3 MiB, or what is asked for of it from an offset on."""
+    """Return a file of 3 MiB, or the requested range from an offset on."""
     kept = [("ETag", '"3"'), ("Accept-Ranges", "bytes"), ("Content-Type", "application/gzip")]
     wanted = record.header("range")
     if wanted is None:
@@ -140,7 +140,7 @@ def events(record: Record, out: Out) -> None:
 
 
 def chat(record: Record, out: Out) -> None:
-    """Answer in pieces, as language models do; without a question with an error."""
+    """Respond in pieces, as language models do; without a question with an error."""
     if record.method != "POST" or not record.body:
         return out.reply(400, to_json({"error": "no question"}), [JSON])
     told = "".join(f"data: {json.dumps({'text': word})}\n\n" for word in ("Forty", "-", "two"))
@@ -148,7 +148,7 @@ def chat(record: Record, out: Out) -> None:
 
 
 def completions(record: Record, out: Out) -> None:
-    """Answer in pieces, as OpenAI's chat completions do."""
+    """Respond in pieces, as OpenAI's chat completions do."""
     common = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "a-model"}
     told = ""
     for word in ("Good morning", ", Ada"):
@@ -158,7 +158,7 @@ def completions(record: Record, out: Out) -> None:
 
 
 def messages(record: Record, out: Out) -> None:
-    """Answer in pieces, as Anthropic's messages do."""
+    """Respond in pieces, as Anthropic's messages do."""
     usage = {"input_tokens": 1, "output_tokens": 2}
     message: dict[str, object] = {
         "id": "1", "type": "message", "role": "assistant", "model": "a-model", "content": [],
@@ -226,10 +226,10 @@ def documented_world(certs: Certs) -> Iterator[dict[str, str]]:
         AppServer() as plain,
         RawServer(speaking(echo), echoing) as echo_server,
     ):
-        for path, answer in ROUTES.items():
-            secure.route(path, answer)
-            secure.stream_route(path, answer)
-            plain.route(path, answer)
+        for path, response in ROUTES.items():
+            secure.route(path, response)
+            secure.stream_route(path, response)
+            plain.route(path, response)
         with _Gateway({443: secure.port, 80: plain.port}, echo_server.port) as proxy:
             trusted = str(certs.ca_path)
             yield {

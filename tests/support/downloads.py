@@ -1,4 +1,4 @@
-"""What the tests of downloads share: a file on a server, with all that can go wrong with it."""
+"""Shared by the tests of downloads: a file on a server, and everything that can fail with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def left_in(folder: Path) -> list[str]:
 
 
 def named_by_a_server(folder: Path) -> list[str]:
-    """Return values of Content-Disposition that name files which nobody asked for.
+    """Return values of Content-Disposition that name unwanted files.
 
     Args:
         folder: an existing one, which must stay empty.
@@ -45,8 +45,8 @@ class Shelf:
         data: the file.
         etag: its ETag, or None.
         modified: its Last-Modified, or None.
-        cuts: after how many bytes the next answers break off; None for not at all.
-        has_length: answers have a Content-Length; else they end with the connection.
+        cuts: after how many bytes the next responses break off; None for not at all.
+        has_length: responses have a Content-Length; else they end with the connection.
         ranges: "right"; "none" for a server that knows none; "blind" for one that knows no
             If-Range; or what a wrong 206 says.
         asked: the Range of each request.

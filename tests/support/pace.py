@@ -1,4 +1,4 @@
-"""How slow this machine is just now: times in tests that a busy machine would break go by it.
+"""How slow this machine is at the moment; limits in tests scale with it.
 
 A limit that must not be reached in a test is half a minute; one that must be is as short as the
 machine allows, `paced`, which is looked at before each test. What took too long for a quiet machine
@@ -34,7 +34,7 @@ def _slowness(seconds: float, clock: Callable[[], float] = time.monotonic) -> fl
     return round(min(max(_LOOPS / rate, 1.0), _LONGEST), 1)
 
 
-# As it was before the run had processes of its own.
+# As it was before the run started processes.
 PACE = float(os.environ.setdefault(_NAME, str(slowness())))
 _seen = deque([(time.monotonic(), PACE)])
 

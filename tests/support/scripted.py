@@ -1,4 +1,4 @@
-"""What tests on a script share: policies without chance, and answers that ask for something."""
+"""Shared by tests on a script: policies without randomness, and responses that require a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def steady(max_retries: int = 2, **settings: Any) -> RetryPolicy:
 
 
 def asks(seconds: Any, status: int = 503) -> Answer:
-    """Return an answer with Retry-After."""
+    """Return a response with Retry-After."""
     return Answer(status, headers={"Retry-After": str(seconds)})
 
 

@@ -88,12 +88,12 @@ def _has(package: str) -> bool:
 
 
 class Page:
-    """A page at work.
+    """A page that is run.
 
     Args:
         path: of the Markdown file.
         before: a Python program that prepares the namespace.
-        shares: the blocks go on with what those before them have left.
+        shares: the blocks continue with what those before them have left.
     """
 
     def __init__(self, path: Path, before: str = "", *, shares: bool = True) -> None:
@@ -204,14 +204,14 @@ def _commands(snippet: Snippet) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Run one page; the exit code tells how it went."""
+    """Run one page; the exit code is the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("--others", action="store_true", help="run other libraries' snippets too")
     parser.add_argument("--before", default="", help="a Python program that prepares the names")
     parser.add_argument("--apart", action="store_true", help="each block has names of its own")
     chosen = parser.parse_args()
-    page = Page(chosen.page, chosen.before, shares=not chosen.apart)
+    page = Page(chosen.page, chosen.before, shares=not chosen.in_thread)
     try:
         page.run(others=chosen.others)
     finally:

@@ -1,4 +1,4 @@
-"""The bounds that go by the pace of the machine still are bounds."""
+"""Limits that scale with the pace of the machine are still limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.support import pace
 
 
-def test_what_is_far_too_late_or_too_dear_for_any_machine_fails() -> None:
+def test_a_result_far_too_slow_for_any_machine_fails() -> None:
     pace.assert_in_time(0.1, 0.1, 0.01)
     pace.assert_cheap(0.1, 0.1)
     with pytest.raises(AssertionError, match=r"20\.1000 s, but 0\.1 s and lateness make"):

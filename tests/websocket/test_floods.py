@@ -1,4 +1,4 @@
-"""A server that sends without end: memory, waits and the close of a WebSocket stay bounded."""
+"""A server that sends for ever: memory, waits and the close of a WebSocket stay bounded."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_recv_ends_in_its_time(client: AnyClient, kind: str) -> None:
         await ws.close()
 
 
-async def test_recv_does_not_wait_for_the_end_of_what_follows_the_end(client: AnyClient) -> None:
+async def test_recv_does_not_wait_for_data_after_the_close(client: AnyClient) -> None:
     talk = flooding("bytes after the end")
     with RawServer(speaking(talk)) as server, anyio.fail_after(NEVER):
         ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
@@ -130,7 +130,7 @@ async def test_a_message_of_many_small_pieces_is_put_together(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FLOODS if kind != "bytes after the end"])
-async def test_while_nobody_receives_little_is_kept_and_others_have_their_turn(
+async def test_without_recv_little_is_buffered_and_others_are_not_blocked(
     client: AnyClient, kind: str
 ) -> None:
     with RawServer(speaking(flooding(kind))) as server, anyio.fail_after(NEVER):
@@ -145,7 +145,7 @@ async def test_while_nobody_receives_little_is_kept_and_others_have_their_turn(
 
 
 @pytest.mark.parametrize("kind", ["one frame", "many pieces"])
-async def test_an_unbounded_message_that_nobody_asks_for_is_not_read_ahead(
+async def test_an_unbounded_message_is_not_read_ahead_without_recv(
     client: AnyClient, kind: str
 ) -> None:
     size = 64 << 20
@@ -179,7 +179,7 @@ def little_buffered(conn: RawConnection) -> None:
     conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
 
 
-async def test_each_ping_of_a_server_that_reads_is_answered(client: AnyClient) -> None:
+async def test_each_ping_of_a_server_that_reads_gets_a_pong(client: AnyClient) -> None:
     data = [b"%d" % number for number in range(100)]
 
     def talk(conn: RawConnection) -> None:
@@ -218,7 +218,7 @@ async def test_a_reason_to_close_cannot_write_to_a_terminal(client: AnyClient) -
     assert error.reason == reason
 
 
-async def test_a_reason_to_close_is_told_without_its_secrets(client: AnyClient) -> None:
+async def test_a_close_reason_is_shown_without_secrets(client: AnyClient) -> None:
     reason = "see https://me:sesame@h.test/?token=sesame and go"
     error = await closed_with(client, reason)
     assert "sesame" not in str(error)
@@ -227,8 +227,8 @@ async def test_a_reason_to_close_is_told_without_its_secrets(client: AnyClient) 
 
 
 async def test_a_refusal_cannot_write_to_a_terminal(client: AnyClient) -> None:
-    answer = response(b"", "403 \x1b]0;owned\x07 no")
-    with RawServer(respond_and_close(answer)) as server:
+    found = response(b"", "403 \x1b]0;owned\x07 no")
+    with RawServer(respond_and_close(found)) as server:
         with pytest.raises(WebSocketRefused) as caught:
             await client.websocket(url_of(server))
     assert str(caught.value).isprintable()

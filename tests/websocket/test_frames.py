@@ -1,4 +1,4 @@
-"""Messages in one frame, which skip the package websockets, arrive as if it had parsed them."""
+"""Single-frame messages, which bypass the package websockets, are parsed as it would."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def random_frames(seed: int) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_stream_in_any_pieces_gives_what_the_parser_gives(seed: int) -> None:
+def test_any_stream_in_any_pieces_yields_what_the_parser_yields(seed: int) -> None:
     stream = random_frames(seed)
     events, _ = bulk(cut(stream, seed))
     assert events == plain(cut(stream, seed + 1))
@@ -105,12 +105,12 @@ def test_a_whole_message_skips_the_parser_however_it_is_cut(kind: int, size: int
     assert bulk(cut(stream, size)) == ([(kind, data[:size])] * 3, 3)
 
 
-def test_a_message_that_is_too_large_is_left_to_the_parser() -> None:
+def test_a_message_too_large_is_left_to_the_parser() -> None:
     events, skipped = bulk(iter([frame(2, bytes(100)), frame(2, bytes(101))]), max_size=100)
     assert (events, skipped) == ([(2, bytes(100))], 1)
 
 
-def test_a_message_amid_another_is_left_to_the_parser() -> None:
+def test_a_message_within_another_is_left_to_the_parser() -> None:
     stream = frame(1, b"begun", fin=False) + frame(1, b"no end")
     events, skipped = bulk(iter([stream]))
     assert (events, skipped) == (plain(iter([stream])), 0)
@@ -127,7 +127,7 @@ def test_the_beginning_of_a_message_is_counted_and_dropped() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("first", "opcode"), [(TEXT, Opcode.TEXT), (BINARY, Opcode.BINARY)])
-def test_a_server_reads_what_was_packed(first: int, opcode: Opcode, size: int) -> None:
+def test_a_server_reads_the_packed_frames(first: int, opcode: Opcode, size: int) -> None:
     data = b"x" * size
     packed = pack_message(first, data)
     assert len(packed) - size == {125: 6, 126: 8, 127: 8, 65_535: 8}.get(

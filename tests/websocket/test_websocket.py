@@ -1,4 +1,4 @@
-"""WebSockets of both clients: messages, ends, bounds, keepalive, and a server that does wrong."""
+"""WebSockets of both clients: messages, closing, bounds, keepalive, and protocol errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def url_of(server: RawServer, path: str = "/") -> str:
 # --- messages ---
 
 
-async def test_text_and_bytes_come_back_as_they_were(
+async def test_text_and_bytes_are_echoed_unchanged(
     client: AnyClient, echo_server: RawServer
 ) -> None:
     messages = ["", "grüße 🙂", b"", b"\x00\xff", "x" * 70_000, bytes(200_000), bytearray(b"ab")]
@@ -110,7 +110,7 @@ async def test_a_message_in_pieces_is_put_together(client: AnyClient) -> None:
             assert [await ws.recv() for _ in range(3)] == ["grüße", b"a", "end"]
 
 
-async def test_messages_that_come_with_the_handshake_are_not_lost(client: AnyClient) -> None:
+async def test_messages_received_with_the_handshake_are_not_lost(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         head, _ = conn.read_request()
         conn.send(accept(head) + frame(TEXT, b"at once"))
@@ -137,7 +137,7 @@ async def test_compression_is_offered_and_used(client: AnyClient) -> None:
         assert b"Sec-WebSocket-Extensions: permessage-deflate" in server.requests[0]
 
 
-async def test_without_compression_none_is_offered(
+async def test_without_compression_no_extension_is_offered(
     client: AnyClient, echo_server: RawServer
 ) -> None:
     echo_server.reset_counts()
@@ -145,7 +145,7 @@ async def test_without_compression_none_is_offered(
         assert b"sec-websocket-extensions" not in echo_server.requests[0].lower()
 
 
-async def test_iterating_ends_where_the_server_ends_in_peace(client: AnyClient) -> None:
+async def test_iterating_ends_after_a_normal_close(client: AnyClient) -> None:
     def talk(conn: RawConnection) -> None:
         conn.send(frame(TEXT, b"1") + frame(TEXT, b"2") + close_frame(1001, "bye"))
         assert read_frame(conn)[0] == CLOSE
@@ -159,7 +159,7 @@ async def test_iterating_ends_where_the_server_ends_in_peace(client: AnyClient) 
             assert (caught.value.code, caught.value.reason) == (1001, "bye")
 
 
-async def test_iterating_raises_where_the_server_ends_in_anger(client: AnyClient) -> None:
+async def test_iterating_raises_after_an_abnormal_close(client: AnyClient) -> None:
     def talk(conn: RawConnection) -> None:
         conn.send(frame(TEXT, b"1") + close_frame(4000, "no"))
         read_frame(conn)
@@ -200,7 +200,7 @@ async def test_cancelling_recv_loses_nothing(client: AnyClient, echo_server: Raw
         got = []
         for number in range(200):
             await ws.send(str(number))
-            # At ever other moments: before, while and after the answer comes in.
+            # At ever other moments: before, while and after the response comes in.
             with anyio.move_on_after(number * 0.00001):
                 got.append(await ws.recv())
         while len(got) < 200:
@@ -244,7 +244,7 @@ async def test_it_goes_through_the_layers_of_the_client(make_client: Make) -> No
     assert dict(client.real.cookies)["session"] == "1"
 
 
-async def test_digest_is_answered_with_a_key_of_its_own(client: AnyClient) -> None:
+async def test_digest_uses_a_new_websocket_key(client: AnyClient) -> None:
     def handler(conn: RawConnection) -> None:
         head, _ = conn.read_request()
         if b"\r\nAuthorization: Digest" in head:
@@ -283,7 +283,7 @@ async def test_a_retry_opens_it_after_a_failure(make_client: Make) -> None:
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden", "200 OK", "404 Not Found"])
-async def test_another_answer_is_an_error_with_the_response(client: AnyClient, status: str) -> None:
+async def test_another_status_is_an_error_with_the_response(client: AnyClient, status: str) -> None:
     with RawServer(respond_and_close(response(b"the reason", status))) as server:
         with pytest.raises(WebSocketRefused, match=status) as caught:
             await client.websocket(url_of(server))
@@ -306,7 +306,7 @@ async def test_redirects_are_not_followed_and_the_error_says_where_they_point(
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 101 x\r\n\r\n",
         b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -318,8 +318,10 @@ async def test_redirects_are_not_followed_and_the_error_says_where_they_point(
         b"\x00\xff" * 100,
     ],
 )
-async def test_a_wrong_answer_is_an_error(client: AnyClient, answer: bytes) -> None:
-    with RawServer(respond_and_close(answer)) as server, pytest.raises(RemoteProtocolError):
+async def test_an_invalid_handshake_response_is_an_error(
+    client: AnyClient, response: bytes
+) -> None:
+    with RawServer(respond_and_close(response)) as server, pytest.raises(RemoteProtocolError):
         await client.websocket(url_of(server))
 
 
@@ -332,7 +334,7 @@ async def test_a_wrong_answer_is_an_error(client: AnyClient, answer: bytes) -> N
         "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=99",
     ],
 )
-async def test_a_server_that_picks_what_was_not_offered_is_an_error(
+async def test_a_server_that_selects_an_unoffered_option_is_an_error(
     client: AnyClient, field: str
 ) -> None:
     with RawServer(speaking(echo, field)) as server, pytest.raises(RemoteProtocolError):
@@ -347,7 +349,7 @@ async def test_a_subprotocol_is_agreed_upon(client: AnyClient) -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://a.test/", "wss:", "nothing", "ws://a.test/#part"])
-async def test_what_is_no_url_of_a_websocket_is_refused(client: AnyClient, url: str) -> None:
+async def test_an_invalid_url_of_a_websocket_is_refused(client: AnyClient, url: str) -> None:
     with pytest.raises((InvalidSchema, InvalidURL, MissingSchema)):
         await client.websocket(url)
 
@@ -405,7 +407,7 @@ async def test_a_missing_package_is_named(
         await client.websocket("ws://127.0.0.1:1/")
 
 
-# --- ways to the server ---
+# --- routes to the server ---
 
 
 async def test_tls_is_checked_as_for_any_request(make_client: Make, certs: Certs) -> None:
@@ -423,7 +425,7 @@ async def test_tls_is_checked_as_for_any_request(make_client: Make, certs: Certs
 
 @pytest.mark.parametrize("kind", ["http", "socks5h"])
 @pytest.mark.parametrize("is_tls", [False, True])
-async def test_it_goes_through_proxies(
+async def test_it_works_through_proxies(
     client: AnyClient, certs: Certs, kind: str, is_tls: bool
 ) -> None:
     proxies = HTTPProxy() if kind == "http" else SOCKSProxy()
@@ -550,7 +552,7 @@ async def test_a_server_that_does_not_read_slows_the_sender(client: AnyClient) -
                 if before == sent:
                     break
             assert sent < 100
-            tasks.start_soon(send)  # a second sender waits beside the first
+            tasks.start_soon(send)  # a second sender waits with the first
             await anyio.sleep(paced(0.02))
             go.set()
         await ws.aclose()
@@ -601,7 +603,7 @@ async def test_a_cancelled_sender_does_not_break_the_frames(client: AnyClient) -
         (b"\xff" * 1000, 1002),
     ],
 )
-async def test_a_server_that_breaks_the_protocol_is_told_so(
+async def test_a_server_that_breaks_the_protocol_gets_a_close_code(
     client: AnyClient, data: bytes, code: int
 ) -> None:
     got = []
@@ -672,7 +674,7 @@ async def test_close_amid_a_message_is_clean(client: AnyClient) -> None:
     assert got == [(CLOSE, b"\x03\xe8")]
 
 
-async def test_a_server_that_never_agrees_to_the_end_is_left_alone(client: AnyClient) -> None:
+async def test_a_server_that_never_confirms_the_close_is_disconnected(client: AnyClient) -> None:
     with RawServer(speaking(lambda conn: conn.stall())) as server:
         ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
         await ws.close(1001)
@@ -696,9 +698,7 @@ async def test_a_closed_client_ends_its_websockets(
 
 
 @pytest.mark.colours("asyncio", "uvloop", "trio")
-async def test_closing_the_client_wakes_who_receives(
-    make_client: Make, echo_server: RawServer
-) -> None:
+async def test_closing_the_client_wakes_recv(make_client: Make, echo_server: RawServer) -> None:
     client = make_client()
     ws = await client.websocket(url_of(echo_server))
     errors = []
@@ -731,16 +731,14 @@ async def test_closing_the_client_wakes_a_thread_that_receives(
 
     thread = threading.Thread(target=receive)
     thread.start()
-    while not ws._connection._receives:
+    while not ws._connection._has_receiver:
         await anyio.sleep(0.001)
     client.real.close()
     await anyio.to_thread.run_sync(thread.join, 30)
     assert errors
 
 
-async def test_its_place_among_connections_is_given_back_at_its_end(
-    make_client: Make, echo_server: RawServer
-) -> None:
+async def test_its_slot_is_released_at_its_end(make_client: Make, echo_server: RawServer) -> None:
     client = make_client(
         max_connections=1,
         timeout=curlhttp.Timeout(pool=paced(0.05)),
@@ -752,7 +750,7 @@ async def test_its_place_among_connections_is_given_back_at_its_end(
                 await client.websocket(url_of(echo_server))
 
 
-async def test_one_that_is_dropped_is_let_go_of(make_client: Make, echo_server: RawServer) -> None:
+async def test_a_dropped_websocket_is_released(make_client: Make, echo_server: RawServer) -> None:
     client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=30))
     for _ in range(3):
         ws = await client.websocket(url_of(echo_server))
@@ -763,20 +761,18 @@ async def test_one_that_is_dropped_is_let_go_of(make_client: Make, echo_server: 
         await anyio.sleep(0)
 
 
-async def test_one_that_receives_already_is_told_of(
-    client: AnyClient, echo_server: RawServer
-) -> None:
+async def test_a_second_recv_at_once_is_an_error(client: AnyClient, echo_server: RawServer) -> None:
     async with await client.websocket(url_of(echo_server)) as ws:
-        ws.real._connection._receives = True
-        with pytest.raises(RuntimeError, match="receives"):
+        ws.real._connection._has_receiver = True
+        with pytest.raises(RuntimeError, match="is receiving"):
             await ws.recv()
-        ws.real._connection._receives = False
+        ws.real._connection._has_receiver = False
 
 
 # --- keepalive ---
 
 
-async def test_pings_are_answered_while_nobody_receives(client: AnyClient) -> None:
+async def test_pings_get_pongs_without_recv(client: AnyClient) -> None:
     answered = threading.Event()
 
     def talk(conn: RawConnection) -> None:
@@ -791,7 +787,7 @@ async def test_pings_are_answered_while_nobody_receives(client: AnyClient) -> No
             assert await anyio.to_thread.run_sync(answered.wait, 30)
 
 
-async def test_its_own_pings_measure_the_way(client: AnyClient) -> None:
+async def test_its_own_pings_measure_the_latency(client: AnyClient) -> None:
     with RawServer(speaking(echo)) as server:
         async with await client.websocket(url_of(server), ping_interval=0.02) as ws:
             with anyio.fail_after(30):
@@ -801,7 +797,7 @@ async def test_its_own_pings_measure_the_way(client: AnyClient) -> None:
 
 
 @pytest.mark.parametrize("receives", [True, False])
-async def test_a_server_without_a_pong_is_given_up(client: AnyClient, receives: bool) -> None:
+async def test_a_server_without_a_pong_is_disconnected(client: AnyClient, receives: bool) -> None:
     with RawServer(speaking(lambda conn: conn.stall())) as server:
         ws = await client.websocket(
             url_of(server), ping_interval=paced(0.05), ping_timeout=paced(0.1)
@@ -816,7 +812,7 @@ async def test_a_server_without_a_pong_is_given_up(client: AnyClient, receives: 
         await ws.aclose()
 
 
-async def test_a_ping_goes_out_on_demand(client: AnyClient) -> None:
+async def test_a_ping_is_sent_on_demand(client: AnyClient) -> None:
     got = threading.Event()
 
     def talk(conn: RawConnection) -> None:
@@ -859,7 +855,7 @@ async def test_threads_send_while_one_receives(client: AnyClient, echo_server: R
     assert len(set(got)) == 400
 
 
-async def test_what_is_read_ahead_is_bounded_when_it_is_decompressed(client: AnyClient) -> None:
+async def test_read_ahead_is_bounded_by_the_decompressed_size(client: AnyClient) -> None:
     coder = zlib.compressobj(wbits=-15)
     data = coder.compress(bytes(1 << 20)) + coder.flush(zlib.Z_SYNC_FLUSH)
     bomb = frame(BINARY, data[:-4], rsv1=True)
@@ -883,7 +879,7 @@ async def test_what_is_read_ahead_is_bounded_when_it_is_decompressed(client: Any
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
-async def test_pieces_without_data_are_not_kept(client: AnyClient, opcode: int) -> None:
+async def test_fragments_without_data_are_not_kept(client: AnyClient, opcode: int) -> None:
     def talk(conn: RawConnection) -> None:
         conn.send(frame(opcode, fin=False) + frame(CONT, fin=False) * 1000 + frame(PING))
         assert read_frame(conn)[0] == PONG  # it has read all of that
@@ -908,9 +904,7 @@ async def test_pieces_without_data_are_not_kept(client: AnyClient, opcode: int) 
 @pytest.mark.colours("blocking")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-async def test_a_forked_child_leaves_it_to_its_parent(
-    client: AnyClient, echo_server: RawServer
-) -> None:
+async def test_a_forked_child_does_not_use_it(client: AnyClient, echo_server: RawServer) -> None:
     with client.real.websocket(url_of(echo_server)) as ws:
         child = os.fork()
         if not child:
@@ -931,7 +925,7 @@ async def test_a_forked_child_leaves_it_to_its_parent(
 
 
 @pytest.mark.colours("blocking")
-async def test_ctrl_c_ends_a_wait_and_leaves_it_as_it_was(
+async def test_ctrl_c_ends_a_wait_and_changes_nothing_else(
     client: AnyClient, echo_server: RawServer
 ) -> None:
     with client.real.websocket(url_of(echo_server)) as ws:

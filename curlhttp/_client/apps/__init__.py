@@ -1,1 +1,1 @@
-"""Applications in place of the network: engines that call an ASGI or a WSGI app."""
+"""Apps in place of the network: engines that call an ASGI or a WSGI app."""

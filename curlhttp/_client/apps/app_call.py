@@ -1,4 +1,4 @@
-"""What a request to an app has in common, whichever interface the app has. It calls nothing."""
+"""What requests to ASGI and to WSGI apps have in common. Nothing here calls an app."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from curlhttp._models.response import Head, get_reason_phrase
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import DeadlineExceeded, RequestException
 
-ERROR = b"Internal Server Error"  # what a failed app is answered with
+ERROR = b"Internal Server Error"  # the body of the response if the app raised an exception
 
 
 class AppCall:
@@ -27,14 +27,14 @@ class AppCall:
     Args:
         request: complete.
         engine: reads the response.
-        raises: what the app raises is raised to the caller.
+        raises: whether the app's exceptions are raised to the caller.
 
     Attributes:
         request: see there.
         engine: see there.
-        head: of the response, once some of the body is there.
-        begun: when, in monotonic seconds.
-        first_byte: seconds up to the head.
+        head: the head of the response, set when the body begins; None before.
+        begun: the time of the call in monotonic seconds.
+        first_byte: seconds until the head was set.
     """
 
     def __init__(self, request: Request, engine: Engine, *, raises: bool) -> None:
@@ -46,8 +46,8 @@ class AppCall:
         self._raises = raises
         self._total = 0.0
 
-    def begin_answer(self, head: Head | None) -> None:
-        """Take down the head, and when it was there.
+    def set_head(self, head: Head | None) -> None:
+        """Set the head and its time.
 
         Args:
             head: of the response.
@@ -56,14 +56,14 @@ class AppCall:
         self.first_byte = monotonic() - self.begun
 
     def check_time(self, since: float, early: float = 0.0) -> None:
-        """Raise what a timeout ends the call with, if one has run out.
+        """Raise if the deadline or the read timeout has expired.
 
         Args:
-            since: when the app was heard of last, in monotonic seconds.
-            early: seconds that a timer may be.
+            since: the time of the app's last activity in monotonic seconds.
+            early: seconds by which a timer may fire too early.
 
         Raises:
-            RequestException: it has.
+            RequestException: one has expired.
         """
         self.check_deadline()
         read = self.request.timeout.read
@@ -71,7 +71,7 @@ class AppCall:
             raise read_timeout_error(self.request, has_head=self.head is not None)
 
     def check_deadline(self) -> None:
-        """Raise what the total ends the call with, if it has run out.
+        """Raise if the deadline has expired.
 
         Raises:
             DeadlineExceeded: it has.
@@ -80,14 +80,14 @@ class AppCall:
         if request.is_late(monotonic()):
             raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
 
-    def told(self, error: BaseException) -> BaseException:
-        """Return an error that says what it is about."""
+    def add_context(self, error: BaseException) -> BaseException:
+        """Return an error with request and timings, if it is a RequestException without them."""
         if isinstance(error, RequestException) and error.timings is None:
             error.request, error.request_sent, error.timings = self.request, True, self.timings()
         return error
 
     def timings(self) -> Timings:
-        """Return the times up to the first byte, and to the end."""
+        """Return the times until the first byte, and until the end."""
         total = self._total or monotonic() - self.begun
         return Timings(0.0, 0.0, 0.0, 0.0, self.first_byte, total, False, None)
 
@@ -95,92 +95,92 @@ class AppCall:
         """Return None: there was no TLS."""
 
 
-# --- What an app sends, made into what a client reads ---
+# --- Parse the head that an app sends ---
 
 _BREAKS = re.compile(rb"[\r\n\0]").search
 
 
 class UnexpectedMessage(RuntimeError):
-    """An app sends what it must not, or not now."""
+    """An app sent a message of a wrong type, or in the wrong order."""
 
     def __init__(self, kind: object) -> None:
-        super().__init__(f"the app sent {kind!r}, which has no place here")
+        super().__init__(f"the app sent an unexpected {kind!r}")
 
 
 def parse_asgi_head(
     message: dict[str, Any],
 ) -> Head:  # Any: what a message holds depends on its type
-    """Return the head that http.response.start asks for.
+    """Return the head in the message http.response.start.
 
     Raises:
-        ValueError: it cannot be sent.
+        ValueError: the status or a header is invalid.
     """
     status = int(message["status"])
     if not 200 <= status <= 999:
-        raise ValueError(f"the app answers with status {status}")
+        raise ValueError(f"the app sent status {status}")
     lines = [f"HTTP/1.1 {status} {get_reason_phrase(status)}".encode("latin-1")]
     for name, value in message.get("headers", ()):
         line = bytes(name) + b": " + bytes(value).strip(b" \t")
         if _BREAKS(line) or not name:
-            raise ValueError(f"the app sends a header that is none: {line!r}")
+            raise ValueError(f"the app sent an invalid header: {line!r}")
         lines.append(line)
     return Head(b"\r\n".join([*lines, b"", b""]))
 
 
 def parse_wsgi_head(status: str, headers: list[tuple[str, str]]) -> Head:
-    """Return the head that start_response asks for.
+    """Return the head from the arguments of start_response.
 
     Raises:
-        ValueError: it cannot be sent.
+        ValueError: the status or a header is invalid.
     """
     lines = [f"HTTP/1.1 {status}".encode("latin-1")]
     for name, value in headers:
         lines.append(f"{name}: {value.strip(' ')}".encode("latin-1"))
         if not name:
-            raise ValueError(f"the app sends a header without a name: {value!r}")
+            raise ValueError(f"the app sent a header without a name: {value!r}")
     head = Head(b"\r\n".join([*lines, b"", b""]))
     if head.status_code < 200 or any(map(_BREAKS, lines)):
-        raise ValueError(f"the app answers with what is no status or header: {lines!r}")
+        raise ValueError(f"the app sent an invalid status or header: {lines!r}")
     return head
 
 
-# --- Which kind an app is, as far as it shows, for errors that say what to use ---
+# --- Detect apps of the other interface, for errors that name the right transport ---
 
 _ASGI = "it is an ASGI app: use AsyncClient(transport=curlhttp.ASGITransport(app))"
 _WSGI = "it is a WSGI app: use Client(transport=curlhttp.WSGITransport(app))"
 
 
 def check_asgi(app: object) -> None:
-    """Look whether an app may be one of ASGI 3.
+    """Check that an object may be an ASGI 3 app.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not.
     """
     if not callable(app):
         raise TypeError(f"an ASGI app is called with scope, receive and send: {app!r} is not")
-    if _takes(app) == 2 and not _is_async(app):
+    if _count_parameters(app) == 2 and not _is_async(app):
         raise TypeError(f"{app!r} takes two arguments, environ and start_response: {_WSGI}")
 
 
 def check_wsgi(app: object) -> None:
-    """Look whether an app may be one of WSGI.
+    """Check that an object may be a WSGI app.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not.
     """
     if not callable(app):
         raise TypeError(f"a WSGI app is called with environ and start_response: {app!r} is not")
-    if _is_async(app) or _takes(app) == 3:
+    if _is_async(app) or _count_parameters(app) == 3:
         raise TypeError(f"{app!r} takes scope, receive and send: {_ASGI}")
 
 
 def _is_async(app: object) -> bool:
-    call = getattr(type(app), "__call__", None)  # noqa: B004  # whether that is a coroutine
+    call = getattr(type(app), "__call__", None)  # noqa: B004  # it may be a coroutine function
     return inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(call)
 
 
-def _takes(app: object) -> int | None:
-    """Return how many arguments an app needs, None where that does not show."""
+def _count_parameters(app: object) -> int | None:
+    """Return how many arguments an app needs; None if its signature does not say."""
     try:
         found = inspect.signature(app).parameters.values()  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -190,13 +190,13 @@ def _takes(app: object) -> int | None:
     return sum(each.default is each.empty and each.kind is not each.KEYWORD_ONLY for each in found)
 
 
-# --- From a request to what an app is told of it ---
+# --- Make the header fields and the scope for an app ---
 
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 
 
 def get_request_fields(request: Request) -> list[tuple[str, str]]:
-    """Return all header fields of a request, with those that libcurl would add."""
+    """Return all header fields of a request, including those that libcurl would add."""
     fields = request.headers.multi_items()
     names = {name.lower() for name, _ in fields}
     if "host" not in names:
@@ -225,9 +225,9 @@ def make_scope(
     Args:
         kind: "http" or "websocket".
         request: complete.
-        client: address and port on the client's side, or None.
-        root_path: where the app is mounted.
-        state: what the app's lifespan made, or None where it has none.
+        client: the address and port of the client, or None.
+        root_path: the path where the app is mounted.
+        state: the state that the app's lifespan set, or None without a lifespan.
     """
     url = request.url
     scheme = url.scheme if kind == "http" else {"http": "ws", "https": "wss"}[url.scheme]
@@ -255,13 +255,13 @@ def make_scope(
     return scope
 
 
-# --- What the client's task and the app's tasks wait at, for the other side to get on ---
+# --- Let the client's task and the app's tasks wait for each other ---
 
-_STRETCH = 0.005  # seconds that an app may run between two of its messages that wait for nothing
+_TURN = 0.005  # seconds that an app may run without letting others run
 
 
-class Changes:
-    """Wake all who wait, in one event loop, whenever something may be otherwise.
+class Condition:
+    """Notify all waiting tasks of one event loop that something may have changed.
 
     Args:
         make_waiter: makes a waiter of the loop.
@@ -270,18 +270,18 @@ class Changes:
     def __init__(self, make_waiter: Callable[[], Waiter]) -> None:
         self._make_waiter = make_waiter
         self._waiting: set[Waiter] = set()
-        self._turn_due = monotonic() + _STRETCH
+        self._turn_due = monotonic() + _TURN
 
-    def tell(self) -> None:
-        """Wake all who wait."""
+    def notify_all(self) -> None:
+        """Wake all waiting tasks."""
         for waiter in self._waiting:
             waiter.wake()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until something may be otherwise, or for so long.
+        """Wait for a notification.
 
         Args:
-            seconds: None for as long as it takes.
+            seconds: how long to wait; None for no limit.
         """
         waiter = self._make_waiter()
         self._waiting.add(waiter)
@@ -290,14 +290,14 @@ class Changes:
         finally:
             self._waiting.discard(waiter)
 
-    async def give_turn(self) -> None:
-        """Let the loop run others now and then, within a message of the app.
+    async def checkpoint(self) -> None:
+        """Let other tasks run if the last time was too long ago.
 
-        An app whose messages never wait would keep the loop to itself: no timeout could end its
-        request, and nobody could cancel it. A turn for every message would cost more than most
-        messages do.
+        An app that sends and receives without waiting would block the loop: no timeout could end
+        its request, and nobody could cancel it. Doing this for each message would cost more than
+        most messages do.
         """
         if monotonic() >= self._turn_due:
-            for _ in range(2):  # anyio on asyncio cancels nobody who was told in the same turn
+            for _ in range(2):  # anyio on asyncio cancels no task that was woken in this turn
                 await anyio.lowlevel.checkpoint()
-            self._turn_due = monotonic() + _STRETCH
+            self._turn_due = monotonic() + _TURN

@@ -1,4 +1,4 @@
-"""An ASGI app in state of the network: an engine for AsyncClient."""
+"""An ASGI app in place of the network: an engine for AsyncClient."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import anyio.lowlevel
 from curlhttp._client.apps.app_call import (
     ERROR,
     AppCall,
-    Changes,
+    Condition,
     UnexpectedMessage,
     check_asgi,
     make_scope,
@@ -44,30 +44,29 @@ from curlhttp.exceptions import (
     RequestException,
 )
 
-# --- One request to an ASGI app: the app's side, in a task of its own, and the client's ---
+# --- One request to an ASGI app: the app's side, in a separate task, and the client's side ---
 
-_ROOM = 64 * 1024  # bytes that a streamed response may be ahead of its reader
-_EARLY = 0.002  # seconds that timers of event loops may be
-_TURNS = 8  # of the loop, in which an app that was due by now may be heard
+_MAX_UNREAD = 64 * 1024  # bytes that a streamed response may be ahead of its reader
+_EARLY = 0.002  # seconds by which timers of event loops may fire too early
+_LATE_TURNS = 8  # turns of the loop in which a late app may still send something
 
 _Message = dict[str, Any]  # Any: what a message holds depends on its type
 
 
 class AppExchange(AppCall):
-    """A request to an app and its outcome; also the response, as long as it is on its way.
+    """A request to an app and its outcome; also the Incoming while the body is read.
 
     Args:
         app: the ASGI app.
         scope: of the request.
         request: complete.
-        tasks: for this exchange alone.
+        tasks: background tasks for this exchange only.
         engine: reads the response.
-        raises: what the app raises is raised to the caller.
+        raises: whether the app's exceptions are raised to the caller.
 
     Attributes:
-        done: the app is done with it, or it has failed.
-        failed: what it failed with, or None.
-        changes: wakes who waits for it.
+        failed: the exception with which it failed, or None.
+        changed: notifies the client's and the app's tasks.
     """
 
     def __init__(
@@ -82,39 +81,39 @@ class AppExchange(AppCall):
     ) -> None:
         super().__init__(request, engine, raises=raises)
         self.failed: BaseException | None = None
-        self.changes: Changes = Changes(tasks.make_waiter)
+        self.changed: Condition = Condition(tasks.make_waiter)
         self._app = app
         self._scope = scope
         self._tasks = tasks
         self._pieces: deque[bytes] = deque()
-        self._waiting = 0  # bytes in the pieces
+        self._unread_size = 0  # bytes in the pieces
         self._size = 0
-        self._start: Head | None = None  # until some of the body is in
-        self._has_all = False  # of the response
-        self._is_gone = False  # the client
-        self._is_read = False  # the request's body
-        self._is_reading = False
+        self._pending_head: Head | None = None  # becomes the head when the body begins
+        self._is_complete = False  # of the response
+        self._is_disconnected = False  # the client
+        self._has_read_body = False  # the request's body
+        self._is_reading_body = False
         self._has_ended = False  # the app's task
         self._last_activity = self.begun
 
     # the app's side
 
-    def start(self, ended: Callable[[AppExchange], object]) -> None:
-        """Call the app in a task of its own.
+    def start(self, on_end: Callable[[AppExchange], object]) -> None:
+        """Call the app in a separate task.
 
         Args:
-            ended: called when that has ended.
+            on_end: called when the task has ended.
         """
-        self._tasks.spawn(self._run, ended)
+        self._tasks.spawn(self._run, on_end)
 
-    async def _run(self, ended: Callable[[AppExchange], object]) -> None:
+    async def _run(self, on_end: Callable[[AppExchange], object]) -> None:
         try:
             await self._app(self._scope, self._receive, self._send)
             self._finish()
         except Exception as error:
             self._fail(error)
         except BaseException as error:
-            # Neither a cancelled task nor Ctrl-C is the app's answer.
+            # A cancelled task or Ctrl-C is not a response of the app.
             if isinstance(error, (self._tasks.cancelled, GeneratorExit)):
                 self._fail(ConnectionError(f"{self.request}: the app was cancelled"))
                 raise
@@ -122,102 +121,103 @@ class AppExchange(AppCall):
         finally:
             self._has_ended = True
             self._total = monotonic() - self.begun
-            ended(self)
-            self.changes.tell()
+            on_end(self)
+            self.changed.notify_all()
             if self.request.body is not None:
-                with suppress(Exception):  # of the caller's generator, which nobody waits for
+                with suppress(Exception):  # nobody waits for errors of the caller's generator
                     await self.request.body.aclose()
 
     def _finish(self) -> None:
-        """See what the app has left, which has returned."""
-        if self._is_gone or self.failed is not None:
+        """Check what the app has sent, after it returned."""
+        if self._is_disconnected or self.failed is not None:
             return
-        if self._start is None:
+        if self._pending_head is None:
             what = f"{self.request}: the app ended without a response"
             self._fail(RemoteProtocolError(what))
-        elif not self._has_all:
+        elif not self._is_complete:
             self.failed = ChunkedEncodingError(
                 f"{self.request}: the app ended within the response body"
             )
 
     def _fail(self, error: BaseException) -> None:
-        if self._is_gone or self.failed is not None:
+        if self._is_disconnected or self.failed is not None:
             return
         if self._raises or not isinstance(error, Exception):
             self.failed = error
-        elif self._start is None or self.head is None:
-            self._answer(500, ERROR)
-        elif not self._has_all:
+        elif self._pending_head is None or self.head is None:
+            self._respond(500, ERROR)
+        elif not self._is_complete:
             self.failed = ChunkedEncodingError(
                 f"{self.request}: the app failed within the response body"
             )
 
-    def _answer(self, status: int, body: bytes) -> None:
+    def _respond(self, status: int, body: bytes) -> None:
         fields = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
-        self._start = parse_asgi_head({"status": status, "headers": fields})
+        self._pending_head = parse_asgi_head({"status": status, "headers": fields})
         self._pieces.clear()
-        self._size = self._waiting = 0
-        self._take(body, more=False)
+        self._size = self._unread_size = 0
+        self._add_piece(body, more=False)
 
     async def _receive(self) -> _Message:
-        await self.changes.give_turn()
-        if not (self._is_read or self._is_gone):
+        await self.changed.checkpoint()
+        if not (self._has_read_body or self._is_disconnected):
             return await self._receive_body()
-        while not (self._is_gone or self._has_all):
-            await self.changes.wait()
+        while not (self._is_disconnected or self._is_complete):
+            await self.changed.wait()
         return {"type": "http.disconnect"}
 
     async def _receive_body(self) -> _Message:
         body = self.request.body
         if body is None or body.data is not None:
-            self._is_read = True
+            self._has_read_body = True
             data = b"" if body is None else body.data
             return {"type": "http.request", "body": data, "more_body": False}
-        self._is_reading = True
+        self._is_reading_body = True
         try:
             piece = await next_piece(body)
-        except Exception as error:  # the caller's own
-            self.failed, self._is_gone = error, True
-            self.changes.tell()
+        except Exception as error:  # raised by the caller's generator
+            self.failed, self._is_disconnected = error, True
+            self.changed.notify_all()
             return {"type": "http.disconnect"}
         finally:
-            self._is_reading = False
-        self._is_read = not piece
+            self._is_reading_body = False
+        self._has_read_body = not piece
         self._last_activity = monotonic()
         return {"type": "http.request", "body": piece, "more_body": bool(piece)}
 
     async def _send(self, message: _Message) -> None:
-        await self.changes.give_turn()
-        if self._is_gone:
-            raise OSError("the client has gone")  # as ASGI 2.4 has it
+        await self.changed.checkpoint()
+        if self._is_disconnected:
+            raise OSError("the client has disconnected")  # an OSError: ASGI 2.4
         kind = message["type"]
         self._last_activity = monotonic()
-        if kind == "http.response.start" and self._start is None:
-            self._start = parse_asgi_head(message)
-        elif kind == "http.response.body" and self._start is not None and not self._has_all:
-            self._take(bytes(message.get("body", b"")), more=bool(message.get("more_body")))
-            while self.request.stream and self._waiting >= _ROOM and not self._is_gone:
-                await self.changes.wait()
+        if kind == "http.response.start" and self._pending_head is None:
+            self._pending_head = parse_asgi_head(message)
+        elif kind == "http.response.body" and self._pending_head and not self._is_complete:
+            self._add_piece(bytes(message.get("body", b"")), more=bool(message.get("more_body")))
+            is_limited = self.request.stream
+            while is_limited and self._unread_size >= _MAX_UNREAD and not self._is_disconnected:
+                await self.changed.wait()
         else:
             raise UnexpectedMessage(kind)
 
-    def _take(self, piece: bytes, *, more: bool) -> None:
-        head, request = self._start, self.request
+    def _add_piece(self, piece: bytes, *, more: bool) -> None:
+        head, request = self._pending_head, self.request
         assert head is not None
         if piece and has_body(request.method, head.status_code):
             self._pieces.append(piece)
-            self._waiting += len(piece)
+            self._unread_size += len(piece)
             self._size += len(piece)
         if self.head is None:
-            self.begin_answer(head)
+            self.set_head(head)
         limit = request.max_response_size
         if limit is not None and self._size > limit:
-            self.failed, self._is_gone = too_large_error(request), True
+            self.failed, self._is_disconnected = too_large_error(request), True
         elif not more:
-            self._has_all = True
+            self._is_complete = True
             if contradicts_length(head, request.method, self._size):
-                self.failed, self._is_gone = body_length_error(request, self._size), True
-        self.changes.tell()
+                self.failed, self._is_disconnected = body_length_error(request, self._size), True
+        self.changed.notify_all()
 
     # the client's side
 
@@ -230,31 +230,31 @@ class AppExchange(AppCall):
         """Wait for the app.
 
         Args:
-            is_over: what for.
+            is_over: returns whether to stop waiting.
 
         Raises:
-            RequestException: it is silent for too long.
+            RequestException: a timeout expired.
         """
         while not is_over():
-            await self.changes.wait(self.patience())
-            await self._check_patience(is_over)
+            await self.changed.wait(self.get_time_left())
+            await self._check_timeouts(is_over)
 
-    async def _check_patience(self, is_over: Callable[[], object]) -> None:
-        """Raise what a timeout ends the wait with, unless the app is heard of first.
+    async def _check_timeouts(self, is_over: Callable[[], object]) -> None:
+        """Raise if a timeout has expired, unless the app sends something in the next turns.
 
-        A loop that was late itself wakes both sides at once, in any order: who is late may be this
-        process, and not the app.
+        If the loop was late, it wakes both sides at once and in any order. Then this process is
+        late, and not the app.
         """
-        for _ in range(_TURNS):
-            patience = self.patience()
-            if is_over() or patience is None or patience > _EARLY:
+        for _ in range(_LATE_TURNS):
+            time_left = self.get_time_left()
+            if is_over() or time_left is None or time_left > _EARLY:
                 return
             await anyio.lowlevel.checkpoint()
         if not is_over():
             self.check_time(self._last_activity, _EARLY)
 
-    def patience(self) -> float | None:
-        """Return for how many seconds the app may be silent from now on, None without end."""
+    def get_time_left(self) -> float | None:
+        """Return the seconds until the next timeout, or None if there are no timeouts."""
         request, now = self.request, monotonic()
         limits = []
         if request.timeout.read is not None:
@@ -263,14 +263,14 @@ class AppExchange(AppCall):
             limits.append(request.deadline - now)
         return max(0.0, min(limits)) if limits else None
 
-    async def give_up_late(self, is_over: Callable[[], object]) -> None:
-        """Fail if a timeout has run out.
+    async def abort_if_late(self, is_over: Callable[[], object]) -> None:
+        """Abort if a timeout has expired.
 
         Args:
             is_over: see wait.
         """
         try:
-            await self._check_patience(is_over)
+            await self._check_timeouts(is_over)
         except RequestException as error:
             self.abort(error)
 
@@ -278,7 +278,7 @@ class AppExchange(AppCall):
         """Return the response of an exchange that is done.
 
         Raises:
-            BaseException: what it failed with.
+            BaseException: the exchange failed with it.
         """
         self.raise_failure()
         assert self.head is not None
@@ -288,54 +288,55 @@ class AppExchange(AppCall):
         return response
 
     def raise_failure(self) -> None:
-        """Raise what it failed with, if it did.
+        """Raise the exception with which the exchange failed, if it did.
 
         Raises:
-            BaseException: of the app, of the request's body, or a RequestException.
+            BaseException: from the app or the request's body, or a RequestException.
         """
         failed = self.failed
         if failed is None:
             return
         try:
-            raise self.told(failed)
+            raise self.add_context(failed)
         finally:
-            del failed  # or its traceback would hold it, in a circle
+            del failed  # otherwise the error and its traceback form a reference cycle
 
     async def read(self) -> bytes:
-        """Return the next piece of the body, b"" at its end.
+        """Return the next piece of the body, b"" at the end.
 
         Raises:
-            BaseException: there is no more, because the exchange failed.
+            BaseException: the exchange failed with it.
         """
-        if not (self._has_all or self.done):  # of an app that always has more, no wait would ask
+        # Checked here as well, because there is no wait while the app is ahead.
+        if not (self._is_complete or self.done):
             self.check_deadline()
         if not self._pieces:
-            self._last_activity = monotonic()  # before, the caller did not wait
+            self._last_activity = monotonic()  # the read timeout starts with this wait
             await self.wait(lambda: self._pieces or self.done)
         if self._pieces:
             piece = self._pieces.popleft()
-            self._waiting -= len(piece)
-            self.changes.tell()
+            self._unread_size -= len(piece)
+            self.changed.notify_all()
             return piece
         self.raise_failure()
         return b""
 
     def abort(self, error: RequestException | None = None) -> None:
-        """Tell the app that the client has gone.
+        """Notify the app that the client has disconnected.
 
         Args:
-            error: what whoever waits for the response gets.
+            error: raised in callers that wait for the response; or None.
         """
         if self.failed is None and not self._has_ended:
             self.failed = error or closed_while_reading(self.request)
-        self._is_gone = True
+        self._is_disconnected = True
         self._pieces.clear()
-        if self._is_reading:  # of a body that may never come
+        if self._is_reading_body:  # which may never return
             self._tasks.cancel()
-        self.changes.tell()
+        self.changed.notify_all()
 
     def abort_from_finalizer(self) -> None:
-        """Tell the app so from whatever thread a finalizer runs in."""
+        """Abort from a finalizer, which may run in any thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._tasks.call_soon(self.abort)
 
@@ -348,31 +349,31 @@ class AppExchange(AppCall):
         await self._tasks.wait_until_done()
 
 
-# --- Several attempts of one request to an app at once: the plan decides, this waits ---
+# --- Run several attempts of one request at the same time, as the plan decides ---
 
 
 async def race(
-    first: AppExchange, plan: HedgePlan, begin: Callable[[Request, AppExchange], AppExchange]
+    first: AppExchange,
+    plan: HedgePlan,
+    start_attempt: Callable[[Request, AppExchange], AppExchange],
 ) -> AppExchange:
-    """Return the attempt that surfaces: the first good, or the last; the others are aborted.
+    """Return the attempt that wins: the first good one, or the last; abort the others.
 
     Args:
-        first: the first attempt, begun.
+        first: the first attempt, already started.
         plan: see _flow/hedge.py.
-        begin: begins one more, given its request and the first attempt, whose changes it shares.
+        start_attempt: starts another attempt with a request. It shares the condition of the first.
     """
     running, left, latest = [first], plan.most, first.begun
     try:
-        while (winner := _winner(running, plan)) is None:
+        while (winner := _find_winner(running, plan)) is None:
             after = plan.after if left else None
             due = None if after is None else max(0.0, latest + after - monotonic())
-            patience = min(
-                (each for each in (due, *(one.patience() for one in running)) if each is not None),
-                default=None,
-            )
-            await first.changes.wait(patience)
+            waits = (due, *(exchange.get_time_left() for exchange in running))
+            timeout = min((each for each in waits if each is not None), default=None)
+            await first.changed.wait(timeout)
             for exchange in running:
-                await exchange.give_up_late(partial(_is_over, exchange))
+                await exchange.abort_if_late(partial(_is_over, exchange))
             if after is None or monotonic() < latest + after:
                 continue
             again = None if any(one.head for one in running) else await plan.again()
@@ -380,7 +381,7 @@ async def race(
                 left = 0
                 continue
             left, latest = left - 1, monotonic()
-            running.append(begin(again, first))
+            running.append(start_attempt(again, first))
     except BaseException:
         for exchange in running:
             exchange.abort()
@@ -395,7 +396,7 @@ async def race(
     return winner
 
 
-def _winner(running: list[AppExchange], plan: HedgePlan) -> AppExchange | None:
+def _find_winner(running: list[AppExchange], plan: HedgePlan) -> AppExchange | None:
     for exchange in tuple(running):
         if not _is_over(exchange):
             continue
@@ -405,20 +406,22 @@ def _winner(running: list[AppExchange], plan: HedgePlan) -> AppExchange | None:
         if failed is not None and not isinstance(failed, Exception):
             return exchange  # Ctrl-C ends everything
         running.remove(exchange)
-        result = failed if failed is not None or head is None else _beaten(exchange, head)
+        result = (
+            failed if failed is not None or head is None else _make_losing_response(exchange, head)
+        )
         plan.dropped(exchange.request, result, monotonic() - exchange.begun, True)
         exchange.abort()
     return None
 
 
-def _beaten(exchange: AppExchange, head: Head) -> Response:
+def _make_losing_response(exchange: AppExchange, head: Head) -> Response:
     seconds = exchange.first_byte
     times = Timings(0.0, 0.0, 0.0, 0.0, seconds, seconds, False, None)
     return Response(exchange.request, head, b"", times)
 
 
 def _is_over(exchange: AppExchange) -> bool:
-    # The head decides a race of streams: a body may last for hours.
+    # The head decides between streams, because a body may take hours.
     return exchange.done or (exchange.request.stream and exchange.head is not None)
 
 
@@ -470,7 +473,7 @@ class ASGITransport:
 
         Args:
             request: complete.
-            plan: when to call it again while it is busy; None for never.
+            plan: when to start more calls while the first is running; None for never.
 
         Raises:
             RequestException: no response was received.
@@ -482,11 +485,11 @@ class ASGITransport:
             return exchange.response()
         except BaseException as error:
             exchange.abort()
-            exchange.told(error)
+            exchange.add_context(error)
             raise
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> AppExchange:
-        """Call the app and return once the head of the response is in.
+        """Call the app and return once the head of the response is known.
 
         Args:
             request: complete.
@@ -503,32 +506,32 @@ class ASGITransport:
                 exchange.raise_failure()
         except BaseException as error:
             exchange.abort()
-            exchange.told(error)
+            exchange.add_context(error)
             raise
         return exchange
 
     async def _start(self, request: Request, plan: HedgePlan | None) -> AppExchange:
         loop_state = await self._ensure_started()
-        first = self._begin(loop_state, request)
+        first = self._start_exchange(loop_state, request)
         if plan is None:
             return first
-        return await race(first, plan, partial(self._begin, loop_state))
+        return await race(first, plan, partial(self._start_exchange, loop_state))
 
-    def _begin(
+    def _start_exchange(
         self, loop_state: _LoopState, request: Request, first: AppExchange | None = None
     ) -> AppExchange:
         if self._is_closed:
             raise client_closed(request)
         exchange = AppExchange(
             self._app,
-            self._scope("http", loop_state, request),
+            self._make_scope("http", loop_state, request),
             request,
             background_tasks(loop_state.loop, copy_context()),
             self,
             raises=self._raises,
         )
         if first is not None:
-            exchange.changes = first.changes
+            exchange.changed = first.changed
         loop_state.running.add(exchange)
         exchange.start(loop_state.running.discard)
         return exchange
@@ -548,16 +551,18 @@ class ASGITransport:
         if self._is_closed:
             raise client_closed(request)
 
-        def scope(fields: list[tuple[bytes, bytes]]) -> dict[str, object]:
-            return {**self._scope("websocket", loop_state, request), "headers": fields}
+        def make_socket_scope(fields: list[tuple[bytes, bytes]]) -> dict[str, object]:
+            return {**self._make_scope("websocket", loop_state, request), "headers": fields}
 
         tasks = background_tasks(loop_state.loop, copy_context())
-        ended = loop_state.running.discard
-        socket = AppSocket(self._app, scope, request, tasks, raises=self._raises, ended=ended)
+        on_end = loop_state.running.discard
+        socket = AppSocket(
+            self._app, make_socket_scope, request, tasks, raises=self._raises, on_end=on_end
+        )
         loop_state.running.add(socket)
         return AppStream(socket)
 
-    def _scope(self, kind: str, loop_state: _LoopState, request: Request) -> dict[str, object]:
+    def _make_scope(self, kind: str, loop_state: _LoopState, request: Request) -> dict[str, object]:
         state = None if loop_state.lifespan is None else loop_state.lifespan.state
         return make_scope(
             kind, request, client=self._client, root_path=self._root_path, state=state
@@ -574,7 +579,7 @@ class ASGITransport:
             return await incoming.read()
         except BaseException as error:
             incoming.abort()
-            incoming.told(error)
+            incoming.add_context(error)
             raise
 
     def abort(self, incoming: AppExchange) -> None:
@@ -641,11 +646,11 @@ class ASGITransport:
         self._is_closed = True
         try:
             here = running_loop()
-        except RuntimeError:  # none runs
+        except RuntimeError:  # no loop is running
             here = None
         for loop_state in list(self._loop_states.values()):
             if loop_state.loop != here:
-                loop_state.cancel_from_elsewhere()
+                loop_state.cancel_threadsafe()
 
     async def aclose(self) -> None:
         """End all requests, then stop the app in this event loop.
@@ -663,14 +668,14 @@ class _LoopState:
     """The state of a transport in one event loop.
 
     Args:
-        loop: see _loops.
-        app: with a lifespan, or None.
+        loop: see _curl/engines/loops.py.
+        app: the app if it has a lifespan, else None.
 
     Attributes:
         loop: see there.
-        lifespan: of the app, or None.
-        running: exchanges whose apps have not ended.
-        tasks: makes waiters of the loop.
+        lifespan: the lifespan of the app, or None.
+        running: exchanges whose app has not ended.
+        tasks: background tasks of the loop.
     """
 
     def __init__(self, loop: Loop, app: Any) -> None:  # Any: see ASGITransport
@@ -684,13 +689,13 @@ class _LoopState:
         if isinstance(self.loop, asyncio.AbstractEventLoop):
             return self.loop.is_closed()
         try:
-            self.tasks.call_soon(_nothing)
+            self.tasks.call_soon(_do_nothing)
         except RuntimeError:
             return True
         return False
 
-    def cancel_from_elsewhere(self) -> None:
-        """Cancel all tasks, from another event loop."""
+    def cancel_threadsafe(self) -> None:
+        """Cancel all tasks, from another thread or event loop."""
         try:
             self.tasks.call_soon(self._cancel)
         except RuntimeError:  # the loop has ended, and the tasks with it
@@ -709,7 +714,7 @@ class _LoopState:
         for exchange in running:
             exchange.abort(ClientClosed("the client was closed during this request"))
         with anyio.CancelScope(shield=True):
-            await anyio.lowlevel.checkpoint()  # an app that is told may end by itself
+            await anyio.lowlevel.checkpoint()  # lets an app end after the disconnect
             for exchange in running:
                 exchange.cancel()
             for exchange in running:
@@ -718,15 +723,15 @@ class _LoopState:
             await self.lifespan.stop()
 
 
-def _nothing() -> None:
-    """Do nothing: only whether it could be called matters."""
+def _do_nothing() -> None:
+    """Do nothing. call_soon raises if the loop has ended."""
 
 
-# --- The client's side of a WebSocket to an app: a connection in memory ---
+# --- The client's side of a WebSocket to an app ---
 
 
 class AppStream:
-    """The client's side: a connection on which the app is the server.
+    """A connection in memory on which the app is the server; implements ByteStream.
 
     Args:
         socket: the app's side.
@@ -736,64 +741,64 @@ class AppStream:
         self._socket = socket
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return the next bytes, b"" at the end of what the app sends, None for none in time.
+        """Return the next bytes, b"" at the end, or None if none arrived in time.
 
         Args:
-            seconds: how long to wait; None for as long as it takes.
+            seconds: how long to wait; None for no limit.
 
         Raises:
-            RequestException: the connection was given up.
+            RequestException: the connection was aborted.
             Exception: the app raised it.
         """
-        data = self._socket.give_bytes()
+        data = self._socket.read_bytes()
         if data is None:
-            await self._wait(seconds, self._socket.has_bytes)
-            data = self._socket.give_bytes()
+            await self._wait(seconds, self._socket.can_read)
+            data = self._socket.read_bytes()
         return data
 
-    async def _wait(self, seconds: float | None, is_so: Callable[[], bool]) -> None:
+    async def _wait(self, seconds: float | None, is_done: Callable[[], bool]) -> None:
         with anyio.move_on_after(seconds):
-            while not is_so():
-                await self._socket.changes.wait()
+            while not is_done():
+                await self._socket.changed.wait()
 
     def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
-        return self._socket.give_bytes()
+        """Return what `receive` would return, or None if it would have to wait."""
+        return self._socket.read_bytes()
 
     def write(self, data: bytes) -> None:
-        """Take bytes for the app; never waits.
+        """Send bytes to the app. Never blocks.
 
         Raises:
-            RequestException: the connection was given up.
+            RequestException: the connection was aborted.
         """
-        if self._socket.is_gone and isinstance(self._socket.failed, RequestException):
+        if self._socket.is_disconnected and isinstance(self._socket.failed, RequestException):
             raise self._socket.failed
-        self._socket.take_bytes(data)
+        self._socket.feed_bytes(data)
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Wait until the app has taken most of what was written; False if it has not in time.
+        """Wait until the app has received most of the messages; return False if time ran out.
 
         Args:
-            seconds: how long to wait; None for as long as it takes.
+            seconds: how long to wait; None for no limit.
         """
         await self._wait(seconds, self._socket.has_room)
         return self._socket.has_room()
 
     def unsent(self) -> int:
-        """Return how many bytes wait for the app, 0 if there is room for more."""
+        """Return the bytes that wait for the app, or 0 if there is room for more."""
         return self._socket.unsent()
 
     def abort(self, error: Exception | None = None) -> None:
-        """End the connection at once, from any thread; never waits, may be called twice.
+        """Close the connection at once, from any thread. Never blocks, and may be called twice.
 
         Args:
-            error: what whoever waits for it gets, and whoever uses it afterwards; or None.
+            error: raised in callers that wait for the connection or use it later; or None.
         """
         socket = self._socket
         socket.call_soon(lambda: socket.abort(error))
 
     def timings(self) -> Timings:
-        """Return that no time went by."""
+        """Return zero for all times."""
         return Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False, None)
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""An app's lifespan: what it does before its first request and after its last (ASGI, lifespan)."""
+"""The lifespan of an app: its startup and shutdown (the lifespan protocol of ASGI)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from curlhttp._client.apps.app_call import Changes
+from curlhttp._client.apps.app_call import Condition, UnexpectedMessage
 from curlhttp._curl.engines.loops import BackgroundTasks
 
 
@@ -15,53 +15,53 @@ class Lifespan:
 
     Args:
         app: the ASGI app.
-        tasks: of the loop, for this alone.
+        tasks: background tasks of the loop, for the lifespan only.
 
     Attributes:
-        state: what the app put there for its requests.
+        state: what the app stored there for its requests.
     """
 
     def __init__(self, app: Any, tasks: BackgroundTasks) -> None:  # Any: an app of the user's
         self.state: dict[str, object] = {}
         self._app = app
         self._tasks = tasks
-        self._changes = Changes(tasks.make_waiter)
+        self._changed = Condition(tasks.make_waiter)
         self._is_begun = False
-        self._is_up = False  # started, or an app without a lifespan
-        self._stops = False
+        self._is_up = False  # it has started, or does not support lifespan
+        self._is_stopping = False
         self._is_done = False
         self._failed: str | None = None
         self._error: BaseException | None = None
-        self._asked = False
+        self._has_sent_startup = False
 
     async def start(self) -> None:
         """Start the app, or wait until it has started.
 
         Raises:
-            RuntimeError: it says that it failed.
+            RuntimeError: the app reports that it failed.
         """
         if not self._is_begun:
             self._is_begun = True
             self._tasks.spawn(self._run)
         while not (self._is_up or self._failed is not None):
-            await self._changes.wait()
+            await self._changed.wait()
         if self._failed is not None:
             self._tasks.cancel()
         self._check("start")
 
     async def stop(self) -> None:
-        """Stop the app, if it runs, and wait until it has ended.
+        """Stop the app if it is running, and wait until it has ended.
 
         Raises:
-            RuntimeError: it says that it failed.
+            RuntimeError: the app reports that it failed.
         """
         if not self._is_begun:
             return
-        self._stops = True
-        self._changes.tell()
+        self._is_stopping = True
+        self._changed.notify_all()
         try:
-            while self._is_up and not self._is_done:  # one that still starts is cancelled
-                await self._changes.wait()
+            while self._is_up and not self._is_done:  # an app that is still starting is cancelled
+                await self._changed.wait()
         finally:
             if not self._is_done:
                 self._tasks.cancel()
@@ -71,14 +71,14 @@ class Lifespan:
             self._check("stop")
 
     def cancel(self) -> None:
-        """End the app's task, whatever it does."""
+        """Cancel the app's task."""
         self._tasks.cancel()
 
     def _check(self, what: str) -> None:
         if self._failed is not None:
-            # Frameworks send the whole traceback.
-            said = "".join(f": {line}" for line in self._failed.strip().splitlines()[-1:])
-            raise RuntimeError(f"the app failed to {what}{said}") from self._error
+            # Frameworks send the whole traceback, so the last line is the reason.
+            reason = "".join(f": {line}" for line in self._failed.strip().splitlines()[-1:])
+            raise RuntimeError(f"the app failed to {what}{reason}") from self._error
 
     async def _run(self) -> None:
         scope = {
@@ -91,32 +91,32 @@ class Lifespan:
         except BaseException as error:
             if isinstance(error, (self._tasks.cancelled, GeneratorExit)):
                 raise
-            # Without a word before, an exception says that the app knows no lifespan.
+            # An exception without an earlier message means that the app has no lifespan.
             self._error = error
-            is_known = isinstance(error, Exception) and not (self._is_up and self._stops)
-            if self._failed is None and not is_known:
+            is_harmless = isinstance(error, Exception) and not (self._is_up and self._is_stopping)
+            if self._failed is None and not is_harmless:
                 self._failed = f"{type(error).__name__}: {error}"
         finally:
             self._is_up = self._is_up or self._failed is None
             self._is_done = True
-            self._changes.tell()
+            self._changed.notify_all()
 
     async def _receive(self) -> dict[str, str]:
-        await self._changes.give_turn()
-        if not self._asked:
-            self._asked = True
+        await self._changed.checkpoint()
+        if not self._has_sent_startup:
+            self._has_sent_startup = True
             return {"type": "lifespan.startup"}
-        while not self._stops:
-            await self._changes.wait()
+        while not self._is_stopping:
+            await self._changed.wait()
         return {"type": "lifespan.shutdown"}
 
     async def _send(self, message: dict[str, Any]) -> None:
-        await self._changes.give_turn()
+        await self._changed.checkpoint()
         kind = message["type"]
         if kind == "lifespan.startup.complete":
             self._is_up = True
         elif kind in ("lifespan.startup.failed", "lifespan.shutdown.failed"):
             self._failed = str(message.get("message", ""))
         elif kind != "lifespan.shutdown.complete":
-            raise RuntimeError(f"no message of a lifespan: {kind!r}")
-        self._changes.tell()
+            raise UnexpectedMessage(kind)
+        self._changed.notify_all()

@@ -1,7 +1,7 @@
 """A WebSocket to an ASGI app: the server's side of the protocol, on bytes in memory.
 
-The client writes its handshake and its frames here as on any connection. The package websockets
-does RFC 6455; this makes the app's messages of it, and the client's bytes of those.
+The client writes its handshake and its frames as on any connection. The package websockets
+implements RFC 6455. This module converts the client's frames to ASGI messages, and back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._client.apps.app_call import Changes, UnexpectedMessage
+from curlhttp._client.apps.app_call import Condition, UnexpectedMessage
 from curlhttp._curl.engines.loops import BackgroundTasks
 from curlhttp._models.request import Request
 from curlhttp._models.response import get_reason_phrase
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from websockets.http11 import Request as Handshake
     from websockets.http11 import Response as Reply
 
-_ROOM = 64 * 1024  # bytes that one side may be ahead of the other
-_BROKEN = 1006
+_MAX_BUFFERED = 64 * 1024  # bytes that one side may be ahead of the other
+_ABNORMAL_CLOSURE = 1006
 _Message = dict[str, Any]  # Any: what a message holds depends on its type
 
 
@@ -32,11 +32,11 @@ class AppSocket:
 
     Args:
         app: the ASGI app.
-        make_scope: makes the scope of the headers that came.
+        make_scope: makes the scope from the received header fields.
         request: complete.
-        tasks: for this alone.
-        raises: what the app raises is raised to the caller.
-        ended: called when the app has ended.
+        tasks: background tasks for this WebSocket only.
+        raises: whether the app's exceptions are raised to the caller.
+        on_end: called when the app has ended.
 
     Raises:
         ImportError: the package websockets is missing.
@@ -50,7 +50,7 @@ class AppSocket:
         tasks: BackgroundTasks,
         *,
         raises: bool,
-        ended: Callable[[AppSocket], object],
+        on_end: Callable[[AppSocket], object],
     ) -> None:
         try:
             from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
@@ -59,15 +59,15 @@ class AppSocket:
             raise ImportError(
                 "WebSockets need the package websockets: pip install 'curlhttp[ws]'"
             ) from error
-        self.changes: Changes = Changes(tasks.make_waiter)
-        self.failed: BaseException | None = None  # what the client's side gets
-        self.is_gone = False  # the client
+        self.changed: Condition = Condition(tasks.make_waiter)
+        self.failed: BaseException | None = None  # raised on the client's side
+        self.is_disconnected = False  # the client
         self._app = app
         self._make_scope = make_scope
         self._request = request
         self._tasks = tasks
         self._raises = raises
-        self._ended = ended
+        self._on_end = on_end
         self._protocol = ServerProtocol(
             extensions=[ServerPerMessageDeflateFactory()],
             select_subprotocol=lambda protocol, offered: self._subprotocol,  # type: ignore[arg-type, return-value]
@@ -76,75 +76,75 @@ class AppSocket:
         self._subprotocol: str | None = None
         self._handshake: Handshake | None = None
         self._is_accepted = False
-        self._refusal: _Message | None = None  # as websocket.http.response.start gave it
+        self._refusal: _Message | None = None  # the message websocket.http.response.start
         self._refusal_body = b""
         self._inbox: deque[_Message] = deque()
         self._inbox_size = 0
         self._outbox: deque[bytes] = deque()
         self._outbox_size = 0
         self._has_sent_all = False  # to the client
-        self._parts: list[bytes] = []  # of a message in several frames
+        self._parts: list[bytes] = []  # fragments of a message
         self._is_text = False
         self._has_ended = False  # the app's task
 
     # the client's side
 
-    def take_bytes(self, data: bytes) -> None:
-        """Take what the client sends."""
+    def feed_bytes(self, data: bytes) -> None:
+        """Process bytes that the client sends."""
         if self._has_sent_all:
             return
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if self._handshake is None:
-                self._begin(event)  # type: ignore[arg-type]
+                self._start_app(event)  # type: ignore[arg-type]
             else:
                 self._take_frame(event)  # type: ignore[arg-type]
         if self._protocol.parser_exc is not None:
-            self._close_inbox(_BROKEN, "")
+            self._add_disconnect(_ABNORMAL_CLOSURE, "")
         self._flush()
 
-    def give_bytes(self) -> bytes | None:
-        """Return what the app has sent, b"" after all of it, None if there is nothing now.
+    def read_bytes(self) -> bytes | None:
+        """Return the bytes that the app has sent, b"" at the end, or None if there are none yet.
 
         Raises:
-            BaseException: what the app, or the client, ended it with.
+            BaseException: the app failed, or the client aborted the connection with this error.
         """
         if self._outbox:
             data = b"".join(self._outbox)
             self._outbox.clear()
             self._outbox_size = 0
-            self.changes.tell()
+            self.changed.notify_all()
             return data
         if self.failed is not None:
             raise self.failed
         return b"" if self._has_sent_all else None
 
-    def has_bytes(self) -> bool:
-        """Return whether `give_bytes` has something to say."""
+    def can_read(self) -> bool:
+        """Return whether `read_bytes` would not return None."""
         return bool(self._outbox or self._has_sent_all or self.failed is not None)
 
     def has_room(self) -> bool:
-        """Return whether the app has taken most of what was sent."""
-        return self._inbox_size < _ROOM or self.is_gone or self._has_ended
+        """Return whether the app has received most of the messages."""
+        return self._inbox_size < _MAX_BUFFERED or self.is_disconnected or self._has_ended
 
     def unsent(self) -> int:
-        """Return how many bytes the app has to take until there is room for more."""
+        """Return the bytes of messages that wait for the app, or 0 if there is room for more."""
         return 0 if self.has_room() else self._inbox_size
 
     def abort(self, error: Exception | None = None) -> None:
-        """Tell the app that the client has gone.
+        """Notify the app that the client has disconnected.
 
         Args:
-            error: what whoever waits for the app gets.
+            error: raised in callers that wait for the app; or None.
         """
         if self.failed is None and error is not None:
             self.failed = error
             self._outbox.clear()
         self._has_sent_all = True
-        if not self.is_gone:
-            self.is_gone = True
-            self._close_inbox(_BROKEN, "")
-        self.changes.tell()
+        if not self.is_disconnected:
+            self.is_disconnected = True
+            self._add_disconnect(_ABNORMAL_CLOSURE, "")
+        self.changed.notify_all()
 
     def cancel(self) -> None:
         """Cancel the app's task."""
@@ -155,15 +155,15 @@ class AppSocket:
         await self._tasks.wait_until_done()
 
     def call_soon(self, call: Callable[[], object]) -> None:
-        """Call something in the loop, from any thread, unless it has ended."""
+        """Call a function in the loop, from any thread, unless the loop has ended."""
         with suppress(RuntimeError):
             self._tasks.call_soon(call)
 
     # from bytes to messages
 
-    def _begin(self, handshake: Handshake) -> None:
+    def _start_app(self, handshake: Handshake) -> None:
         self._handshake = handshake
-        # What is no ASCII comes as latin-1 or in surrogates, by the version of websockets.
+        # Non-ASCII bytes are latin-1 or surrogates, depending on the version of websockets.
         fields = [
             (name.lower().encode("latin-1"), value.encode("latin-1", "surrogateescape"))
             for name, value in handshake.headers.raw_items()
@@ -180,7 +180,7 @@ class AppSocket:
         if name == "CLOSE":
             close = self._protocol.close_rcvd
             assert close is not None
-            self._close_inbox(int(close.code), close.reason)
+            self._add_disconnect(int(close.code), close.reason)
         if name not in ("TEXT", "BINARY", "CONT"):
             return
         if name != "CONT":
@@ -195,18 +195,18 @@ class AppSocket:
                 message["text"] = data.decode()
             except UnicodeDecodeError:
                 self._protocol.fail(1007, "no UTF-8")
-                self._close_inbox(1007, "no UTF-8")
+                self._add_disconnect(1007, "no UTF-8")
                 return
         else:
             message["bytes"] = data
         self._inbox.append(message)
         self._inbox_size += len(data)
-        self.changes.tell()
+        self.changed.notify_all()
 
-    def _close_inbox(self, code: int, reason: str) -> None:
+    def _add_disconnect(self, code: int, reason: str) -> None:
         if not (self._inbox and self._inbox[-1]["type"] == "websocket.disconnect"):
             self._inbox.append({"type": "websocket.disconnect", "code": code, "reason": reason})
-        self.changes.tell()
+        self.changed.notify_all()
 
     # from messages to bytes
 
@@ -224,11 +224,11 @@ class AppSocket:
         finally:
             self._has_ended = True
             self._flush()
-            self._ended(self)
-            self.changes.tell()
+            self._on_end(self)
+            self.changed.notify_all()
 
     def _finish(self) -> None:
-        """See what the app has left, which has returned."""
+        """Check what the app has sent, after it returned."""
         if self._has_sent_all:
             return
         if not self._is_accepted:
@@ -238,7 +238,7 @@ class AppSocket:
             self._protocol.send_close(1000)
 
     def _fail(self, error: Exception) -> None:
-        if self._has_sent_all or self.is_gone:
+        if self._has_sent_all or self.is_disconnected:
             return
         if self._raises:
             self.failed, self._has_sent_all = error, True
@@ -251,21 +251,21 @@ class AppSocket:
         return self._protocol.state.name == "OPEN"
 
     async def _receive(self) -> _Message:
-        await self.changes.give_turn()
+        await self.changed.checkpoint()
         while not self._inbox:
-            await self.changes.wait()
+            await self.changed.wait()
         message = self._inbox[0]
-        if message["type"] != "websocket.disconnect":  # that is for every later call, too
+        if message["type"] != "websocket.disconnect":  # which later calls return again
             self._inbox.popleft()
             self._inbox_size -= len(message.get("bytes") or (message.get("text") or "").encode())
-            self.changes.tell()
+            self.changed.notify_all()
         return message
 
     async def _send(self, message: _Message) -> None:
-        await self.changes.give_turn()
+        await self.changed.checkpoint()
         kind = message["type"]
-        if self.is_gone:
-            raise OSError("the client has gone")  # as ASGI 2.4 has it
+        if self.is_disconnected:
+            raise OSError("the client has disconnected")  # an OSError: ASGI 2.4
         if kind == "websocket.accept" and not self._is_accepted and not self._has_sent_all:
             self._accept(message)
         elif kind == "websocket.close" and not self._is_accepted and not self._has_sent_all:
@@ -284,8 +284,8 @@ class AppSocket:
         else:
             raise UnexpectedMessage(kind)
         self._flush()
-        while self._outbox_size >= _ROOM and not self.is_gone:
-            await self.changes.wait()
+        while self._outbox_size >= _MAX_BUFFERED and not self.is_disconnected:
+            await self.changed.wait()
 
     def _send_frame(self, kind: str, message: _Message) -> None:
         if kind == "websocket.close":
@@ -303,8 +303,8 @@ class AppSocket:
         self._is_accepted = reply.status_code == 101
         _add_fields(reply, message.get("headers", ()))
         self._protocol.send_response(reply)
-        if not self._is_accepted:  # the client's handshake is none
-            self._close_inbox(_BROKEN, "")
+        if not self._is_accepted:  # the client's handshake is invalid
+            self._add_disconnect(_ABNORMAL_CLOSURE, "")
 
     def _refuse(self, status: int, fields: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         reply = self._protocol.reject(403, "")
@@ -315,7 +315,7 @@ class AppSocket:
         if "Content-Length" not in reply.headers:
             reply.headers["Content-Length"] = str(len(body))
         self._protocol.send_response(reply)
-        self._close_inbox(_BROKEN, "")
+        self._add_disconnect(_ABNORMAL_CLOSURE, "")
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
@@ -324,7 +324,7 @@ class AppSocket:
                 self._outbox_size += len(data)
             else:  # the end
                 self._has_sent_all = True
-        self.changes.tell()
+        self.changed.notify_all()
 
 
 def _add_fields(reply: Reply, fields: Sequence[tuple[bytes, bytes]]) -> None:

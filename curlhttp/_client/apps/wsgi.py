@@ -32,10 +32,10 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp.exceptions import ChunkedEncodingError, RemoteProtocolError, RequestException
 
-# --- From a request to what a WSGI app is told of it (PEP 3333) ---
+# --- Make the environ of a request (PEP 3333) ---
 
-_PIECE = 64 * 1024
-_BARE = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
+_MAX_READ = 64 * 1024
+_UNPREFIXED = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
 def make_environ(
@@ -43,15 +43,15 @@ def make_environ(
     *,
     client: tuple[str, int] | None,
     root_path: str,
-    failed: Callable[[BaseException], object],
-) -> dict[str, Any]:  # Any: texts, and what begins with "wsgi."
+    on_error: Callable[[BaseException], object],
+) -> dict[str, Any]:  # Any: strings, and the objects of "wsgi." keys
     """Return the environ of a request.
 
     Args:
         request: complete.
-        client: address and port on the client's side, or None.
-        root_path: where the app is mounted: SCRIPT_NAME for the paths below it.
-        failed: called with what the request's body raises.
+        client: the address and port of the client, or None.
+        root_path: the path where the app is mounted: SCRIPT_NAME for URLs below it.
+        on_error: called with exceptions of the request's body.
     """
     url = request.url
     script, path = "", url.path
@@ -60,18 +60,18 @@ def make_environ(
         script, path = root_path, path[len(root_path) :]
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
-        "SCRIPT_NAME": _native(script),
-        "PATH_INFO": _native(path),
+        "SCRIPT_NAME": _to_native(script),
+        "PATH_INFO": _to_native(path),
         "QUERY_STRING": url.query,
-        "REQUEST_URI": url.target,  # as it was, which PATH_INFO does not tell
+        "REQUEST_URI": url.target,  # undecoded, unlike PATH_INFO
         "RAW_URI": url.target,
         "SERVER_NAME": url.host,
         "SERVER_PORT": str(url.port),
         "SERVER_PROTOCOL": "HTTP/1.1",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": url.scheme,
-        "wsgi.input": _input(request.body, failed),
-        "wsgi.input_terminated": True,  # it ends where the body does, whatever its length
+        "wsgi.input": _make_input(request.body, on_error),
+        "wsgi.input_terminated": True,  # it ends with the body, also without Content-Length
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,
@@ -81,45 +81,47 @@ def make_environ(
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = client[0], str(client[1])
     for name, value in get_request_fields(request):
         key = name.upper().replace("-", "_")
-        key = key if key in _BARE else f"HTTP_{key}"
+        key = key if key in _UNPREFIXED else f"HTTP_{key}"
         if key in environ:
             value = f"{environ[key]}{'; ' if key == 'HTTP_COOKIE' else ', '}{value}"
         environ[key] = value
     return environ
 
 
-def _native(path: str) -> str:
-    """Return a path without its escapes, each byte as a character of latin-1."""
+def _to_native(path: str) -> str:
+    """Return a percent-decoded path, with each byte as a latin-1 character."""
     return unquote_to_bytes(path).decode("latin-1")
 
 
-def _input(body: Body | None, failed: Callable[[BaseException], object]) -> io.BufferedIOBase:
+def _make_input(
+    body: Body | None, on_error: Callable[[BaseException], object]
+) -> io.BufferedIOBase:
     if body is None or body.data is not None:
         return io.BytesIO(b"" if body is None or body.data is None else body.data)
-    return io.BufferedReader(_BodyReader(body, failed))
+    return io.BufferedReader(_BodyReader(body, on_error))
 
 
 class _BodyReader(io.RawIOBase):
-    """A request's body as a file, read when the app asks for it."""
+    """A request's body as a file, read when the app reads."""
 
-    def __init__(self, body: Body, failed: Callable[[BaseException], object]) -> None:
+    def __init__(self, body: Body, on_error: Callable[[BaseException], object]) -> None:
         self._body = body
-        self._failed = failed
+        self._on_error = on_error
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:  # Any: typeshed's name for buffers is no type here
+    def readinto(self, buffer: Any) -> int:  # Any: a buffer, which has no type at run time
         try:
-            piece = self._body.read(min(len(buffer), _PIECE))
+            piece = self._body.read(min(len(buffer), _MAX_READ))
         except BaseException as error:
-            self._failed(error)
+            self._on_error(error)
             raise
         buffer[: len(piece)] = piece
         return len(piece)
 
 
-# --- One request to a WSGI app, and its response as long as it is on its way (PEP 3333) ---
+# --- Call a WSGI app with one request, and read its response (PEP 3333) ---
 
 _ERROR_FIELDS = [("Content-Type", "text/plain"), ("Content-Length", str(len(ERROR)))]
 
@@ -131,22 +133,22 @@ class WSGICall(AppCall):
 
     def __init__(self, request: Request, engine: Engine, *, raises: bool) -> None:
         super().__init__(request, engine, raises=raises)
-        self._start: Head | None = None  # until some of the body is there
-        self._ready: deque[bytes] = deque()  # what was given to write(), and not read yet
+        self._pending_head: Head | None = None  # becomes the head when the body begins
+        self._ready: deque[bytes] = deque()  # passed to write(), or iterated over, and not read
         self._returned: Iterable[bytes] = ()
         self._iterator: Iterator[bytes] = iter(())
         self._size = 0
-        self._failed: BaseException | None = None  # of the request's own body
+        self._body_error: BaseException | None = None  # raised by the request's body
         self._is_closed = False
-        self._is_read = False
-        self._is_given_up = False
-        # What the app sets of context variables is its own affair.
+        self._is_reading = False
+        self._is_aborted = False
+        # The caller does not see context variables that the app sets.
         self._run = copy_context().run
 
     # the app's side
 
     def start(self, app: Any, environ: dict[str, Any]) -> None:  # Any: an app of the user's
-        """Call the app, up to the first piece of its body.
+        """Call the app, and read up to the first piece of its body.
 
         Raises:
             BaseException: no response was received.
@@ -154,18 +156,21 @@ class WSGICall(AppCall):
         try:
             self._run(self._call, app, environ)
             piece = self._next(self.begun)
-            if self._start is None:
+            if self._pending_head is None:
                 what = f"{self.request}: the app ended without a response"
                 raise RemoteProtocolError(what)
         except BaseException as error:
-            failed = self._closed_for(error)
-            if self._raises or self._is_own(failed):
+            failed = self._close_after(error)
+            if self._raises or self._is_our_error(failed):
                 raise failed from failed.__cause__
-            self._start, piece = parse_wsgi_head("500 Internal Server Error", _ERROR_FIELDS), ERROR
+            self._pending_head, piece = (
+                parse_wsgi_head("500 Internal Server Error", _ERROR_FIELDS),
+                ERROR,
+            )
             self._ready.clear()
         if piece:
             self._ready.appendleft(piece)
-        self.begin_answer(self._start)
+        self.set_head(self._pending_head)
 
     def _call(self, app: Any, environ: dict[str, Any]) -> None:
         self._returned = app(environ, self._start_response)
@@ -178,44 +183,44 @@ class WSGICall(AppCall):
             if exc_info is not None:
                 if self.head is not None or self._ready:
                     raise exc_info[1].with_traceback(exc_info[2])
-            elif self._start is not None:
+            elif self._pending_head is not None:
                 raise RuntimeError("the app called start_response twice")
-            self._start = parse_wsgi_head(status, headers)
+            self._pending_head = parse_wsgi_head(status, headers)
         finally:
-            exc_info = None  # or it would hold its own frame, in a circle
+            exc_info = None  # otherwise it and this frame form a reference cycle
         return self._write
 
     def _write(self, data: bytes) -> None:
         if data:
             self._ready.append(bytes(data))
 
-    def body_failed(self, error: BaseException) -> None:
-        """Note what the request's own body raised, whatever the app makes of that."""
-        self._failed = error
+    def set_body_error(self, error: BaseException) -> None:
+        """Note an exception of the request's body. It is raised even if the app suppresses it."""
+        self._body_error = error
 
     # the client's side
 
     @property
     def done(self) -> bool:
-        """Return whether the app gives no more."""
+        """Return whether the app will return no more data."""
         return self._is_closed
 
     def read(self) -> bytes:
         """Return the next piece, b"" at the end.
 
         Raises:
-            BaseException: the body broke off.
+            BaseException: the body is incomplete.
             StreamConsumedError: another thread has closed the response.
         """
-        self._is_read = True
+        self._is_reading = True
         try:
             piece = self._read()
         finally:
-            self._is_read = False
-            if self._is_given_up:
+            self._is_reading = False
+            if self._is_aborted:
                 with suppress(Exception):
                     self.close()
-        if self._is_given_up:
+        if self._is_aborted:
             raise closed_while_reading(self.request)
         return piece
 
@@ -224,17 +229,17 @@ class WSGICall(AppCall):
         try:
             while piece := self._next(begun):
                 if self._has_body():
-                    self._count(len(piece))
+                    self._check_size(len(piece))
                     return piece
             assert self.head is not None
             if contradicts_length(self.head, self.request.method, self._size):
                 raise body_length_error(self.request, self._size)
             self.close()
         except BaseException as error:
-            failed = self._closed_for(error)
-            if not (self._raises or self._is_own(failed)):
+            failed = self._close_after(error)
+            if not (self._raises or self._is_our_error(failed)):
                 what = f"{self.request}: the app failed within the response body"
-                failed = self._closed_for(ChunkedEncodingError(what))
+                failed = self._close_after(ChunkedEncodingError(what))
             raise failed from failed.__cause__
         return b""
 
@@ -243,14 +248,14 @@ class WSGICall(AppCall):
         assert head is not None
         return has_body(self.request.method, head.status_code)
 
-    def _count(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         self._size += size
         limit = self.request.max_response_size
         if limit is not None and self._size > limit:
             raise too_large_error(self.request)
 
     def _next(self, begun: float) -> bytes:
-        """Return the next piece that has anything in it, b"" at the end."""
+        """Return the next piece that is not empty, b"" at the end."""
         while not self._ready:
             try:
                 piece = self._run(next, self._iterator)
@@ -260,38 +265,38 @@ class WSGICall(AppCall):
             self._check(begun)
             begun = monotonic()
             if not isinstance(piece, bytes):
-                raise TypeError(f"the app gave {type(piece).__name__} for its body, not bytes")
-            if self._start is None:
-                raise RemoteProtocolError(f"{self.request}: the app gave a body before a head")
+                raise TypeError(f"the app returned {type(piece).__name__} in its body, not bytes")
+            if self._pending_head is None:
+                raise RemoteProtocolError(f"{self.request}: the app sent a body before a head")
             self._write(piece)
         return self._ready.popleft() if self._ready else b""
 
     def _check(self, begun: float) -> None:
-        if self._failed is not None:
-            raise self._failed
+        if self._body_error is not None:
+            raise self._body_error
         self.check_time(begun)
 
     # the end
 
-    def _closed_for(self, error: BaseException) -> BaseException:
-        """Close what the app returned, and return the error that is the reason."""
-        with suppress(Exception):  # the first error counts
+    def _close_after(self, error: BaseException) -> BaseException:
+        """Close the app's iterable, and return the error to raise."""
+        with suppress(Exception):  # the first error matters more
             self.close()
-        return self.told(self._failed or error)
+        return self.add_context(self._body_error or error)
 
-    def _is_own(self, error: BaseException) -> bool:
-        """Return whether an error is none of the app's."""
+    def _is_our_error(self, error: BaseException) -> bool:
+        """Return whether an error does not come from the app."""
         is_ours = isinstance(error, RequestException) and error.request is self.request
-        return is_ours or error is self._failed or not isinstance(error, Exception)
+        return is_ours or error is self._body_error or not isinstance(error, Exception)
 
-    def give_up(self) -> None:
-        """Close what the app returned; where another thread runs the app, that will."""
-        self._is_given_up = True
-        if not self._is_read:
+    def abort(self) -> None:
+        """Close the app's iterable; if another thread is reading, it does so afterwards."""
+        self._is_aborted = True
+        if not self._is_reading:
             self.close()
 
     def close(self) -> None:
-        """Close what the app returned, once."""
+        """Close the app's iterable, once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -336,14 +341,14 @@ class WSGITransport:
         self._root_path = root_path
         self._raises = raise_app_exceptions
         self._is_closed = False
-        self._dropped: deque[WSGICall] = deque()  # by finalizers, which must not run an app
+        self._dropped: deque[WSGICall] = deque()  # by finalizers, which must not run app code
 
     async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
         """Call the app and return the response with its body in memory.
 
         Args:
             request: complete.
-            plan: is told how long it took.
+            plan: notified of the time that it took; one attempt is sent.
 
         Raises:
             RequestException: no response was received.
@@ -360,7 +365,7 @@ class WSGITransport:
         return response
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> WSGICall:
-        """Call the app and return once the head of the response is in.
+        """Call the app and return once the head of the response is known.
 
         Args:
             request: complete.
@@ -375,7 +380,7 @@ class WSGITransport:
             raise client_closed(request)
         call = WSGICall(request, self, raises=self._raises)
         environ = make_environ(
-            request, client=self._client, root_path=self._root_path, failed=call.body_failed
+            request, client=self._client, root_path=self._root_path, on_error=call.set_body_error
         )
         call.start(self._app, environ)
         if plan is not None:
@@ -383,7 +388,7 @@ class WSGITransport:
         return call
 
     async def read(self, incoming: WSGICall) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
+        """Return the next piece of the body as the app returned it, b"" at the end.
 
         Raises:
             RequestException: the body is incomplete.
@@ -392,8 +397,8 @@ class WSGITransport:
         return incoming.read()
 
     def abort(self, incoming: WSGICall) -> None:
-        """Abort a response, and close the iterable that the app returned."""
-        incoming.give_up()
+        """Abort a response, and close the app's iterable."""
+        incoming.abort()
 
     def abort_from_finalizer(self, incoming: WSGICall) -> None:
         """Abort a response from a finalizer; the app's iterable is closed later."""

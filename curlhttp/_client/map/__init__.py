@@ -1,1 +1,1 @@
-"""Many concurrent requests, for `map` of both clients; both use `scheduler`."""
+"""The method map of both clients: many concurrent requests. Both use `scheduler`."""

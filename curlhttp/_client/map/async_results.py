@@ -1,7 +1,7 @@
-"""The results of `AsyncClient.map`. Requests go on in tasks of their own, each one after another.
+"""The results of `AsyncClient.map`. Requests run in background tasks.
 
-A task takes the next item itself when its request is done. Where items have to be awaited,
-another single task does that, so that the iterable may hold on to its own.
+Each task sends one request after another. If the iterable is async, one more task awaits the
+items, because an async generator may depend on running in the same task.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ Self = TypeVar("Self", bound="AsyncResults")
 class AsyncResults(Unpicklable):
     """Iterate over the results of a map, whose requests run in the background.
 
-    Iterate over it once, in one task at a time. When that ends early, by `aclose`, at the end of
-    an `async with`, when it is cancelled or dropped, requests under way are cancelled and no
-    others are sent.
+    Iterate over it once, in one task at a time. If that ends early, because you close, cancel or
+    drop it, or leave its `async with`, running requests are cancelled and no others are sent.
     """
 
-    _why_not = "its requests are under way; pass on its results, which can be pickled"
+    _why_not = "its requests are running; pass on its results, which can be pickled"
 
     def __init__(
         self, client: BaseClient, scheduler: MapScheduler, source: AsyncIterator[Item] | None
@@ -50,7 +49,7 @@ class AsyncResults(Unpicklable):
         if run.is_over:
             raise StopAsyncIteration
         if run.has_consumer:
-            raise RuntimeError("this map is being iterated over already")
+            raise RuntimeError("another caller is iterating over this map")
         run.has_consumer = True
         try:
             return await run.next()
@@ -61,7 +60,7 @@ class AsyncResults(Unpicklable):
             run.has_consumer = False
 
     async def aclose(self) -> None:
-        """Cancel what is under way, send no more, and wait until all tasks have ended."""
+        """Cancel running requests, send no others, and wait until all tasks have ended."""
         self._run.stop()
         tasks = self._run.tasks
         if tasks is not None:
@@ -81,15 +80,15 @@ class AsyncResults(Unpicklable):
         if run.tasks is None:
             run.stop()
             return
-        with suppress(RuntimeError):  # the loop has ended, and the tasks with it
+        with suppress(RuntimeError):  # the loop has ended, and with it the tasks
             run.tasks.call_soon(run.stop)
 
 
 class _RunningMap:
-    """The tasks of one map, and the consumer, which waits for what they do.
+    """The tasks of one map, and the consumer that waits for their results.
 
-    The tasks hold on to this object, and not to the results that the consumer has: when those are
-    dropped, the map ends.
+    The tasks refer to this object and not to AsyncResults, so that the map ends when the consumer
+    drops its AsyncResults.
     """
 
     def __init__(
@@ -99,31 +98,36 @@ class _RunningMap:
         self._scheduler = scheduler
         self._source = source
         self._context = copy_context()
-        self._ahead: Waiter | None = None  # where the consumer waits
-        self._room: Waiter | None = None  # where the task that awaits items waits
-        self._jobs: deque[Job] = deque()  # taken, of tasks that have not run yet
-        self.tasks: BackgroundTasks | None = None  # from the first result that is asked for
+        self._consumer_waiter: Waiter | None = None  # wakes the consumer
+        self._room_waiter: Waiter | None = None  # wakes the task that awaits items
+        self._jobs: deque[Job] = deque()  # for tasks that have not run yet
+        self.tasks: BackgroundTasks | None = None  # None until the consumer wants a result
         self.has_consumer = False
         self.is_over = False
 
     # the consumer's side
 
     async def next(self) -> MapResult:
-        """Return the next result, or raise what ends the map."""
+        """Return the next result.
+
+        Raises:
+            StopAsyncIteration: there are no more results.
+            BaseException: an error that ends the map.
+        """
         scheduler = self._scheduler
         tasks = self.tasks or self._begin()
         while not scheduler.has_result:
             if scheduler.is_done:
-                raise scheduler.end() or StopAsyncIteration
-            self._ahead = tasks.make_waiter()
+                raise scheduler.error or StopAsyncIteration
+            self._consumer_waiter = tasks.make_waiter()
             try:
-                await self._ahead.wait()
+                await self._consumer_waiter.wait()
             finally:
-                self._ahead = None
+                self._consumer_waiter = None
         result = scheduler.take()
         self._start_more()
-        if self._room is not None:
-            self._room.wake()
+        if self._room_waiter is not None:
+            self._room_waiter.wake()
         return result
 
     def _begin(self) -> BackgroundTasks:
@@ -143,16 +147,18 @@ class _RunningMap:
         self._wake_consumer()
 
     def _take_job(self) -> Job | None:
-        """Return the next job for a task that runs now; trio starts tasks in any order."""
+        """Return the next job for any task that runs now: trio starts tasks in any order."""
         return self._jobs.popleft() if self._jobs else self._scheduler.next()
 
     def _wake_consumer(self) -> None:
-        """Wake the consumer, if there is something for it."""
-        if self._ahead is not None and (self._scheduler.has_result or self._scheduler.is_done):
-            self._ahead.wake()
+        """Wake the consumer if there is a result, or the map has ended."""
+        if self._consumer_waiter is not None and (
+            self._scheduler.has_result or self._scheduler.is_done
+        ):
+            self._consumer_waiter.wake()
 
     def stop(self) -> None:
-        """Cancel what is under way, and send no more; in the loop's own thread."""
+        """Cancel running requests and send no others. Call this in the loop's thread."""
         self.is_over = True
         if self.tasks is not None:
             self.tasks.cancel()
@@ -171,19 +177,19 @@ class _RunningMap:
             try:
                 outcome = await client.flow(job[1])
             except cancelled:
-                if not self.is_over:  # not this map's doing; the consumer must not wait for ever
-                    scheduler.settle(job, _cancelled())
+                if not self.is_over:  # somebody else did it; the consumer must not wait forever
+                    scheduler.settle(job, _make_cancelled_error())
                     self._wake_consumer()
                 raise
             except BaseException as error:
                 outcome = error
             scheduler.settle(job, outcome)
-            outcome = job = None  # both may be large, and the next may take long to come
+            outcome = job = None  # both may be large, and the next job may take long
             job = self._take_job()
             self._wake_consumer()
 
     async def _take_items(self, source: AsyncIterator[Item]) -> None:
-        """Await items, as far as there is room for them."""
+        """Await items while there is room for them."""
         scheduler = self._scheduler
         assert self.tasks is not None
         failed: BaseException | None = None
@@ -199,7 +205,7 @@ class _RunningMap:
         except StopAsyncIteration:
             pass
         except self.tasks.cancelled:
-            failed = _cancelled()
+            failed = _make_cancelled_error()
             raise
         except BaseException as error:
             failed = error
@@ -210,12 +216,12 @@ class _RunningMap:
     async def _wait_for_room(self) -> None:
         assert self.tasks is not None
         while not self._scheduler.wants_items:
-            self._room = self.tasks.make_waiter()
+            self._room_waiter = self.tasks.make_waiter()
             try:
-                await self._room.wait()
+                await self._room_waiter.wait()
             finally:
-                self._room = None
+                self._room_waiter = None
 
 
-def _cancelled() -> RuntimeError:
-    return RuntimeError("a task of this map was cancelled, and not by its consumer")
+def _make_cancelled_error() -> RuntimeError:
+    return RuntimeError("a task of this map was cancelled, but not by its consumer")

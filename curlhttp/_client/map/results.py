@@ -1,4 +1,4 @@
-"""The results of `Client.map`. Requests go on while the consumer waits for the next one."""
+"""The results of `Client.map`. Requests make progress while you wait for the next result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from curlhttp.exceptions import ConnectionError
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
 
-# --- The senders of a blocking map: an engine for many requests at once, and the flow to it ---
+# --- The senders of a blocking map: each has an engine for concurrent requests, and the flow ---
 #
 # A sender serves one map at a time. The client keeps it, so that the next map can reuse its
 # connections.
@@ -33,27 +33,27 @@ class Sender(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it belongs to the process that this one was forked from."""
+        """Return whether it belongs to the parent process, because this process was forked."""
 
     def start(self, request: Request, finish: Finish) -> bool:
-        """Send a request.
+        """Start a request.
 
         Args:
             request: complete.
-            finish: called with the response, or with the exception.
+            finish: called with the response or the exception.
 
         Returns:
-            Whether more requests may be sent before it is finished.
+            Whether to start more requests, because this one is running in the background.
         """
 
     def run_ready(self) -> None:
-        """Go on with what is under way, if that was not done just now."""
+        """Continue requests that do not have to wait, unless that was done a moment ago."""
 
     def run_once(self) -> None:
-        """Wait until something can go on, and do so."""
+        """Wait until requests can continue, and continue them."""
 
     def cancel(self) -> None:
-        """End all that is under way."""
+        """Cancel all running requests."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -63,8 +63,8 @@ class SenderPool:
     """The idle senders of a client. A map acquires one, and releases it at its end.
 
     Args:
-        client: the client's.
-        inline: requests go through the client's own engine, one after another.
+        client: the client.
+        inline: whether to send one request after another through the client's own engine.
     """
 
     def __init__(self, client: BaseClient, *, inline: bool) -> None:
@@ -112,9 +112,9 @@ class MultiSender:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         clock = Clock(engine.now, engine.wall, engine.sleep)
-        # Each item may bring a policy.
+        # With retries, because each item may have a policy.
         self._flow = client.chain.build(
-            _last(engine, client), clock, engine.make_waiter, retries=True
+            _make_exchange(engine, client), clock, engine.make_waiter, retries=True
         )
         self.run_ready = engine.run_ready
         self.run_once = engine.run_once
@@ -130,14 +130,14 @@ class MultiSender:
         return True
 
 
-def _last(engine: SteppedEngine, client: BaseClient) -> Exchange:
-    """Return the last step of a map's flow: what a middleware streams goes on the client's own."""
+def _make_exchange(engine: SteppedEngine, client: BaseClient) -> Exchange:
+    """Return the last step of a map's flow. A middleware's streams use the client's own engine."""
     own = exchange(engine, engine.now, BaseStreamedResponse)
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
             return client.exchange(request, plan)
-        wrapped = client.wrap(engine)  # which may change from one request to the next
+        wrapped = client.wrap(engine)  # the wrappers may change between requests
         last = own if wrapped is engine else exchange(wrapped, engine.now, BaseStreamedResponse)
         return last(request, plan)
 
@@ -162,7 +162,7 @@ class SequentialSender:
         return False
 
     def run_ready(self) -> None:
-        """Do nothing: nothing is under way."""
+        """Do nothing, because no request is running."""
 
     run_once = cancel = close = run_ready
 
@@ -173,11 +173,11 @@ Self = TypeVar("Self", bound="Results")
 class Results(Unpicklable):
     """Iterate over the results of a map.
 
-    Iterate over it once, in one thread at a time. When that ends early, by `close`, at the end of
-    a `with` or when it is dropped, requests under way are cancelled and no others are sent.
+    Iterate over it once, in one thread at a time. If that ends early, because you close or drop
+    it, or leave its `with`, running requests are cancelled and no others are sent.
     """
 
-    _why_not = "its requests are under way; pass on its results, which can be pickled"
+    _why_not = "its requests are running; pass on its results, which can be pickled"
 
     def __init__(self, sender_pool: SenderPool, scheduler: MapScheduler) -> None:
         self._sender_pool = sender_pool
@@ -192,14 +192,14 @@ class Results(Unpicklable):
         if self._is_closed:
             raise StopIteration
         if self._is_running:
-            raise RuntimeError("this map is being iterated over already")
+            raise RuntimeError("another caller is iterating over this map")
         self._is_running = True
         try:
             return self._advance()
         except Exception:
             self._end(reusable=True)
             raise
-        except BaseException:  # Ctrl-C, which may have come at any line of the engine
+        except BaseException:  # Ctrl-C, which may have interrupted the engine at any line
             self._end(reusable=False)
             raise
         finally:
@@ -210,7 +210,7 @@ class Results(Unpicklable):
         if sender is None:
             sender = self._sender = self._sender_pool.acquire()
         elif sender.is_lost:
-            raise ConnectionError("this map belongs to the process that this one was forked from")
+            raise ConnectionError("this map belongs to the parent process of this forked process")
         sender.run_ready()
         while True:
             while (job := scheduler.next()) is not None:
@@ -222,13 +222,13 @@ class Results(Unpicklable):
             if scheduler.has_result:
                 return scheduler.take()
             if scheduler.is_done:
-                raise scheduler.end() or StopIteration
+                raise scheduler.error or StopIteration
             sender.run_once()
 
     def close(self) -> None:
-        """Cancel what is under way, and send no more."""
+        """Cancel running requests, and send no others."""
         if self._is_running:
-            raise RuntimeError("this map cannot be closed by what it runs itself")
+            raise RuntimeError("this map cannot be closed from code that it runs, such as a hook")
         self._end(reusable=True)
 
     def _end(self, *, reusable: bool) -> None:
@@ -237,7 +237,7 @@ class Results(Unpicklable):
         self._is_closed = True
         sender, self._sender = self._sender, None
         if sender is not None and sender.is_lost:
-            return  # all is the parent's
+            return  # the requests are the parent's
         try:
             self._scheduler.close()
         finally:

@@ -1,6 +1,6 @@
-"""Track one map: take items, count requests under way, keep results for the consumer.
+"""Track one map: take items, count running requests, keep results for the consumer.
 
-Sends nothing and waits for nothing. Used by one thread, or by the tasks of one event loop.
+It sends nothing and never waits. One thread uses it, or the tasks of one event loop.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ MapResult: TypeAlias = Response | RequestException
 Job: TypeAlias = tuple[int, Request]
 
 _URLS = (str, bytes, URL)
-_END: Any = object()  # Any: it stands among the items
+_END: Any = object()  # Any: the last entry in the queue of items
 
 
 class MapScheduler:
     """Build requests from items, and keep their results until the consumer takes them.
 
     Args:
-        client: completes requests, and says when it is closed.
-        build: builds a request from a method, a URL and options, as the methods of the client do.
+        client: completes and validates requests.
+        build: builds a request from a method, a URL and options, like the client's methods.
         requests: URLs and requests.
-        queued: a task awaits them and puts them into the queue.
+        queued: whether a task awaits the items and puts them into the queue.
         concurrency: the maximum number of running requests. Running requests and results ahead
-            of the consumer are twice as many at most.
-        ordered: results come in the order of the items.
-        return_exceptions: an error is a result like others; else it is raised.
-        options: of the requests that are made of URLs.
+            of the consumer are at most twice as many.
+        ordered: whether to return results in the order of the items.
+        return_exceptions: whether to return the RequestException of a failed request, or raise it.
+        options: for requests from URLs.
 
     Attributes:
-        running: requests under way.
-        queue: the items to take first; None where they are taken from an iterable.
+        running: the number of running requests.
+        queue: the awaited items; None if items are taken from an iterable.
+        error: the error to raise after the last result, or None. It came from the iterable.
 
     Raises:
-        TypeError: the requests cannot be iterated over.
+        TypeError: the requests are not a suitable iterable.
         ValueError: the concurrency is below one.
     """
 
@@ -68,8 +69,8 @@ class MapScheduler:
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency must be a number from 1 on, not {concurrency!r}")
         if options:
-            _check(options)
-            client.build_request("GET", "http://localhost/", **options)  # raises now, if it must
+            _validate_options(options)
+            client.build_request("GET", "http://localhost/", **options)  # raises if invalid
         self.running: int = 0
         self.queue: deque[Item] | None = None
         if queued:
@@ -79,21 +80,21 @@ class MapScheduler:
             self._items = iter(requests)
         self._client = client
         self._build = build
-        self._options = cast("RequestOptions", options)  # of which these are a part
-        self._most = concurrency
+        self._options = cast("RequestOptions", options)  # a subset of those
+        self._concurrency = concurrency
         self._window = 2 * concurrency
         self._taken = 0
         self._is_over = False  # no more items are taken
-        self._error: BaseException | None = None  # why, if not for lack of items
+        self.error: BaseException | None = None
         self._results: _Unordered | _Ordered = _Ordered() if ordered else _Unordered()
         self._return_exceptions = return_exceptions
-        self._bodies: set[int] = set()  # that are read, of requests under way
+        self._bodies: set[int] = set()  # ids of the bodies of running requests
 
     # items
 
     def next(self) -> Job | None:
-        """Take the next request that can be sent; None when there is none, or no room for it."""
-        while self.running < self._most and self._may_take():
+        """Return the next request to send; None if there is no item or no room for one."""
+        while self.running < self._concurrency and self._may_take():
             try:
                 item = next(self._items)
             except StopIteration:
@@ -102,7 +103,7 @@ class MapScheduler:
             except Exception as error:
                 self.fail(error)
                 break
-            job = self._job(item)
+            job = self._make_job(item)
             if job is not None:
                 return job
         return None
@@ -115,22 +116,22 @@ class MapScheduler:
             return False
         return self.queue is None or bool(self.queue)
 
-    def _job(self, item: Item) -> Job | None:
+    def _make_job(self, item: Item) -> Job | None:
         number = self._taken
         try:
-            request = self._request(item)
+            request = self._make_request(item)
         except RequestException as error:
             self._taken += 1
-            self._results.put(number, self._failure(error, item))
+            self._results.put(number, self._to_result(error, item))
             return None
-        except Exception as error:  # it is no item
+        except Exception as error:  # not a valid item
             self.fail(error)
             return None
         self._taken += 1
         self.running += 1
         return number, request
 
-    def _request(self, item: Item) -> Request:
+    def _make_request(self, item: Item) -> Request:
         if isinstance(item, _URLS):
             return self._build("GET", item, self._options)
         if not isinstance(item, Request) and not hasattr(item, "prepare"):
@@ -138,12 +139,12 @@ class MapScheduler:
         request = self._client.complete(item)
         if request.stream:
             raise ValueError(
-                f"{request}: map gives whole responses; send what is to be streamed by itself"
+                f"{request}: map cannot stream responses; send streamed requests separately"
             )
-        return self._with_own_body(request)
+        return self._clone_shared_body(request)
 
-    def _with_own_body(self, request: Request) -> Request:
-        """Return the request with a body that no other one under way is reading."""
+    def _clone_shared_body(self, request: Request) -> Request:
+        """Return the request with a body that no other running request is reading."""
         body = request.body
         if body is None or body.data is not None:
             return request
@@ -152,7 +153,7 @@ class MapScheduler:
             if clone is None or clone is body:
                 raise UnrewindableBodyError(
                     f"{request}: its body is being sent with another request; "
-                    "give each a body of its own",
+                    "pass a separate body for each",
                     request=request,
                 )
             request, body = request.derive(body=clone), clone
@@ -160,15 +161,15 @@ class MapScheduler:
         return request
 
     def fail(self, error: BaseException) -> None:
-        """Take no more items; the error is raised after the results of those that were taken."""
+        """Take no more items. The error is raised after the results of earlier items."""
         self._is_over = True
-        self._error = error
+        self.error = error
 
-    # items that are awaited
+    # awaited items
 
     @property
     def wants_items(self) -> bool:
-        """Return whether another one may be put into the queue."""
+        """Return whether there is room for another item in the queue."""
         assert self.queue is not None
         ahead = self.running + len(self._results) + len(self.queue)
         return ahead < self._window and not self._is_over
@@ -179,36 +180,36 @@ class MapScheduler:
         self.queue.append(item)
 
     def put_end(self, error: BaseException | None) -> None:
-        """Put the end into the queue, with why it is that, if not for lack of items."""
-        self._error = error
+        """Mark the end of the queue, with the error of the iterable if it raised one."""
+        self.error = error
         self.put(_END)
 
     # results
 
     def settle(self, job: Job, outcome: Response | BaseException) -> None:
-        """Note what came of a request.
+        """Add the outcome of a request.
 
         Args:
-            job: what next() returned.
-            outcome: a Response, or an exception.
+            job: returned by next().
+            outcome: a Response or an exception.
         """
         number, request = job
         self.running -= 1
         if request.body is not None:
             self._bodies.discard(id(request.body))
         if isinstance(outcome, BaseException):
-            self._results.put(number, self._failure(outcome, request))
+            self._results.put(number, self._to_result(outcome, request))
         else:
             self._results.put(number, outcome)
 
-    def _failure(self, error: BaseException, item: Item) -> RequestException | _ErrorResult:
-        """Return what stands for an error among the results."""
+    def _to_result(self, error: BaseException, item: Item) -> RequestException | _ErrorResult:
+        """Return the entry for an error among the results."""
         if isinstance(error, RequestException):
             if error.request is None:
                 made = UnbuiltRequest(item) if isinstance(item, _URLS) else item
                 error.request = made  # type: ignore[assignment]  # for people, and as documented
             if self._return_exceptions:
-                # Its frames hold this map and all that it has; a raise begins a new traceback.
+                # Its traceback would keep this map alive. Raising it starts a new one.
                 return error.with_traceback(None)
         self._is_over = True
         return _ErrorResult(error)
@@ -220,26 +221,22 @@ class MapScheduler:
 
     @property
     def is_done(self) -> bool:
-        """Return whether nothing is under way, and nothing more is to come."""
+        """Return whether no requests are running, and no items are left."""
         return self._is_over and not self.running
 
     def take(self) -> MapResult:
-        """Return the next result, of which there is one.
+        """Return the next result; `has_result` must be true.
 
         Raises:
-            BaseException: that is its outcome.
+            BaseException: the request failed with it.
         """
         result = self._results.take()
         if isinstance(result, _ErrorResult):
             raise result.error
         return result
 
-    def end(self) -> BaseException | None:
-        """Return why no more items were taken, None if there were none; after the last result."""
-        return self._error
-
     def close(self) -> None:
-        """Forget all; a generator of items ends now."""
+        """Drop all items and results, and close a generator of items."""
         self._is_over = True
         self._results = _Unordered()
         items, self._items = self._items, iter(())
@@ -248,7 +245,7 @@ class MapScheduler:
 
 
 class _ErrorResult:
-    """An error among the results."""
+    """An error to raise in place of a result."""
 
     __slots__ = ("error",)
 
@@ -257,7 +254,7 @@ class _ErrorResult:
 
 
 class _Unordered(deque[MapResult | _ErrorResult]):
-    """Results as they come."""
+    """Results in the order of completion."""
 
     is_ready = deque.__len__
     take = deque.popleft
@@ -281,17 +278,17 @@ class _Ordered(dict[int, MapResult | _ErrorResult]):
         return result
 
 
-def _check(options: DownloadOptions) -> None:
+def _validate_options(options: DownloadOptions) -> None:
     wrong = sorted(options.keys() - DownloadOptions.__annotations__.keys())
     if wrong:
         from curlhttp._models.suggestions import no_option
 
-        other = "map requests of client.build_request(method, url, ...) for others"
+        other = "for other requests, pass client.build_request(method, url, ...) as an item"
         raise no_option("map()", wrong[0], DownloadOptions.__annotations__, other)
 
 
 class UnbuiltRequest:
-    """Stand in an error for the request that an item could not be made to.
+    """The `request` of an error, if no request could be built from a URL.
 
     Args:
         url: the item.

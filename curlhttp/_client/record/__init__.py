@@ -1,1 +1,1 @@
-"""Recordings: what happened on the wire as HAR 1.2, played back in place of the network."""
+"""Recordings: exchanges in HAR 1.2 files, which can be played back in place of the network."""

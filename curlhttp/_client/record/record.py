@@ -17,7 +17,7 @@ from curlhttp._client.record.har import (
     PlaybackEntry,
     RecordedExchange,
     RecordedResponse,
-    empty_log,
+    make_empty_log,
     read_log,
     write_log,
 )
@@ -26,8 +26,8 @@ from curlhttp._engine.engine import (
     Engine,
     HedgePlan,
     Incoming,
-    connector,
     get_reader,
+    to_connector,
 )
 from curlhttp._engine.network import network
 from curlhttp._models.body import BytesBody, read_whole
@@ -56,27 +56,31 @@ class Key(NamedTuple):
     body: bytes
 
 
-def make_key(request: Request, body: bytes, masks: Redactor) -> Key:
+def make_key(request: Request, body: bytes, redactor: Redactor) -> Key:
     """Return the key of a request to send."""
     media_type = request.get_header("content-type") or ""
     plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
-    masked = masks.body(plain, media_type)
-    return Key(request.method, _sorted(masks.url(request.url)), _steady(masked, media_type))
+    masked = redactor.body(plain, media_type)
+    return Key(
+        request.method,
+        _sort_parameters(redactor.url(request.url)),
+        _replace_boundary(masked, media_type),
+    )
 
 
-def make_entry_key(played: PlaybackEntry, masks: Redactor) -> Key:
+def make_entry_key(played: PlaybackEntry, redactor: Redactor) -> Key:
     """Return the key of an entry, which another program may have written."""
-    body = _steady(masks.body(played.body, played.media_type), played.media_type)
-    return Key(played.method, _sorted(masks.url(played.url)), body)
+    body = _replace_boundary(redactor.body(played.body, played.media_type), played.media_type)
+    return Key(played.method, _sort_parameters(redactor.url(played.url)), body)
 
 
-def _sorted(url: str) -> str:
+def _sort_parameters(url: str) -> str:
     """Return a URL with sorted parameters: some programs send them in any order."""
     path, mark, query = url.partition("?")
     return path + mark + "&".join(sorted(query.split("&")))
 
 
-def _steady(body: bytes, media_type: str) -> bytes:
+def _replace_boundary(body: bytes, media_type: str) -> bytes:
     """Return a body without the random boundary of a form."""
     found = parse_boundary(media_type)
     return body if found is None else body.replace(found.encode("latin-1", "replace"), b"-")
@@ -115,9 +119,9 @@ _PARTS: tuple[Part, ...] = ("method", "url", "body")
 class _Cassette:
     """The exchanges recorded since the file was read."""
 
-    def __init__(self, path: Path, masks: Redactor, log: JSONObject) -> None:
+    def __init__(self, path: Path, redactor: Redactor, log: JSONObject) -> None:
         self.path = path
-        self._masks = masks
+        self._redactor = redactor
         self._log = log
         self._exchanges: deque[RecordedExchange] = deque()
         self._is_new = False  # the log has more entries than the file
@@ -134,10 +138,10 @@ class _Cassette:
             OSError: it cannot be written.
         """
         with self._lock:
-            # One by one, as another thread may be adding to them.
+            # One by one, because another thread may be adding exchanges.
             new = [self._exchanges.popleft() for _ in range(len(self._exchanges))]
             new.sort(key=lambda exchange: exchange.number)
-            self._log["entries"] += [exchange.entry(self._masks) for exchange in new]
+            self._log["entries"] += [exchange.to_entry(self._redactor) for exchange in new]
             self._is_new = self._is_new or always or bool(new)
             if self._is_new:
                 write_log(self.path, self._log)
@@ -147,7 +151,7 @@ class _Cassette:
 class _Recording(Unpicklable):
     """Base class of Record and HarLog: a cassette and the decisions of its engine."""
 
-    _why_not = "it is the one to write its file; make one a process, each with its own path"
+    _why_not = "it writes a file; make one in each process, each with its own path"
 
     def __init__(self, cassette: _Cassette, *, keeps_errors: bool) -> None:
         self._cassette = cassette
@@ -167,7 +171,7 @@ class _Recording(Unpicklable):
         """Return the entry to play back, or None to record.
 
         Raises:
-            AssertionError: there is none, and nothing is to be recorded.
+            AssertionError: no entry matches, and the mode records nothing new.
         """
         return None
 
@@ -245,16 +249,16 @@ class Record(_Recording):
             raise ValueError(f"match takes some of {', '.join(map(repr, _PARTS))}, not {match!r}")
         self.path: Path = Path(path)
         self.mode: Mode = mode
-        self._masks = Redactor(secrets)
+        self._redactor = Redactor(secrets)
         self._match = tuple(match)
         self._has_file = mode != "all" and self.path.exists()
-        log, played = read_log(self.path) if self._has_file else (empty_log(), [])
-        self._played = [(make_entry_key(each, self._masks), each) for each in played]
-        self._left: dict[Key, deque[PlaybackEntry]] = {}
+        log, played = read_log(self.path) if self._has_file else (make_empty_log(), [])
+        self._played = [(make_entry_key(each, self._redactor), each) for each in played]
+        self._unplayed: dict[Key, deque[PlaybackEntry]] = {}
         for key, each in self._played:
-            self._left.setdefault(keep_parts(key, self._match), deque()).append(each)
+            self._unplayed.setdefault(keep_parts(key, self._match), deque()).append(each)
         self._lock = threading.Lock()
-        cassette = _Cassette(self.path, self._masks, log)
+        cassette = _Cassette(self.path, self._redactor, log)
         super().__init__(cassette, keeps_errors=False)
         weakref.finalize(self, cassette.save)
 
@@ -265,9 +269,9 @@ class Record(_Recording):
 
     def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
         """Return a matching entry that was not played back yet, or None to record."""
-        key = make_key(request, body, self._masks)
+        key = make_key(request, body, self._redactor)
         with self._lock:
-            left = self._left.get(keep_parts(key, self._match))
+            left = self._unplayed.get(keep_parts(key, self._match))
             if left:
                 return left.popleft()
         if self.records:
@@ -275,20 +279,20 @@ class Record(_Recording):
         raise AssertionError(self._explain(request, key))
 
     def _explain(self, request: Request, key: Key) -> str:
-        said = f"{request}: no entry of {self.path} answers this, and mode {self.mode!r} records"
-        said += " nothing new" if self._has_file else " nothing: there is no such file"
+        text = f"{request}: no entry in {self.path} matches, and mode {self.mode!r} records"
+        text += " nothing new" if self._has_file else " nothing: the file does not exist"
         found = find_nearest(key, [known for known, _ in self._played], self._match)
         if found is None:
-            return said
+            return text
         position, differing = found
         known, played = self._played[position]
-        said += f"\nnearest: {played.place}, {known.method} {display_url(known.url)}"
+        text += f"\nnearest: {played.place}, {known.method} {display_url(known.url)}"
         if not differing:
-            return f"{said}\n  it was played back already"
+            return f"{text}\n  it was already played back"
         for part in differing:
             ours, theirs = getattr(key, part), getattr(known, part)
-            said += f"\n  {part}: {theirs!r:.200} there, {ours!r:.200} here"
-        return said
+            text += f"\n  {part}: {theirs!r:.200} in the file, {ours!r:.200} here"
+        return text
 
     def __repr__(self) -> str:
         return f"<curlhttp.Record {str(self.path)!r} {self.mode}>"
@@ -300,8 +304,8 @@ class HarLog(_Recording):
     Args:
         path: of the file, which is written at the end.
         secrets: more names to mask.
-        put: adds this wrapper to the engines of the client.
-        take: removes it again.
+        add: adds this wrapper to the engines of the client.
+        remove: removes it.
         wall: returns the client's time of day.
     """
 
@@ -309,13 +313,15 @@ class HarLog(_Recording):
         self,
         path: str | os.PathLike[str],
         secrets: Iterable[str],
-        put: Callable[[HarLog], object],
-        take: Callable[[HarLog], object],
+        add: Callable[[HarLog], object],
+        remove: Callable[[HarLog], object],
         wall: Callable[[], float],
     ) -> None:
-        super().__init__(_Cassette(Path(path), Redactor(secrets), empty_log()), keeps_errors=True)
-        self._put = put
-        self._take = take
+        super().__init__(
+            _Cassette(Path(path), Redactor(secrets), make_empty_log()), keeps_errors=True
+        )
+        self._add = add
+        self._remove = remove
         self._wall = wall
         self._origins = itertools.count(1)
         # By the counter that the attempts of a request share, which is kept alive here.
@@ -355,12 +361,12 @@ class HarLog(_Recording):
 
     def __enter__(self) -> HarLog:
         network.counts_sends += 1
-        self._put(self)
+        self._add(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
         network.counts_sends -= 1
-        self._take(self)
+        self._remove(self)
         self._cassette.save(always=True)
 
     async def __aenter__(self) -> HarLog:
@@ -370,7 +376,7 @@ class HarLog(_Recording):
         self.__exit__(*exc)
 
 
-# --- An engine around another one: it plays back recorded responses and records the others ---
+# --- An engine that wraps another one, plays back recorded responses and records the others ---
 
 
 class RecordingEngine:
@@ -392,22 +398,20 @@ class RecordingEngine:
             AssertionError: the mode forbids network access.
         """
         if not self._recorder.records:
-            raise AssertionError(
-                f"{request}: this is not HTTP, of which alone there is a recording"
-            )
-        return await connector(self._engine).connect(request)
+            raise AssertionError(f"{request}: only HTTP can be played back, not this protocol")
+        return await to_connector(self._engine).connect(request)
 
     def _find(self, request: Request, body: bytes) -> PlaybackEntry | None:
-        if getattr(self._engine, "is_closed", False):  # as the real one would say
+        if getattr(self._engine, "is_closed", False):  # as the real engine would
             raise client_closed(request)
         return self._recorder.find(request, body)
 
     async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
         """Play the response back, or send the request and record its response."""
-        request, body = await _in_memory(request)
+        request, body = await _read_body(request)
         played = self._find(request, body)
         if played is not None:
-            content = b"".join(_bounded(played, request))
+            content = b"".join(_get_pieces(played, request))
             return Response(request, played.head, content, NO_TIME)
         recording = _RecordingExchange(self._recorder, self._engine, request, body)
         try:
@@ -424,10 +428,10 @@ class RecordingEngine:
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
         """Play the head of a response back, or send the request and record its response."""
-        request, body = await _in_memory(request)
+        request, body = await _read_body(request)
         played = self._find(request, body)
         if played is not None:
-            return _PlaybackIncoming(played.head, _bounded(played, request))
+            return _PlaybackIncoming(played.head, _get_pieces(played, request))
         recording = _RecordingExchange(self._recorder, self._engine, request, body)
         try:
             incoming = await (
@@ -453,7 +457,7 @@ class RecordingEngine:
         incoming.abort(from_finalizer=True)
 
 
-async def _in_memory(request: Request) -> tuple[Request, bytes]:
+async def _read_body(request: Request) -> tuple[Request, bytes]:
     """Return a request whose body is in memory, and the body."""
     body = request.body
     if body is None:
@@ -470,7 +474,7 @@ async def _in_memory(request: Request) -> tuple[Request, bytes]:
     return request, data
 
 
-def _bounded(played: PlaybackEntry, request: Request) -> list[bytes]:
+def _get_pieces(played: PlaybackEntry, request: Request) -> list[bytes]:
     limit = request.max_response_size
     if limit is not None and sum(map(len, played.pieces)) > limit:
         raise ResponseTooLarge(
@@ -535,7 +539,7 @@ class _RecordingExchange:
     def take(self, response: Response) -> None:
         """Record a response whose body is in memory."""
         request, timings = response.request, response.timings
-        # The engine decodes the body, except for followed redirects, whose body nobody reads.
+        # The engine decodes all bodies, except those of followed redirects, which nobody reads.
         is_decoded = bool(request.decode) and not (
             request.follow_redirects and response.is_redirect
         )
@@ -624,7 +628,7 @@ class _RecordingIncoming:
         self._recording = recording
         head = incoming.head
         assert head is not None
-        self.head: Head = head  # kept, as the engine may use its own for another request
+        self.head: Head = head  # kept, because the engine may reuse its object
         self._incoming = incoming
         self._engine = engine
         self._pieces: list[bytes] = []
@@ -639,7 +643,7 @@ class _RecordingIncoming:
         return self._incoming.done
 
     def timings(self) -> Timings:
-        """Return where the time went up to the head."""
+        """Return the timings up to the head."""
         return self._times
 
     def certificate(self) -> str | None:
@@ -653,7 +657,7 @@ class _RecordingIncoming:
         except RequestException as error:
             self._end(error)
             raise
-        except BaseException:  # a cancellation: the engine has aborted it
+        except BaseException:  # a cancellation, after which the engine has aborted it
             self._end()
             raise
         if piece:
@@ -688,7 +692,7 @@ class _PlaybackIncoming:
         self._pieces = pieces
 
     def timings(self) -> Timings:
-        """Return that it took no time."""
+        """Return zero for all times."""
         return NO_TIME
 
     def certificate(self) -> None:

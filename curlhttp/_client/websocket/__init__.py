@@ -1,1 +1,1 @@
-"""WebSockets of both clients (RFC 6455), on connections of the engines."""
+"""WebSockets for both clients (RFC 6455), on connections of the engines."""

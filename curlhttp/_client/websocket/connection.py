@@ -1,17 +1,18 @@
-"""An open WebSocket, for both clients: messages in, messages out, and how it ends.
+"""The connection of an open WebSocket, for both clients: receive, send and close.
 
-The package `websockets` speaks the protocol without I/O; frames.py skips it for whole messages.
-Coroutines here suspend only in the stream and in waiters, so that the blocking client runs them
-with one send(None). A lock keeps threads apart, and none of them holds it while it waits.
+The package `websockets` implements the protocol without I/O; frames.py bypasses it for whole
+messages. Coroutines here suspend only in the stream and in waiters, so the blocking client can run
+them with one send(None). A lock serializes threads. No thread holds it while it waits.
 """
 
 from __future__ import annotations
 
 import codecs
 import struct
+import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from websockets.exceptions import InvalidState
@@ -37,102 +38,106 @@ if TYPE_CHECKING:
     from websockets.client import ClientProtocol
     from websockets.frames import Frame
 
-# --- Keepalive: when to send a ping, and when to give up on a server; sends and reads nothing ---
+# --- Keepalive: decide when to send a ping, and when the server has been silent for too long ---
 
 
 class Heartbeat:
     """The keepalive pings of one WebSocket.
 
     Args:
-        interval: seconds from a pong to the next ping, or None for none.
-        limit: seconds that the server may be silent after a ping, or None for any time.
-        now: monotonic.
+        interval: seconds from a pong to the next ping, or None to send none.
+        limit: seconds that the server may be silent after a ping, or None for no limit.
+        now: monotonic seconds.
 
     Attributes:
-        latency: seconds from the last ping to its pong, or None.
-        heard_at: the monotonic time when the server was heard last.
-        due: the monotonic time of the next ping, or of the next look whether there was a pong.
+        latency: seconds from the last ping to its pong, or None before the first.
+        last_received: when bytes last arrived, in monotonic seconds.
+        due: when to send the next ping, or to check for a pong, in monotonic seconds.
     """
 
     def __init__(self, interval: float | None, limit: float | None, now: float) -> None:
         self.latency: float | None = None
-        self.heard_at: float = now
+        self.last_received: float = now
         self.due: float = now + (interval or 0.0)
         self._interval = interval
         self._limit = limit
         self._count = 0
-        self._waits_for: tuple[bytes, float] | None = None  # a ping without its pong, and since
+        self._pending_ping: tuple[bytes, float] | None = None  # its data and time
 
-    def ping(self, now: float) -> bytes | None:
-        """Return what a ping has to say that is to be sent now, or None."""
-        if self._interval is None or self._waits_for is not None or now < self.due:
+    def make_ping(self, now: float) -> bytes | None:
+        """Return the data of a ping to send now, or None if none is due."""
+        if self._interval is None or self._pending_ping is not None or now < self.due:
             return None
         self._count += 1
         data = struct.pack("!I", self._count)
-        self._waits_for = data, now
+        self._pending_ping = data, now
         self.due = now + (self._interval if self._limit is None else self._limit)
         return data
 
-    def is_silent(self, now: float, *, looks: bool) -> bool:
+    def is_silent(self, now: float, *, has_read_all: bool) -> bool:
         """Return whether the server has been silent for too long.
 
         Args:
-            now: monotonic.
-            looks: all that came was read: else a pong may wait behind what nobody takes.
+            now: monotonic seconds.
+            has_read_all: whether everything that arrived was read; otherwise, a pong may wait
+                behind unread messages.
         """
-        if self._waits_for is None or self._limit is None:
+        if self._pending_ping is None or self._limit is None:
             return False
-        if not looks:
-            self.heard_at = now
-        # Anything that it sends will do: a pong may be behind a long message.
-        silent_at = max(self._waits_for[1], self.heard_at) + self._limit
+        if not has_read_all:
+            self.last_received = now
+        # Any bytes count, because a pong may be behind a long message.
+        silent_at = max(self._pending_ping[1], self.last_received) + self._limit
         self.due = max(self.due, silent_at)
         return now >= silent_at
 
-    def pong(self, data: bytes, now: float) -> None:
-        """Take a pong; one may answer several pings (RFC 6455, section 5.5.3)."""
-        if self._waits_for is not None and data == self._waits_for[0]:
-            self.latency = now - self._waits_for[1]
-            self._waits_for = None
+    def add_pong(self, data: bytes, now: float) -> None:
+        """Note a pong. It answers the pending ping only if it has the same data.
+
+        Source: RFC 6455, section 5.5.3.
+        """
+        if self._pending_ping is not None and data == self._pending_ping[0]:
+            self.latency = now - self._pending_ping[1]
+            self._pending_ping = None
             self.due = now + (self._interval or 0.0)
 
 
-# --- From frames to messages: pieces are put together, text is decoded, and both are counted ---
+# --- Assemble messages from frames: join fragments, decode text, count sizes ---
 
 Message: TypeAlias = str | bytes
 
 _BINARY = Opcode.BINARY
-_OVERHEAD = 64  # bytes of an empty message
-_MOST_EMPTY = 10_000  # pieces without data in a message
+_OVERHEAD = 64  # bytes that count for each message in addition to its data
+_MAX_EMPTY = 10_000  # empty fragments per message
 _INVALID, _VIOLATION = 1007, 1008  # close codes
 
 
 class MessageBuffer:
-    """The messages that came in, and were not asked for yet.
+    """The messages that arrived and were not received by the user yet.
 
     Attributes:
         messages: oldest first.
-        size: bytes, or characters, of them together, about.
-        discards: nobody wants messages any more.
+        size: their approximate total size, in bytes or characters.
+        discards: whether to drop messages, because the WebSocket is closing.
     """
 
     def __init__(self) -> None:
         self.messages: deque[Message] = deque()
         self.size: int = 0
         self.discards = False
-        self._parts: Parts[bytes] = Parts()  # of a message whose end is missing
-        self._texts: Parts[str] = Parts()  # likewise, if it is text
-        self._empty = 0  # its pieces without data
-        self._decoder: codecs.IncrementalDecoder | None = None  # of its pieces
+        self._parts: Parts[bytes] = Parts()  # of an incomplete binary message
+        self._texts: Parts[str] = Parts()  # of an incomplete text message
+        self._empty = 0  # empty fragments of an incomplete message
+        self._decoder: codecs.IncrementalDecoder | None = None  # None for binary messages
 
     def pop(self) -> Message:
-        """Take the oldest message out."""
+        """Remove and return the oldest message."""
         message = self.messages.popleft()
         self.size -= len(message) + _OVERHEAD
         return message
 
     def add(self, frame: Frame) -> tuple[int, str] | None:
-        """Take a frame of data, whose place is right; return why to close if it is wrong."""
+        """Add a data frame, whose sequence is valid; return why to close if its data is invalid."""
         opcode, data = frame.opcode, bytes(frame.data)
         try:
             if opcode is Opcode.CONT or not frame.fin:
@@ -140,13 +145,12 @@ class MessageBuffer:
                     self._decoder = None if opcode is _BINARY else _new_decoder()
                     self._empty = 0
                 if not data and not frame.fin:
-                    # max_size does not count them: they could go on for ever.
+                    # max_size does not limit them, so there could be any number of them.
                     self._empty += 1
-                    if self._empty > _MOST_EMPTY:
+                    if self._empty > _MAX_EMPTY:
                         return _VIOLATION, "too many pieces of a message without data"
-                self._add_piece(data, frame.fin)
+                self._add_fragment(data, frame.fin)
             else:
-                # Most messages are one frame.
                 self._put(data if opcode is _BINARY else str(data, "utf-8"))
         except UnicodeDecodeError:
             return _INVALID, "a text message is not UTF-8"
@@ -160,7 +164,7 @@ class MessageBuffer:
             return _INVALID, "a text message is not UTF-8"
         return None
 
-    def _add_piece(self, data: bytes, is_last: bool) -> None:
+    def _add_fragment(self, data: bytes, is_last: bool) -> None:
         decoder = self._decoder
         if decoder is not None:
             text = decoder.decode(data, is_last)
@@ -183,11 +187,11 @@ def _new_decoder() -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder("utf-8")()
 
 
-# Bytes parsed at once: they may be compressed a thousand times, or be thousands of empty frames.
+# Bytes to parse at once. They may expand a thousand times, or contain thousands of empty frames.
 _SLICE = 16 * 1024
-_MOST_AHEAD = 64 * 1024  # bytes of messages that are read before anybody asks for them
-_TURN = 0.02  # seconds of parsing after which other tasks have their turn
-_PUSH_EVERY = 0.1  # seconds between two tries to send what the server did not take
+_MAX_AHEAD = 64 * 1024  # bytes of messages to read without a receiver
+_TURN = 0.02  # seconds of parsing after which other tasks may run
+_FLUSH_INTERVAL = 0.1  # seconds between attempts to send bytes that the server did not accept
 _DATA, _PING, _PONG = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT), Opcode.PING, Opcode.PONG
 _ABNORMAL, _NORMAL, _GONE, _FAILED = 1006, 1000, 1001, 1011
 
@@ -196,13 +200,12 @@ class WebSocketConnection:
     """Read and write the messages, pings and close frames of one WebSocket.
 
     Args:
-        response: that of the server, with the stream.
-        protocol: has agreed with the server.
-        settings: what the caller wants.
-        now: gives monotonic seconds.
+        response: the response of the server, with the stream.
+        protocol: the protocol, after its handshake.
+        settings: the settings of the WebSocket.
+        now: returns monotonic seconds.
         make_waiter: makes a waiter of the engine.
-        lock: keeps threads apart; may be acquired again by its owner.
-        on_end: called once, when it has ended.
+        on_end: called once, when the connection has ended.
     """
 
     def __init__(
@@ -213,7 +216,6 @@ class WebSocketConnection:
         *,
         now: Callable[[], float],
         make_waiter: MakeWaiter,
-        lock: AbstractContextManager[object],
         on_end: Callable[[WebSocketConnection], object],
     ) -> None:
         self.response = response
@@ -222,26 +224,26 @@ class WebSocketConnection:
         self._stream = response.stream
         self._now = now
         self._make_waiter = make_waiter
-        self._lock = lock
+        self._lock = threading.RLock()
         self._on_end = on_end
         self._received = FrameBuffer(response.rest, settings.max_size)
-        self._packs = not protocol.extensions  # messages go out as they are
-        self._late_pong: bytes | None = None  # has to wait until the server takes more
+        self._packs_frames = not protocol.extensions  # which would compress messages
+        self._pending_pong: bytes | None = None  # its data, until the server accepts more bytes
         self._written = 0  # bytes
         self.inbox: MessageBuffer = MessageBuffer()
         self._is_at_end = False  # the server sends no more bytes
-        self._receives = False
-        self._enders: list[Waiter] = []  # of callers that wait for the end
+        self._has_receiver = False
+        self._end_waiters: list[Waiter] = []  # of callers that wait for the end
         self._has_ended = False
-        self._error: RequestException | None = None  # what the connection broke with
-        self._is_our_end = False  # the caller closes it
+        self._error: RequestException | None = None  # with which the connection broke
+        self._is_closed_by_us = False  # the user called close() or left the `with`
         self._closing_since: float | None = None
         self.heartbeat: Heartbeat = Heartbeat(settings.ping_interval, settings.ping_timeout, now())
         register(self)
 
     def after_fork_in_child(self) -> None:
-        """Renew the lock, which a thread that is not here may have had."""
-        self._lock = type(self._lock)()
+        """Replace the lock: a thread of the parent may have held it."""
+        self._lock = threading.RLock()
 
     # receiving
 
@@ -249,16 +251,16 @@ class WebSocketConnection:
         """Return the next message.
 
         Raises:
-            ReadTimeout: there was none for so many seconds.
-            WebSocketClosed: there are no more.
-            RuntimeError: somebody else receives.
+            ReadTimeout: no message arrived in so many seconds.
+            WebSocketClosed: no more messages will arrive.
+            RuntimeError: another caller is receiving.
         """
         with self._lock:
             if self.inbox.messages:
                 return self.inbox.pop()
-            if self._receives:
-                raise RuntimeError("another caller receives on this WebSocket already")
-            self._receives = True
+            if self._has_receiver:
+                raise RuntimeError("another caller is receiving on this WebSocket")
+            self._has_receiver = True
         try:
             end = None if seconds is None else self._now() + seconds
             is_late = False
@@ -269,20 +271,20 @@ class WebSocketConnection:
                     if self.inbox.messages:
                         return self.inbox.pop()
                     if self._has_ended:
-                        raise self.closed()
-                # Bytes may come without end, and no message with them.
+                        raise self.make_closed_error()
+                # is_late: bytes may keep arriving without completing a message.
                 if is_late or not await self._receive_more(end):
                     raise ReadTimeout(
-                        f"{self.response.request}: no message came within {seconds} s",
+                        f"{self.response.request}: no message arrived within {seconds} s",
                         response=self.response,
                         request_sent=True,
                     )
                 is_late = end is not None and self._now() >= end
         finally:
-            self._receives = False
+            self._has_receiver = False
 
     async def _parse_in_turns(self) -> None:
-        """Parse up to the next message, and let other tasks have their turn meanwhile."""
+        """Parse up to the next message, and let other tasks run in between."""
         turn_ends = self._now() + _TURN
         while True:
             with self._lock:
@@ -298,14 +300,14 @@ class WebSocketConnection:
 
     async def _receive_more(self, end: float | None) -> bool:
         """Wait for bytes, or for the end; return False if neither came in time."""
-        limit = self._last_moment()
+        limit = self._get_close_deadline()
         until = limit if end is None or (limit is not None and limit < end) else end
-        if self._is_overdue():  # the server neither closes its side nor is silent
+        if self._is_overdue():  # the server keeps sending instead of closing its side
             return self._finish_in_lock(None)
         left = None if until is None else max(0.0, until - self._now())
         is_behind = self._stream.unsent() > 0
         if is_behind:
-            left = _PUSH_EVERY if left is None else min(left, _PUSH_EVERY)
+            left = _FLUSH_INTERVAL if left is None else min(left, _FLUSH_INTERVAL)
         try:
             data = await self._stream.receive(left)
         except RequestException as error:
@@ -314,11 +316,11 @@ class WebSocketConnection:
             if is_behind:
                 self._flush()
             if data is not None:
-                self._take(data)
+                self._add_received(data)
             elif is_behind and (until is None or self._now() < until):
-                return True  # it waited for less
+                return True  # the wait was shorter, to flush
             elif until is limit:
-                self._finish(None)  # the server does not close its side
+                self._finish(None)  # the server did not close its side in time
             return data is not None or self._has_ended
 
     def _finish_in_lock(self, error: RequestException | None) -> bool:
@@ -326,8 +328,8 @@ class WebSocketConnection:
             self._finish(error)
         return True
 
-    def _last_moment(self) -> float | None:
-        """Return when a WebSocket that is closing has to have ended."""
+    def _get_close_deadline(self) -> float | None:
+        """Return the time by which a closing WebSocket must end, or None."""
         if self.protocol.state is State.OPEN or self.settings.close_timeout is None:
             return None
         if self._closing_since is None:
@@ -335,21 +337,21 @@ class WebSocketConnection:
         return self._closing_since + self.settings.close_timeout
 
     def _is_overdue(self) -> bool:
-        limit = self._last_moment()
+        limit = self._get_close_deadline()
         return limit is not None and self._now() > limit
 
     # with the lock held
 
-    def _take(self, data: bytes) -> None:
-        """Take what was received, b"" for the end of it."""
-        self.heartbeat.heard_at = self._now()
+    def _add_received(self, data: bytes) -> None:
+        """Add received bytes; b"" means that no more will arrive."""
+        self.heartbeat.last_received = self._now()
         if data:
             self._received.add(data)
         else:
             self._is_at_end = True
 
     def _parse(self) -> None:
-        """Parse a slice of what was received."""
+        """Parse a slice of the received bytes."""
         if self._received and not self._has_ended:
             self._parse_slice()
         if self._is_at_end and not self._received:
@@ -382,21 +384,21 @@ class WebSocketConnection:
             if wrong is not None:
                 self.protocol.fail(*wrong)
         elif opcode is _PING:
-            self._late_pong = bytes(frame.data)
+            self._pending_pong = bytes(frame.data)
             if not self._stream.unsent():
                 self._answer_ping()
         elif opcode is _PONG:
-            self.heartbeat.pong(bytes(frame.data), self._now())
+            self.heartbeat.add_pong(bytes(frame.data), self._now())
 
     def _answer_ping(self) -> None:
-        """Answer the last ping, and those before it (RFC 6455, section 5.5.3)."""
-        data, self._late_pong = self._late_pong, None
+        """Answer the last ping, and with it all earlier pings (RFC 6455, section 5.5.3)."""
+        data, self._pending_pong = self._pending_pong, None
         if data is not None:
-            with suppress(InvalidState):  # it has ended
+            with suppress(InvalidState):  # the WebSocket has ended
                 self.protocol.send_pong(data)
 
     def _flush(self, frame: bytes = b"") -> None:
-        """Write what the protocol has to send, a frame, and what the server did not take before."""
+        """Write the protocol's pending data and a frame, and retry unsent bytes."""
         if self._has_ended:
             return
         unsent = self._stream.unsent()
@@ -409,40 +411,41 @@ class WebSocketConnection:
                 self._stream.write(data)
                 self._written += len(data)
             except RequestException as error:
-                # What was received before may tell why: receiving will notice the end.
+                # Bytes received earlier may contain the reason. Receiving will detect the end.
                 self._error = self._error or error
 
     def _finish(self, error: RequestException | None) -> None:
-        """Note that the connection is no more, and let go of it; once."""
+        """Release the connection, once, and wake those who wait for its end."""
         if self._has_ended:
             return
         self._has_ended = True
         self._error = self._error or error
-        with suppress(Exception):  # it has seen the end already
+        with suppress(Exception):  # the protocol may have received EOF already
             self.protocol.receive_eof()
         self._received.clear()
         self.response.end(error)
-        for waiter in self._enders:
+        for waiter in self._end_waiters:
             waiter.wake()
         self._on_end(self)
 
     # sending
 
     async def send(self, message: Message | bytearray | memoryview) -> None:
-        """Send a message; return when the system has taken all of it.
+        """Send a message; return when the system has accepted all of it.
 
         Raises:
             TypeError: it is neither text nor bytes.
-            WebSocketClosed: it cannot be sent any more.
+            WebSocketClosed: the WebSocket is closed, or its connection broke.
+            WriteTimeout: the server accepted no bytes for too long.
         """
         if isinstance(message, str):
             first, data = TEXT, message.encode()
         elif isinstance(message, (bytes, bytearray, memoryview)):
             first, data = BINARY, bytes(message)
         else:
-            raise TypeError(f"a message is str or bytes, not {type(message).__name__}")
+            raise TypeError(f"a message must be str or bytes, not {type(message).__name__}")
         with self._lock:
-            if self._packs:
+            if self._packs_frames:
                 self._send_frame(pack_message(first, data))
             else:
                 protocol = self.protocol
@@ -451,29 +454,29 @@ class WebSocketConnection:
 
     def _send_frame(self, frame: bytes) -> None:
         if self._has_ended or self._error is not None or self.protocol.state is not State.OPEN:
-            raise self.closed()
+            raise self.make_closed_error()
         self._flush(frame)
         if self._error is not None:
-            raise self.closed()
+            raise self.make_closed_error()
 
     async def ping(self, data: bytes) -> None:
         """Send a ping; see `send`."""
         if len(data) > 125:
-            raise ValueError(f"a ping has 125 bytes at most, not {len(data)}")
+            raise ValueError(f"a ping must have at most 125 bytes, not {len(data)}")
         with self._lock:
             self._send(self.protocol.send_ping, data)
         await self._drain()
 
     def _send(self, send: Callable[[bytes], object], data: bytes) -> None:
         if self._has_ended or self._error is not None:
-            raise self.closed()
+            raise self.make_closed_error()
         try:
             send(data)
         except InvalidState:
-            raise self.closed() from None
+            raise self.make_closed_error() from None
         self._flush()
         if self._error is not None:
-            raise self.closed()
+            raise self.make_closed_error()
 
     async def _drain(self) -> None:
         limit, sent = self.response.request.timeout.write, self._sent()
@@ -487,9 +490,9 @@ class WebSocketConnection:
         except RequestException as error:
             with self._lock:
                 self._error = self._error or error
-                raise self.closed() from None
+                raise self.make_closed_error() from None
         raise WriteTimeout(
-            f"{self.response.request}: the server took no byte of what was sent for {limit} s",
+            f"{self.response.request}: the server accepted no bytes for {limit} s",
             response=self.response,
             request_sent=True,
         )
@@ -500,20 +503,20 @@ class WebSocketConnection:
     # the end
 
     async def close(self, code: int, reason: str) -> None:
-        """Close the WebSocket, and wait for the server to agree (RFC 6455, section 7.1.2).
+        """Close the WebSocket, and wait for the server's close frame (RFC 6455, section 7.1.2).
 
         Raises:
-            ValueError: the code or the reason cannot be sent.
+            ValueError: the code or the reason is invalid.
         """
         _check_close(code, reason)
         with self._lock:
             self._begin_to_close(code, reason)
             self.inbox.discards = True
-            is_mine = not self._receives
-            self._receives = True
+            is_mine = not self._has_receiver
+            self._has_receiver = True
             waiter = None
             if not is_mine and not self._has_ended:
-                self._enders.append(waiter := self._make_waiter())
+                self._end_waiters.append(waiter := self._make_waiter())
         try:
             if waiter is not None:
                 await waiter.wait(self.settings.close_timeout)
@@ -523,18 +526,18 @@ class WebSocketConnection:
                     await self._receive_more(None)
         finally:
             if is_mine:
-                self._receives = False
+                self._has_receiver = False
             self.abort()
 
     def _begin_to_close(self, code: int, reason: str) -> None:
         if not self._has_ended and self.protocol.state is State.OPEN:
             self.protocol.send_close(code, reason)
-            self._is_our_end = True
+            self._is_closed_by_us = True
             self._closing_since = self._now()
             self._flush()
 
     def abort(self, code: int | None = None) -> None:
-        """End it at once, after a close frame with a code, if there is one."""
+        """Close the connection at once; with a code, send a close frame first."""
         with self._lock:
             if code is not None:
                 self._begin_to_close(code, "")
@@ -542,7 +545,7 @@ class WebSocketConnection:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the connection is no more."""
+        """Return whether the connection is closed."""
         return self._has_ended
 
     @property
@@ -554,21 +557,21 @@ class WebSocketConnection:
 
     @property
     def reason(self) -> str:
-        """Return the reason that came, or went, with the close code."""
+        """Return the reason that belongs to the close code."""
         return getattr(self.protocol.close_rcvd or self.protocol.close_sent, "reason", "")
 
-    def closed(self) -> RequestException:
-        """Return the exception for the use of a WebSocket that has ended, or is about to."""
+    def make_closed_error(self) -> RequestException:
+        """Return the exception for using a WebSocket that is closed or closing."""
         if isinstance(self._error, ClientClosed):
             return self._error
         protocol = self.protocol
         received, sent = protocol.close_rcvd, protocol.close_sent
         if received is not None:
-            what = f"the server closed the WebSocket with {_shown(received)}"
-        elif sent is not None and self._is_our_end:
-            what = f"the WebSocket was closed with {_shown(sent)}"
+            what = f"the server closed the WebSocket with {_format_close(received)}"
+        elif sent is not None and self._is_closed_by_us:
+            what = f"the WebSocket was closed with {_format_close(sent)}"
         elif sent is not None:
-            what = f"the WebSocket had to be closed with {_shown(sent)}"
+            what = f"the WebSocket was closed after an error, with {_format_close(sent)}"
         else:
             what = "the connection of the WebSocket ended without a close frame"
         error = WebSocketClosed(
@@ -583,43 +586,48 @@ class WebSocketConnection:
 
     @property
     def is_normal_end(self) -> bool:
-        """Return whether both sides agreed on an end without an error."""
+        """Return whether both sides sent a close frame without an error."""
         received, sent = self.protocol.close_rcvd, self.protocol.close_sent
         normal = (_NORMAL, _GONE, 1005)
         return bool(received and sent and received.code in normal and sent.code in normal)
 
-    # while nobody receives: pings and pongs
+    # keepalive, called by the WebSocketRegistry
 
     def attend(self, now: float) -> float:
-        """Do what is due: read if nobody does, answer pings, send ours; return when to come again.
+        """Read if there is no receiver, answer pings, and send a keepalive ping if one is due.
 
         Args:
-            now: monotonic.
+            now: monotonic seconds.
+
+        Returns:
+            When to call this again, in monotonic seconds.
         """
         with self._lock:
             if self._has_ended:
                 return now + 3600
-            self._flush()  # what an earlier caller left behind
-            looks = self._receives or self._read_ahead()
+            self._flush()  # bytes that are still unsent
+            has_read_all = self._has_receiver or self._read_ahead()
             if not self._has_ended:
-                self._keep_alive(now, looks)
-            if not (self._has_ended or self._receives) and self._is_overdue():
+                self._keep_alive(now, has_read_all)
+            if not (self._has_ended or self._has_receiver) and self._is_overdue():
                 self._finish(None)
-            if self._receives and not self._stream.unsent():
+            if self._has_receiver and not self._stream.unsent():
                 return self.heartbeat.due
-            return min(self.heartbeat.due, now + 1.0) if looks or not self._has_room() else now
+            return (
+                min(self.heartbeat.due, now + 1.0) if has_read_all or not self._has_room() else now
+            )
 
     def _read_ahead(self) -> bool:
-        """Read what is there, as far as there is room and time; return whether that was all."""
+        """Read what has arrived, within limits; return whether that was everything."""
         turn_ends = self._now() + _TURN
         try:
             while self._has_room() and not self._has_ended:
-                self._parse()  # also what came with the handshake
+                self._parse()  # also bytes that arrived with the handshake
                 if not (self._received or self._has_ended):
                     data = self._stream.receive_now()
                     if data is None:
                         return True
-                    self._take(data)
+                    self._add_received(data)
                 if self._now() >= turn_ends:
                     break
         except RequestException as error:
@@ -627,31 +635,34 @@ class WebSocketConnection:
         return False
 
     def _has_room(self) -> bool:
-        """Return whether little enough was read that nobody asked for."""
+        """Return whether more may be read without a receiver."""
         protocol = self.protocol
         unfinished = len(protocol.reader.buffer) + (protocol.current_size or 0)
         unfinished += self._received.held
-        return self.inbox.size + unfinished <= _MOST_AHEAD
+        return self.inbox.size + unfinished <= _MAX_AHEAD
 
-    def _keep_alive(self, now: float, looks: bool) -> None:
-        if self.heartbeat.is_silent(now, looks=looks):
+    def _keep_alive(self, now: float, has_read_all: bool) -> None:
+        if self.heartbeat.is_silent(now, has_read_all=has_read_all):
             self.protocol.fail(_FAILED, f"no pong within {self.settings.ping_timeout:g} s")
             self._flush()
             self._finish(None)
-        elif self.protocol.state is State.OPEN and (data := self.heartbeat.ping(now)) is not None:
+        elif (
+            self.protocol.state is State.OPEN
+            and (data := self.heartbeat.make_ping(now)) is not None
+        ):
             self.protocol.send_ping(data)
             self._flush()
 
 
-def _shown(close: object) -> str:
-    """Return a close frame for a message: its reason may be anything."""
+def _format_close(close: object) -> str:
+    """Return a close frame as text for a message. Its reason may contain anything."""
     return display_text(" ".join(map(redact_text, str(close).split(" "))))
 
 
 def _check_close(code: int, reason: str) -> None:
     if isinstance(code, bool) or not isinstance(code, int):
-        raise TypeError(f"a close code is a number, not {type(code).__name__}")
+        raise TypeError(f"a close code must be a number, not {type(code).__name__}")
     if not (3000 <= code <= 4999 or code in {1000, 1001, 1002, 1003, *range(1007, 1015)}):
-        raise ValueError(f"the close code {code} cannot be sent (RFC 6455, section 7.4)")
+        raise ValueError(f"the close code {code} must not be sent (RFC 6455, section 7.4)")
     if len(reason.encode()) > 123:
-        raise ValueError("the reason for closing has 123 bytes at most")
+        raise ValueError("the reason for closing must have at most 123 bytes")

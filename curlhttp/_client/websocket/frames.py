@@ -1,7 +1,7 @@
-"""Read and write frames that are one whole message each, as most frames are.
+"""Read and write frames that contain one whole message, as most frames do.
 
-The package `websockets` gets all other frames: fragments, control frames, compressed messages and
-what violates the protocol. It parses each frame with coroutines, which takes five times as long.
+The package `websockets` parses all other frames: fragments, control frames, compressed messages and
+violations of the protocol. It takes five times as long, because it parses with coroutines.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import math
 import os
 from struct import Struct
 
-from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C where it can be
+from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C if available
 
 from curlhttp._models.decoding import Parts
 
 TEXT, BINARY = 0x81, 0x82  # the first byte of a frame that is a message (RFC 6455, section 5.2)
 _MESSAGES = (TEXT, BINARY)
 _MASKED = 0x80
-_TWO_BYTES, _EIGHT_BYTES = 126, 127  # in place of a size: the size follows in so many bytes
+_TWO_BYTES, _EIGHT_BYTES = 126, 127  # in place of a size: the size follows in 2 or 8 bytes
 _MASKS = 256  # to make at a time
 _TWO, _EIGHT = Struct("!H"), Struct("!Q")
 _TWO_HEAD, _EIGHT_HEAD = Struct("!BBH"), Struct("!BBQ")
 
 
 def pack_message(first: int, data: bytes) -> bytes:
-    """Return a message as one frame of a client, masked with unpredictable bytes.
+    """Return a message as one client frame, masked with unpredictable bytes.
 
     Args:
         first: TEXT or BINARY.
@@ -58,22 +58,22 @@ def _make_mask() -> bytes:
 
 
 class FrameBuffer:
-    """The received bytes that are not parsed yet, cut at the ends of frames.
+    """The received bytes that are not parsed yet; splits them at the ends of frames.
 
     Args:
         data: the first bytes.
         max_size: the maximum size of a message in bytes, or None.
 
     Attributes:
-        held: bytes of a frame whose rest has not arrived.
+        held: the size in bytes of an incomplete frame that is kept until it is complete.
     """
 
     def __init__(self, data: bytes, max_size: int | None) -> None:
         self._data = memoryview(data)
         self._max_size: float = math.inf if max_size is None else max_size
-        self._rest = 0  # bytes of the current frame that the other parser has not got
-        self._parts: Parts[bytes] = Parts()  # of the frame that is held
-        self._missing = 0  # bytes of its head, or of all of it
+        self._rest = 0  # bytes of the current frame that the other parser still needs
+        self._parts: Parts[bytes] = Parts()  # of the held frame
+        self._missing = 0  # bytes until its head, or the whole frame, is complete
         self.held: int = 0
 
     def __bool__(self) -> bool:
@@ -106,11 +106,11 @@ class FrameBuffer:
     def take(self, most: int, *, messages: bool) -> tuple[int, memoryview]:
         """Return the first byte and the payload of a message, or 0 and bytes for the other parser.
 
-        There are no bytes if the rest of a frame is missing.
+        The bytes are empty if a frame is still incomplete.
 
         Args:
             most: the maximum number of bytes for the other parser.
-            messages: False if the other parser has to get all frames.
+            messages: False if the other parser needs all frames.
         """
         data = self._data
         if not self._rest:
@@ -130,7 +130,7 @@ class FrameBuffer:
         return 0, taken
 
     def _hold(self, needed: int) -> memoryview:
-        """Keep the beginning of a frame until so many bytes of it have arrived."""
+        """Keep the beginning of a frame until `needed` bytes of it have arrived."""
         self._missing = needed - len(self._data)
         self.held = len(self._data)
         self._parts.add(bytes(self._data))
@@ -139,7 +139,10 @@ class FrameBuffer:
 
 
 def _read_head(data: memoryview) -> tuple[int, int]:
-    """Return the sizes of a frame's head and payload; of a cut head, how much of it is needed."""
+    """Return the sizes of a frame's head and payload.
+
+    If the head is incomplete, return how many bytes of it are needed, and 0.
+    """
     if len(data) < 2:
         return 2, 0
     size, mask = data[1], 0

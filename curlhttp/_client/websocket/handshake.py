@@ -1,13 +1,15 @@
-"""The opening handshake of a WebSocket (RFC 6455, section 4.1): what is asked, and what is good.
+"""The opening handshake of a WebSocket: send the request and check the response.
 
-It goes through all layers of the client, as any request. Each attempt has a key of its own.
+It passes through all layers of the client, like any request. Each attempt has a new key.
+
+Source: RFC 6455, section 4.1.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from curlhttp._client.request_builder import DownloadOptions
 from curlhttp._engine.engine import Engine, Send
@@ -30,26 +32,20 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"\s*ws(s?):", re.IGNORECASE).match
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
-_OWN = ("upgrade", "connection", "sec-websocket-")
-_SHOWN = 200  # characters of an address that a server sent
-
-
-Wanted: TypeAlias = tuple[
-    Sequence[str], str | None, int | None, float | None, float | None, float | None
-]
-"""What Settings are made of, in that order."""
+_OWN_HEADERS = ("upgrade", "connection", "sec-websocket-")
+_MAX_SHOWN = 200  # characters of the Location of a redirect
 
 
 class Settings(NamedTuple):
-    """What a caller wants of a WebSocket, checked.
+    """The validated settings of a WebSocket.
 
     Attributes:
-        subprotocols: names, the best first.
-        compression: "deflate", or None for none.
-        max_size: bytes that a message may have, decompressed, or None.
-        ping_interval: seconds between two pings, or None for none.
-        ping_timeout: seconds that a pong may take, or None.
-        close_timeout: seconds that the end may take, or None.
+        subprotocols: names in order of preference.
+        compression: "deflate", or None.
+        max_size: the maximum size of a decompressed message in bytes, or None.
+        ping_interval: seconds from a pong to the next ping, or None to send none.
+        ping_timeout: seconds that the server may be silent after a ping, or None.
+        close_timeout: seconds that the server may take to close, or None.
     """
 
     subprotocols: tuple[str, ...]
@@ -69,11 +65,11 @@ class Settings(NamedTuple):
         ping_timeout: float | None,
         close_timeout: float | None,
     ) -> Settings:
-        """Return settings that make sense.
+        """Validate the arguments of Client.websocket.
 
         Raises:
-            TypeError: the subprotocols are one string, or max_size is no whole number.
-            ValueError: one of them has no sense.
+            TypeError: the subprotocols are one string, or max_size is not a whole number.
+            ValueError: an argument is invalid.
         """
         if isinstance(subprotocols, (str, bytes)):
             raise TypeError("subprotocols must be a list of names, not one string")
@@ -102,42 +98,42 @@ class Settings(NamedTuple):
 
 async def shake_hands(
     client: BaseClient,
-    choose: Callable[[], Engine],
+    get_engine: Callable[[], Engine],
     url: str | bytes | URL,
     settings: Settings,
     options: DownloadOptions,
 ) -> tuple[Upgraded, ClientProtocol]:
-    """Shake hands with a server; return its response and what speaks the protocol from there.
+    """Perform the opening handshake; return the response, and the protocol for the messages.
 
     Args:
-        client: the client, whose layers the handshake goes through.
-        choose: gives the engine.
+        client: the handshake passes through its layers.
+        get_engine: returns the engine.
         url: ws, wss, http or https, or relative to base_url.
-        settings: what the caller wants.
-        options: those of build_request, without the body's.
+        settings: the settings of the WebSocket.
+        options: those of build_request, except for the body.
 
     Raises:
-        WebSocketRefused: the server answered, and did not open one.
-        RequestException: no answer came, or a wrong one.
+        WebSocketRefused: the server responded with a status other than 101.
+        RequestException: no response was received, or the response was invalid.
     """
     make_protocol = _make_protocol_factory(settings)
-    request = _request(client, url, options)
+    request = _build_request(client, url, options)
     handshake = _Handshake(make_protocol)
     send = client.chain.build(
-        upgrade(choose, client.clock.now),
+        upgrade(get_engine, client.clock.now),
         client.clock,
         client.make_waiter,
-        within_retry=handshake.around,
+        within_retry=handshake.wrap,
         plain=client.exchange,
     )
     response = await send(request)
     if not isinstance(response, Upgraded) or handshake.protocol is None:
-        raise _refusal(response)
+        raise _make_refusal(response)
     return response, handshake.protocol
 
 
 class WebSocketRequest(Request):
-    """A request for a WebSocket, which messages show with the scheme that users write."""
+    """A request for a WebSocket. Its str() shows the scheme ws or wss."""
 
     __slots__ = ()
 
@@ -145,32 +141,34 @@ class WebSocketRequest(Request):
         return super().__str__().replace(" http", " ws", 1)
 
 
-def _request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
+def _build_request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
     for name in options:
         if name not in DownloadOptions.__annotations__:
             from curlhttp._models.suggestions import no_option
 
-            other = "send what you have over the socket"
+            other = "send data over the WebSocket instead"
             raise no_option("websocket()", name, DownloadOptions.__annotations__, other)
     if options.get("follow_redirects") or options.get("allow_redirects"):
         raise ValueError("redirects of a WebSocket's handshake are not followed")
     try:
-        request = client.build_request("GET", _as_http(url), stream=True, **options)
+        request = client.build_request("GET", _to_http_url(url), stream=True, **options)
     except InvalidSchema:
         raise InvalidSchema(
-            f"{display_url(str(url))!r} is no WebSocket's URL: those begin with ws:// or wss://"
+            f"{display_url(str(url))!r} is not the URL of a WebSocket: use ws:// or wss://"
         ) from None
     if request.url.fragment:
-        raise InvalidURL(f"{request}: a WebSocket's URL has no fragment (RFC 6455, section 3)")
+        raise InvalidURL(
+            f"{request}: the URL of a WebSocket cannot have a fragment (RFC 6455, section 3)"
+        )
     for name, _ in request.headers.multi_items():
-        if name.lower().startswith(_OWN):
-            raise ValueError(f"websocket() sets the header {name} by itself: leave it out")
+        if name.lower().startswith(_OWN_HEADERS):
+            raise ValueError(f"websocket() sets the header {name}: omit it")
     request.follow_redirects = False  # as in browsers
     return request.as_kind(WebSocketRequest)
 
 
-def _as_http(url: str | bytes | URL) -> str | URL:
-    """Return a URL with the scheme of HTTP that the one of WebSockets stands for."""
+def _to_http_url(url: str | bytes | URL) -> str | URL:
+    """Return a URL with http in place of ws, and https in place of wss."""
     if isinstance(url, URL):
         return url
     text = url.decode("latin-1") if isinstance(url, bytes) else url
@@ -179,10 +177,10 @@ def _as_http(url: str | bytes | URL) -> str | URL:
 
 
 def _make_protocol_factory(settings: Settings) -> Callable[[], ClientProtocol]:
-    """Return what makes a protocol for one attempt.
+    """Return a function that makes the protocol of one attempt.
 
     Raises:
-        ImportError: the package for it is not installed.
+        ImportError: the extra ws is missing.
     """
     try:
         from websockets.client import ClientProtocol
@@ -192,26 +190,26 @@ def _make_protocol_factory(settings: Settings) -> Callable[[], ClientProtocol]:
         from websockets.typing import Subprotocol
         from websockets.uri import WebSocketURI
     except ImportError as error:
-        raise ImportError("WebSockets need a package: pip install 'curlhttp[ws]'") from error
+        raise ImportError("WebSockets need websockets: pip install 'curlhttp[ws]'") from error
     subprotocols = [Subprotocol(name) for name in settings.subprotocols]
 
     class Protocol(ClientProtocol):
         def recv_frame(self, frame: Frame) -> None:
             if frame.opcode is Opcode.PING:
-                # Not answered here: pongs must not pile up while the server takes none.
+                # The connection answers it: pongs must not pile up while the server does not read.
                 self.events.append(frame)
                 return
             if frame.opcode is Opcode.CLOSE:
-                # It may come between the pieces of a message (RFC 6455, section 5.4), and ends it.
+                # It ends an incomplete message: it may arrive between fragments (section 5.4).
                 self.current_size = None
             super().recv_frame(frame)
 
     def make() -> ClientProtocol:
         return Protocol(
-            WebSocketURI(False, "", 80, "/", ""),  # who is asked, the request knows
+            WebSocketURI(False, "", 80, "/", ""),  # unused: the request has the URL
             subprotocols=subprotocols or None,
             extensions=(
-                # memLevel: a connection costs 64 KiB of memory less, and little compression
+                # memLevel 5 saves 64 KiB of memory per connection and costs little compression.
                 [ClientPerMessageDeflateFactory(compress_settings={"memLevel": 5})]
                 if settings.compression
                 else None
@@ -224,20 +222,20 @@ def _make_protocol_factory(settings: Settings) -> Callable[[], ClientProtocol]:
 
 
 class _Handshake:
-    """Asks for a WebSocket in each attempt, and looks at the answer.
+    """Add the header fields of the handshake to each attempt, and check the response.
 
     Attributes:
-        protocol: speaks it, once the server agreed.
+        protocol: the protocol of the successful attempt, or None.
     """
 
     def __init__(self, make_protocol: Callable[[], ClientProtocol]) -> None:
         self._make_protocol = make_protocol
         self.protocol: ClientProtocol | None = None
 
-    def around(self, send: Send) -> Send:
-        """Make the handshake a part of each attempt (a layer)."""
+    def wrap(self, send: Send) -> Send:
+        """Perform a handshake in each attempt (a layer)."""
 
-        async def shaking(request: Request) -> Response:
+        async def shake(request: Request) -> Response:
             protocol = self._make_protocol()
             outgoing = request.copy()
             for name, value in protocol.connect().headers.raw_items():
@@ -245,44 +243,44 @@ class _Handshake:
                     outgoing.headers[name] = value
             response = await send(outgoing)
             if isinstance(response, Upgraded):
-                _check(protocol, response)
+                _check_response(protocol, response)
                 self.protocol = protocol
             return response
 
-        return shaking
+        return shake
 
 
-def _check(protocol: ClientProtocol, response: Upgraded) -> None:
-    """Let the protocol look at the answer.
+def _check_response(protocol: ClientProtocol, response: Upgraded) -> None:
+    """Let the protocol check the response.
 
     Raises:
-        RemoteProtocolError: it is no consent to what was asked.
+        RemoteProtocolError: the response does not accept this handshake.
     """
     from websockets.datastructures import Headers
-    from websockets.http11 import Response as Answer
+    from websockets.http11 import Response as WebSocketsResponse
 
     try:
         fields = Headers(response.headers.multi_items())
-        protocol.process_response(Answer(response.status_code, response.reason, fields))
-    except Exception as error:  # whatever it makes of a server's garbage
+        protocol.process_response(WebSocketsResponse(response.status_code, response.reason, fields))
+    except Exception as error:  # a malformed response may raise anything
         response.end()
-        wrong = RemoteProtocolError(
-            f"{response.request}: the server's answer to the WebSocket handshake is wrong: "
+        invalid = RemoteProtocolError(
+            f"{response.request}: the server's response to the WebSocket handshake is invalid: "
             f"{display_text(str(error))}",
             response=response,
             request_sent=True,
         )
-        wrong.is_lasting = True
-        raise wrong from None
+        invalid.is_lasting = True
+        raise invalid from None
 
 
-def _refusal(response: Response) -> WebSocketRefused:
+def _make_refusal(response: Response) -> WebSocketRefused:
     where = ""
     if response.is_redirect:
-        shown = display_url(response.headers["location"])[:_SHOWN]
+        shown = display_url(response.headers["location"])[:_MAX_SHOWN]
         where = f"; it redirects to {shown!r}, and redirects are not followed here"
     return WebSocketRefused(
-        f"{response.request}: the server answered {response.status_code} "
+        f"{response.request}: the server responded with {response.status_code} "
         f"{display_text(response.reason)} to the WebSocket handshake{where}",
         response=response,
         request_sent=True,

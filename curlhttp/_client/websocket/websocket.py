@@ -1,16 +1,15 @@
-"""What users hold of a WebSocket: one class for plain code, one for tasks."""
+"""The WebSocket classes of both clients, and the keepalive of open WebSockets."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractContextManager
 from contextvars import Context
 from types import TracebackType
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from curlhttp._client.websocket.handshake import Settings, Wanted, shake_hands
+from curlhttp._client.websocket.handshake import Settings, shake_hands
 from curlhttp._engine.engine import Engine, MakeWaiter, Waiter
 from curlhttp._engine.run import run_sync
 from curlhttp._models.errors import Unpicklable
@@ -28,18 +27,15 @@ if TYPE_CHECKING:
     from curlhttp._flow.upgrade import Upgraded
 
 # --- Answer pings on WebSockets that nobody reads, and send keepalive pings ---
-#
-# About once a second it lets each that nobody receives on read what is there, which answers pings
-# and notices the end; and it has each send its own pings. It decides nothing.
 
-_LEAST, _MOST = 0.01, 1.0  # seconds between two rounds
+_MIN_ROUND, _MAX_ROUND = 0.01, 1.0  # seconds between two rounds
 
 
 class WebSocketRegistry:
-    """Answer pings on WebSockets that nobody reads, and send keepalive pings.
+    """The open WebSockets of one client, or of one event loop.
 
-    About once a second it lets each WebSocket without a receiver read what has arrived, which
-    answers pings and detects the end. It serves one client, or one event loop.
+    About once a second, each WebSocket without a receiver reads what has arrived, which answers
+    pings and detects the end, and each sends the keepalive pings that are due.
 
     Args:
         now: returns monotonic seconds.
@@ -48,7 +44,7 @@ class WebSocketRegistry:
 
     Attributes:
         make_waiter: makes a waiter of the engine.
-        runs: some WebSockets are registered.
+        is_running: whether the thread or task runs, because some WebSockets are registered.
     """
 
     def __init__(
@@ -61,8 +57,8 @@ class WebSocketRegistry:
         self.make_waiter = make_waiter
         self._start = start
         self._connections: WeakSet[WebSocketConnection] = WeakSet()
-        self._woken: Waiter | None = None
-        self.runs = False
+        self._waiter: Waiter | None = None
+        self.is_running = False
         self._lock = threading.Lock()
         register(self)
 
@@ -70,7 +66,7 @@ class WebSocketRegistry:
         """Register a WebSocket."""
         with self._lock:
             self._connections.add(connection)
-            starts, self.runs = not self.runs, True
+            starts, self.is_running = not self.is_running, True
         if starts:
             self._start(self._run)
         else:
@@ -83,37 +79,37 @@ class WebSocketRegistry:
             self._wake()
 
     def _wake(self) -> None:
-        woken = self._woken
-        if woken is not None:
-            woken.wake()
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.wake()
 
     async def _run(self) -> None:
         try:
             while True:
-                woken = self._woken = self.make_waiter()
-                seconds = self._round()
+                waiter = self._waiter = self.make_waiter()
+                seconds = self._attend_all()
                 with self._lock:
                     if not self._connections:
-                        self.runs = False
+                        self.is_running = False
                         return
-                await woken.wait(seconds)
-        except BaseException:  # the event loop ends
-            self.runs = False
+                await waiter.wait(seconds)
+        except BaseException:  # the event loop has ended
+            self.is_running = False
             raise
 
-    def _round(self) -> float:
-        """Let each WebSocket do what is due, and return the seconds until the next round."""
+    def _attend_all(self) -> float:
+        """Call attend() of each WebSocket, and return the seconds until the next round."""
         now = self._now()
-        due = now + _MOST
+        due = now + _MAX_ROUND
         for connection in tuple(self._connections):
             due = min(due, connection.attend(now))
-        return max(_LEAST, due - self._now())
+        return max(_MIN_ROUND, due - self._now())
 
     def after_fork_in_child(self) -> None:
-        """Leave the WebSockets to the parent, because its thread does not exist here."""
+        """Forget the WebSockets: they are the parent's, and so is the thread."""
         self._connections = WeakSet()
         self._lock = threading.Lock()
-        self.runs, self._woken = False, None
+        self.is_running, self._waiter = False, None
 
 
 _NORMAL, _GONE, _FAILED = 1000, 1001, 1011
@@ -139,7 +135,7 @@ class BaseWebSocket(Unpicklable):
 
     @property
     def close_code(self) -> int | None:
-        """Return the close code: the server's, else ours, else 1006. None while it is open."""
+        """Return the close code: the server's, else ours, else 1006; None while it is open."""
         return self._connection.code if self._connection.has_ended else None
 
     @property
@@ -311,9 +307,9 @@ class AsyncWebSocket(BaseWebSocket):
             self._connection.abort(_GONE)  # a cancelled task does not wait for the server
 
 
-# --- client.websocket, for both clients: the handshake, and what looks after the result ---
+# --- The method websocket of both clients ---
 #
-# Nothing here loads the package `websockets`: where it is missing, the handshake says so.
+# Nothing here loads the package `websockets`. If it is missing, the handshake raises ImportError.
 
 
 class OpeningWebSocket(Unpicklable):
@@ -344,71 +340,57 @@ def open_blocking(
     client: BaseClient,
     engine: Engine,
     url: str | bytes | URL,
-    wanted: Wanted,
+    settings: Settings,
     options: DownloadOptions,
 ) -> WebSocket:
     """Open a WebSocket of a blocking client; the arguments are those of shake_hands."""
-    settings = Settings.of(*wanted)
     response, protocol = run_sync(
         lambda: shake_hands(client, lambda: engine, url, settings, options)
     )
     registry = client.websocket_registries.get(engine)
     if registry is None:
-        # In one step, because another thread may do the same.
+        # setdefault is atomic: another thread may make a registry at the same time.
         new = WebSocketRegistry(client.clock.now, client.make_waiter, _start_thread)
         registry = client.websocket_registries.setdefault(engine, new)
-    return WebSocket(_connected(client, response, protocol, settings, registry, threading.RLock()))
+    return WebSocket(_make_connection(client, response, protocol, settings, registry))
 
 
 def _start_thread(run: Callable[[], Coroutine[object, None, None]]) -> None:
-    # A daemon, so that an open WebSocket does not keep the program from ending.
+    # A daemon, so that a program can end while a WebSocket is open.
     name = "curlhttp-websockets"
     threading.Thread(target=lambda: run_sync(run), daemon=True, name=name).start()
 
 
-def open_async(
+async def open_async(
     client: BaseClient,
-    choose: Callable[[], Engine],
-    url: str | bytes | URL,
-    wanted: Wanted,
-    options: DownloadOptions,
-) -> OpeningWebSocket:
-    """Open a WebSocket of an async client; the arguments are those of shake_hands."""
-    return OpeningWebSocket(_open(client, choose, url, Settings.of(*wanted), options))
-
-
-async def _open(
-    client: BaseClient,
-    choose: Callable[[], Engine],
+    get_engine: Callable[[], Engine],
     url: str | bytes | URL,
     settings: Settings,
     options: DownloadOptions,
 ) -> AsyncWebSocket:
-    response, protocol = await shake_hands(client, choose, url, settings, options)
+    """Open a WebSocket of an async client; the arguments are those of shake_hands."""
+    response, protocol = await shake_hands(client, get_engine, url, settings, options)
     from curlhttp._curl.engines.loops import background_tasks, running_loop
 
     loop = running_loop()
     registry = client.websocket_registries.get(loop)
     if registry is None:
         for other, idle in tuple(client.websocket_registries.items()):
-            if not idle.runs:  # its loop may have ended
+            if not idle.is_running:  # its loop may have ended
                 del client.websocket_registries[other]
         tasks = background_tasks(loop, Context())
         registry = client.websocket_registries[loop] = WebSocketRegistry(
             client.clock.now, tasks.make_waiter, tasks.spawn
         )
-    return AsyncWebSocket(
-        _connected(client, response, protocol, settings, registry, threading.RLock())
-    )
+    return AsyncWebSocket(_make_connection(client, response, protocol, settings, registry))
 
 
-def _connected(
+def _make_connection(
     client: BaseClient,
     response: Upgraded,
     protocol: ClientProtocol,
     settings: Settings,
     registry: WebSocketRegistry,
-    lock: AbstractContextManager[object],
 ) -> WebSocketConnection:
     from curlhttp._client.websocket.connection import WebSocketConnection
 
@@ -418,7 +400,6 @@ def _connected(
         settings,
         now=client.clock.now,
         make_waiter=registry.make_waiter,
-        lock=lock,
         on_end=registry.remove,
     )
     if settings.ping_interval is not None:

@@ -26,7 +26,7 @@ from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.poller import PollSockets, SelectorSockets, make_small_poller
 from curlhttp._curl.result import check_opened, make_response, raise_failure, read_piece
 from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
-from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, connector
+from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, to_connector
 from curlhttp._engine.network import network, now, wall
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
@@ -314,7 +314,7 @@ class BlockingEngine:
             RequestException: the connection failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
-            return await connector(other).connect(request)
+            return await to_connector(other).connect(request)
         from curlhttp._curl.streams.blocking import ThreadStream
         from curlhttp._curl.streams.stream import make_connection_request
 

@@ -19,7 +19,7 @@ from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.engine import ByteStream, Waiter, connector
+from curlhttp._engine.engine import ByteStream, Waiter, to_connector
 from curlhttp._engine.network import network
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
@@ -182,7 +182,7 @@ class EventLoopEngine(MultiEngine):
             RequestException: the connection failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
-            return await connector(other).connect(request)
+            return await to_connector(other).connect(request)
         from curlhttp._curl.streams.stream import make_connection_request
 
         request = make_connection_request(request)

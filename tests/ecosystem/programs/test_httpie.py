@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ecosystem.programs.both import Both, Finished, needs
+from tests.ecosystem.programs.compare import Both, Finished, needs
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -122,7 +122,7 @@ def test_a_header_twice_and_a_header_taken_away(http: Both, app: AppServer) -> N
     assert done.sent[0].header("accept-encoding") is None
 
 
-def test_a_path_as_it_is(http: Both, app: AppServer) -> None:
+def test_path_as_is(http: Both, app: AppServer) -> None:
     done = ask(http, "--path-as-is", EVERYTHING, f"{app.url}/json/../x")
     assert done.sent[0].target == "/json/../x"
 
@@ -144,7 +144,7 @@ def test_a_path_as_it_is(http: Both, app: AppServer) -> None:
         "/links",
     ],
 )
-def test_an_answer(http: Both, app: AppServer, path: str) -> None:
+def test_a_response(http: Both, app: AppServer, path: str) -> None:
     done = ask(http, EVERYTHING, "--pretty=all", app.url + path)
     assert (done.status, len(done.sent)) == (0, 1)
 
@@ -154,7 +154,7 @@ def test_a_head_with_equal_names(http: Both, app: AppServer) -> None:
     assert done.output.count("Set-Cookie: ") == 2
 
 
-def test_an_answer_line_by_line(http: Both, app: AppServer) -> None:
+def test_a_response_line_by_line(http: Both, app: AppServer) -> None:
     def lines(record: Record, conn: AppConnection) -> None:
         kind = ("Content-Type", "application/json")
         conn.begin(200, [kind, ("Transfer-Encoding", "chunked")])
@@ -167,7 +167,7 @@ def test_an_answer_line_by_line(http: Both, app: AppServer) -> None:
     assert done.output.count('"n"') == 3
 
 
-def test_the_facts_of_an_answer(http: Both, app: AppServer) -> None:
+def test_the_metadata_of_a_response(http: Both, app: AppServer) -> None:
     done = ask(http, "--meta", f"{app.url}/json")
     assert done.output.startswith("Elapsed time: #")
 
@@ -176,16 +176,14 @@ def test_the_facts_of_an_answer(http: Both, app: AppServer) -> None:
     ("path", "status"),
     [("/status/404", 4), ("/status/500?reason=Oh%20no", 5), ("/redirect/1", 3), ("/", 0)],
 )
-def test_the_exit_status_tells_of_errors(
-    http: Both, app: AppServer, path: str, status: int
-) -> None:
+def test_the_exit_status_reports_errors(http: Both, app: AppServer, path: str, status: int) -> None:
     done = ask(http, "--check-status", "--print=h", app.url + path)
     assert done.status == status
     assert done.errors.startswith("\nhttp: warning: HTTP " if status else "")
 
 
 @pytest.mark.parametrize(("options", "status"), [(("--max-headers=20",), 0), ((), 0)])
-def test_heads_are_bounded_as_asked(
+def test_max_headers_bounds_the_head(
     http: Both, app: AppServer, options: tuple[str, ...], status: int
 ) -> None:
     assert ask(http, *options, "--print=h", f"{app.url}/headers?n=10").status == status
@@ -194,7 +192,7 @@ def test_heads_are_bounded_as_asked(
 # --- redirects ---
 
 
-def test_redirects_are_followed_if_asked(http: Both, app: AppServer) -> None:
+def test_redirects_are_followed_on_request(http: Both, app: AppServer) -> None:
     assert ask(http, f"{app.url}/redirect/3").sent[-1].target == "/redirect/3"
     done = ask(http, "--follow", "--all", EVERYTHING, f"{app.url}/redirect/3")
     assert (done.status, len(done.sent)) == (0, 4)
@@ -231,7 +229,7 @@ def test_credentials(http: Both, app: AppServer, kind: str, credentials: str, qu
     assert refused.status == 4
 
 
-def test_a_digest_challenge_is_answered(http: Both, app: AppServer) -> None:
+def test_a_digest_challenge_is_met(http: Both, app: AppServer) -> None:
     url = f"{app.url}/digest?user=ada&password=secret"
     for done in http.each("--ignore-stdin", "-A", "digest", "-a", "ada:secret", "--print=hb", url):
         assert (done.status, len(done.sent)) == (0, 2)
@@ -292,7 +290,7 @@ def test_a_download(http: Both, app: AppServer) -> None:
     assert done.sent[0].header("accept-encoding") == "identity"
 
 
-def test_a_download_goes_on_where_it_ended(http: Both, app: AppServer) -> None:
+def test_a_download_is_resumed(http: Both, app: AppServer) -> None:
     http.write("part.bin", payload(500_000)[:123_456])
     done = ask(http, "-d", "-c", "-o", "part.bin", _serve_ranges(app, payload(500_000)))
     assert done.status == 0
@@ -315,7 +313,7 @@ def test_a_private_authority(http: Both, tls_app: AppServer, certs: Certs) -> No
     assert ask(http, "--verify=no", EVERYTHING, f"{tls_app.url}/json").status == 0
 
 
-def test_an_authority_that_nobody_trusts(http: Both, tls_app: AppServer) -> None:
+def test_an_untrusted_authority(http: Both, tls_app: AppServer) -> None:
     for done in http.each("--ignore-stdin", f"{tls_app.url}/json"):
         assert (done.status, done.output, done.sent) == (1, "", [])
         assert "http: error: SSLError: HTTPSConnectionPool(" in done.errors
@@ -400,7 +398,7 @@ def test_a_host_without_an_address(http: Both) -> None:
 
 
 @pytest.mark.parametrize("handler", [close_at_once, respond_and_close(CUT)])
-def test_an_answer_that_is_cut(http: Both, handler: Handler) -> None:
+def test_a_response_that_is_cut(http: Both, handler: Handler) -> None:
     with RawServer(handler) as server:
         found = http.each("--ignore-stdin", server.url)
     for done in found:

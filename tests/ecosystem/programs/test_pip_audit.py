@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ecosystem.programs.both import Both, Finished, needs
+from tests.ecosystem.programs.compare import Both, Finished, needs
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record, refused_port
 
 pytestmark = [pytest.mark.slow, needs("pip_audit", "requests")]
@@ -52,7 +52,7 @@ def _found(done: Finished) -> dict[str, Any]:
     return {found["name"]: found for found in json.loads(done.output)["dependencies"]}
 
 
-def test_asks_osv(audit: Both, app: AppServer) -> None:
+def test_queries_osv(audit: Both, app: AppServer) -> None:
     def query(record: Record, conn: AppConnection) -> None:
         asked = json.loads(record.body)
         known = asked["package"]["name"] == "parcel"
@@ -67,7 +67,7 @@ def test_asks_osv(audit: Both, app: AppServer) -> None:
     assert [sent.method for sent in done.sent] == ["POST", "POST"]
 
 
-def test_asks_pypi_through_a_proxy_and_keeps_its_answers(
+def test_queries_pypi_through_a_proxy_and_caches_responses(
     audit: Both, pypi: AppServer, certs: Certs
 ) -> None:
     with HTTPProxy(hosts={"pypi.org": ("127.0.0.1", pypi.port)}) as proxy:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ecosystem.programs.both import Both, needs
+from tests.ecosystem.programs.compare import Both, needs
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record, payload, refused_port
 
 pytestmark = [pytest.mark.slow, needs("twine", "requests")]
@@ -135,7 +135,7 @@ def test_uploads_a_wheel_and_an_sdist(twine: Both, index: Index) -> None:
         assert hashlib.sha256(content).hexdigest().encode() in sent.body
 
 
-def test_says_what_the_index_answered(twine: Both, index: Index) -> None:
+def test_prints_the_response_of_the_index(twine: Both, index: Index) -> None:
     done = twine(*upload(index.url, "--verbose"))
     assert done.status == 0
     assert "200 OK" in done.output
@@ -187,7 +187,7 @@ def test_a_file_that_pypi_has_is_skipped(twine: Both, certs: Certs) -> None:
         assert [(sent.method, sent.target) for sent in server.requests] == asked * 2
 
 
-def test_an_index_that_fails_is_asked_again(twine: Both, index: Index) -> None:
+def test_an_index_that_fails_is_retried(twine: Both, index: Index) -> None:
     index.failures = 2
     done = twine(*upload(index.url))
     assert done.status == 0
@@ -196,7 +196,7 @@ def test_an_index_that_fails_is_asked_again(twine: Both, index: Index) -> None:
     assert "503: Service Unavailable" in done.output
 
 
-def test_a_redirect_is_told_and_not_followed(twine: Both, index: Index, app: AppServer) -> None:
+def test_a_redirect_is_reported_and_not_followed(twine: Both, index: Index, app: AppServer) -> None:
     done = twine(*upload(f"{app.url}/redirect-to?url={index.url}&body=50"))
     assert done.status == 1
     assert done.says("attempted to redirect to")
@@ -216,7 +216,7 @@ def test_uploads_over_tls_with_a_private_authority(
     assert len(done.sent) == 2
 
 
-def test_an_authority_that_nobody_trusts(twine: Both, tls_app: AppServer) -> None:
+def test_an_untrusted_authority(twine: Both, tls_app: AppServer) -> None:
     for done in twine.each(*upload(Index(tls_app).url)):
         assert done.status == 1
         assert done.says("CERTIFICATE_VERIFY_FAILED")

@@ -11,15 +11,15 @@ import pytest
 import requests
 from atlassian import Confluence, Jira
 
-from tests.ecosystem.fakes import in_turn, json_answer, naps, parts, reply_json
+from tests.ecosystem.fakes import in_turn, json_response, naps, parts, reply_json
 from tests.servers import AppConnection, AppServer, Record
 
 logging.disable(logging.CRITICAL)
 
 
 def searches_and_reads(app: AppServer) -> None:
-    app.route("/rest/api/2/search", json_answer({"issues": [{"key": "P-1"}], "total": 1}))
-    app.route("/rest/api/2/issue/P-1", json_answer({"key": "P-1", "fields": {"summary": "é"}}))
+    app.route("/rest/api/2/search", json_response({"issues": [{"key": "P-1"}], "total": 1}))
+    app.route("/rest/api/2/issue/P-1", json_response({"key": "P-1", "fields": {"summary": "é"}}))
     with Jira(url=app.url, username="u", password="p", cloud=False) as client:
         jira: Any = client
         assert jira.jql("project = P & é")["issues"][0]["key"] == "P-1"
@@ -30,8 +30,8 @@ def searches_and_reads(app: AppServer) -> None:
 
 
 def retries_an_upload_from_its_start(app: AppServer) -> None:
-    busy = json_answer({}, 503)
-    app.route("/rest/api/2/issue/P-1/attachments", in_turn(busy, json_answer([{"id": "1"}])))
+    busy = json_response({}, 503)
+    app.route("/rest/api/2/issue/P-1/attachments", in_turn(busy, json_response([{"id": "1"}])))
     Path("n.txt").write_bytes(b"content")
     jira: Any = Jira(url=app.url, token="t0ken", backoff_and_retry=True, max_backoff_retries=2)
     with naps():
@@ -50,7 +50,7 @@ def reads_and_writes_pages(app: AppServer) -> None:
         return reply_json(conn, {"results": [{"id": "7", "title": record.query("title")}]})
 
     app.route("/rest/api/content", content)
-    app.route("/rest/api/content/7/child/attachment", json_answer({"results": [{"id": "a"}]}))
+    app.route("/rest/api/content/7/child/attachment", json_response({"results": [{"id": "a"}]}))
     confluence: Any = Confluence(url=app.url, cookies={"s": "1"}, cloud=False)
     assert confluence.get_page_by_title("S", "é")["results"][0]["title"] == "é"
     assert '"title": "\\u00e9"' in confluence.create_page("S", "é", "<p/>")["sent"]
@@ -62,7 +62,7 @@ def reads_and_writes_pages(app: AppServer) -> None:
 
 def tells_errors(app: AppServer) -> None:
     error = {"errorMessages": ["no such issue"], "errors": {"f": "bad"}}
-    app.route("/rest/api/2/issue/P-9", json_answer(error, 404))
+    app.route("/rest/api/2/issue/P-9", json_response(error, 404))
     jira: Any = Jira(url=app.url, username="u", password="p")
     with pytest.raises(requests.HTTPError) as caught:
         jira.issue("P-9")

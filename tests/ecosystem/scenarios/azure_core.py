@@ -1,4 +1,4 @@
-"""azure-core: a pipeline over RequestsTransport, its policies, streams, and errors in its words."""
+"""azure-core: a pipeline over RequestsTransport, its policies, streams, and its own errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from azure.core.pipeline.policies import (
 from azure.core.pipeline.transport import RequestsTransport
 from azure.core.rest import HttpRequest
 
-from tests.ecosystem.fakes import in_turn, json_answer, parts, sent_json
+from tests.ecosystem.fakes import in_turn, json_response, parts, sent_json
 from tests.servers import AppConnection, AppServer, Record, refused_port
 
 CONTENT = bytes(range(256)) * 1000
@@ -63,10 +63,10 @@ def sends_what_it_is_given(app: AppServer) -> None:
 
 
 def streams_a_download(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         conn.reply(200, gzip.compress(CONTENT), [("Content-Encoding", "gzip")])
 
-    app.route("/coded", answer)
+    app.route("/coded", respond)
     with _client(app) as client:
         response = client.send_request(HttpRequest("GET", app.url + "/coded"), stream=True)
         assert b"".join(response.iter_bytes()) == CONTENT
@@ -79,8 +79,8 @@ def streams_a_download(app: AppServer) -> None:
 
 
 def tries_again(app: AppServer) -> None:
-    busy = json_answer({}, 503, [("Retry-After", "0")])
-    app.route("/busy", in_turn(busy, busy, json_answer({"ok": True})))
+    busy = json_response({}, 503, [("Retry-After", "0")])
+    app.route("/busy", in_turn(busy, busy, json_response({"ok": True})))
     with _client(app, RetryPolicy(retry_total=3, retry_backoff_factor=0)) as client:
         response = client.send_request(HttpRequest("PUT", app.url + "/busy", content=b"body"))
         assert response.json() == {"ok": True}

@@ -1,6 +1,6 @@
 """docker: over TCP its streams reach into `raw._fp`; on a Unix socket it brings its own pools.
 
-The daemon answers `attach` and `exec` with 101, and speaks frames in both directions from then on.
+The daemon responds to `attach` and `exec` with 101; frames follow in both directions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.ecosystem.fakes import json_answer, reply_json, sent_json
+from tests.ecosystem.fakes import json_response, reply_json, sent_json
 from tests.servers import AppConnection, AppServer, Certs, Record
 
 # These pools are urllib3's own.
@@ -43,18 +43,18 @@ def _serve(app: AppServer) -> None:
             conn.chunk(_frame(1, b"b\n"))
             conn.chunk(b"")
 
-    app.route("/version", json_answer({"ApiVersion": "1.44", "Version": "27"}))
-    app.route(API + "/containers/json", json_answer([{"Id": "c1", "Names": ["/x"]}]))
-    app.route(API + "/containers/create", json_answer({"Id": "c2", "Warnings": []}, 201))
+    app.route("/version", json_response({"ApiVersion": "1.44", "Version": "27"}))
+    app.route(API + "/containers/json", json_response([{"Id": "c1", "Names": ["/x"]}]))
+    app.route(API + "/containers/create", json_response({"Id": "c2", "Warnings": []}, 201))
     for name in ("c1", "tty"):
-        app.route(f"{API}/containers/{name}/json", json_answer(_inspected(name)))
+        app.route(f"{API}/containers/{name}/json", json_response(_inspected(name)))
         app.route(f"{API}/containers/{name}/attach", _attach)
         app.route(f"{API}/containers/{name}/exec", _create_exec)
         app.route(f"{API}/exec/{name}/start", _run)
-        app.route(f"{API}/exec/{name}/json", json_answer({"ExitCode": 7}))
+        app.route(f"{API}/exec/{name}/json", json_response({"ExitCode": 7}))
     app.route(API + "/containers/c1/logs", logs)
     app.route(API + "/containers/tty/logs", _tty_logs)
-    app.route(API + "/containers/none/json", json_answer({"message": "No such container"}, 404))
+    app.route(API + "/containers/none/json", json_response({"message": "No such container"}, 404))
     app.route(API + "/images/create", pull)
     app.route(API + "/containers/c1/archive", _archive)
     app.route(API + "/events", _events)
@@ -78,7 +78,7 @@ def _switch(record: Record, conn: AppConnection) -> None:
 
 
 def _attach(record: Record, conn: AppConnection) -> None:
-    """Say something on both streams; answer what comes, if it may come, until its end."""
+    """Send something on both streams; echo input, if allowed, until its end."""
     is_tty = "/tty/" in record.path
     _switch(record, conn)
     if is_tty:

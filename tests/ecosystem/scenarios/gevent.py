@@ -1,4 +1,4 @@
-"""gevent: programs whose threads are greenlets go on while a request waits.
+"""gevent: programs whose threads are greenlets continue while a request waits.
 
 Each check is a program, which patches the standard library before anything else happens.
 """
@@ -26,14 +26,14 @@ def _run(app: AppServer, program: str, *beginning: str) -> None:
 
 
 def _serve_together(app: AppServer, count: int) -> None:
-    """Answer no request before so many have come."""
+    """Respond to no request before so many have arrived."""
     barrier = threading.Barrier(count)
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         barrier.wait(30)
         conn.reply(200, b"together")
 
-    app.route("/together", answer)
+    app.route("/together", respond)
 
 
 def waits_in_many_greenlets_at_once(app: AppServer) -> None:
@@ -60,13 +60,13 @@ with requests.Session() as session:
 """
     barrier = threading.Barrier(5)
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         conn.begin(200, [("Content-Length", "14")])
         conn.send(b"beginning, ")
         barrier.wait(30)
         conn.send(b"end")
 
-    app.route("/stream", answer)
+    app.route("/stream", respond)
     _run(app, program)
 
 

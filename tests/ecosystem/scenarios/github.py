@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from github import Auth, Github, GithubRetry, UnknownObjectException
 
-from tests.ecosystem.fakes import in_turn, json_answer, naps, reply_json, sent_json
+from tests.ecosystem.fakes import in_turn, json_response, naps, reply_json, sent_json
 from tests.servers import AppConnection, AppServer, Record
 
 logging.disable(logging.CRITICAL)
@@ -40,7 +40,7 @@ def follows_pages(app: AppServer) -> None:
         headers = [("Link", ", ".join([*links, f'<{base}3>; rel="last"']))]
         reply_json(conn, found, headers=headers)
 
-    app.route("/api/v3/repos/o/r", json_answer(_repo(app)))
+    app.route("/api/v3/repos/o/r", json_response(_repo(app)))
     app.route("/api/v3/repos/o/r/issues", issues)
     with _github(app, per_page=2) as github:
         found = github.get_repo("o/r").get_issues()
@@ -51,9 +51,9 @@ def follows_pages(app: AppServer) -> None:
 
 
 def creates_and_tells_errors(app: AppServer) -> None:
-    app.route("/api/v3/repos/o/r", json_answer(_repo(app)))
-    app.route("/api/v3/repos/o/r/issues", json_answer({"number": 7, "title": "é"}, 201))
-    app.route("/api/v3/repos/o/none", json_answer({"message": "Not Found"}, 404))
+    app.route("/api/v3/repos/o/r", json_response(_repo(app)))
+    app.route("/api/v3/repos/o/r/issues", json_response({"number": 7, "title": "é"}, 201))
+    app.route("/api/v3/repos/o/none", json_response({"message": "Not Found"}, 404))
     with _github(app) as github:
         assert github.get_repo("o/r").create_issue("é", body="b").number == 7
         assert sent_json(app.requests[1]) == {"title": "é", "body": "b"}
@@ -66,13 +66,13 @@ def creates_and_tells_errors(app: AppServer) -> None:
 
 def retries_by_its_own_retry(app: AppServer) -> None:
     limited = {"message": "You have exceeded a secondary rate limit. Wait."}
-    answers = in_turn(
-        json_answer({"message": "oops"}, 502),
-        json_answer(limited, 403),
-        json_answer({"message": "wait"}, 403, [("Retry-After", "7")]),
-        json_answer(_repo(app)),
+    responses = in_turn(
+        json_response({"message": "oops"}, 502),
+        json_response(limited, 403),
+        json_response({"message": "wait"}, 403, [("Retry-After", "7")]),
+        json_response(_repo(app)),
     )
-    app.route("/api/v3/repos/o/r", answers)
+    app.route("/api/v3/repos/o/r", responses)
     with naps() as slept:
         retry = GithubRetry(total=5, backoff_factor=0, secondary_rate_wait=30)
         with _github(app, retry=retry) as github:
@@ -82,8 +82,8 @@ def retries_by_its_own_retry(app: AppServer) -> None:
 
 
 def gives_up_retrying(app: AppServer) -> None:
-    app.route("/api/v3/repos/o/r", json_answer({"message": "oops"}, 503))
-    app.route("/api/v3/repos/o/p", json_answer({"message": "Must have admin rights"}, 403))
+    app.route("/api/v3/repos/o/r", json_response({"message": "oops"}, 503))
+    app.route("/api/v3/repos/o/p", json_response({"message": "Must have admin rights"}, 403))
     retry = GithubRetry(total=2, backoff_factor=0)
     with naps(), _github(app, retry=retry) as github:
         for name, requests in (("o/r", 3), ("o/p", 1)):
@@ -102,9 +102,9 @@ def uploads_an_asset(app: AppServer) -> None:
         "url": app.url + "/api/v3/repos/o/r/releases/1",
         "upload_url": app.url + "/api/uploads/assets{?name,label}",
     }
-    app.route("/api/v3/repos/o/r", json_answer(_repo(app)))
-    app.route("/api/v3/repos/o/r/releases/1", json_answer(release))
-    app.route("/api/uploads/assets", json_answer({"name": "a.bin"}, 201))
+    app.route("/api/v3/repos/o/r", json_response(_repo(app)))
+    app.route("/api/v3/repos/o/r/releases/1", json_response(release))
+    app.route("/api/uploads/assets", json_response({"name": "a.bin"}, 201))
     Path("a.bin").write_bytes(b"\x00\x01" * 5000)
     with _github(app) as github:
         found = github.get_repo("o/r").get_release(1)

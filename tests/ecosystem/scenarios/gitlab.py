@@ -10,7 +10,7 @@ from typing import Any
 import gitlab
 import pytest
 
-from tests.ecosystem.fakes import in_turn, json_answer, naps, parts, reply_json, sent_json
+from tests.ecosystem.fakes import in_turn, json_response, naps, parts, reply_json, sent_json
 from tests.servers import AppConnection, AppServer, Record
 
 API = "/api/v4"
@@ -36,9 +36,9 @@ def follows_pages(app: AppServer) -> None:
 
 
 def uploads_files(app: AppServer) -> None:
-    app.route(API + "/projects/1", json_answer({"id": 1}))
-    app.route(API + "/projects/1/uploads", json_answer({"alt": "a", "url": "u", "markdown": "m"}))
-    app.route(API + "/projects/1/packages/generic/p/1.0/f.bin", json_answer({"message": "201"}))
+    app.route(API + "/projects/1", json_response({"id": 1}))
+    app.route(API + "/projects/1/uploads", json_response({"alt": "a", "url": "u", "markdown": "m"}))
+    app.route(API + "/projects/1/packages/generic/p/1.0/f.bin", json_response({"message": "201"}))
     Path("f.bin").write_bytes(b"\x00\xff" * 40000)
     with gitlab.Gitlab(app.url, oauth_token="o4uth") as client:
         project: Any = client.projects.get(1)
@@ -57,7 +57,7 @@ def streams_downloads(app: AppServer) -> None:
     def archive(record: Record, conn: AppConnection) -> None:
         conn.reply(200, b"0123456789" * 1000, [("Content-Type", "application/zip")])
 
-    app.route(API + "/projects/1", json_answer({"id": 1}))
+    app.route(API + "/projects/1", json_response({"id": 1}))
     app.route(API + "/projects/1/repository/archive", archive)
     with gitlab.Gitlab(app.url) as client:
         project: Any = client.projects.get(1)
@@ -69,9 +69,9 @@ def streams_downloads(app: AppServer) -> None:
 
 
 def retries_and_tells_errors(app: AppServer) -> None:
-    busy = json_answer({}, 429, [("Retry-After", "3")])
-    app.route(API + "/user", in_turn(busy, json_answer({}, 502), json_answer({"id": 9})))
-    app.route(API + "/projects", json_answer({"message": {"name": ["taken"]}}, 400))
+    busy = json_response({}, 429, [("Retry-After", "3")])
+    app.route(API + "/user", in_turn(busy, json_response({}, 502), json_response({"id": 9})))
+    app.route(API + "/projects", json_response({"message": {"name": ["taken"]}}, 400))
     with gitlab.Gitlab(app.url, retry_transient_errors=True) as client, naps() as slept:
         client.auth()
         assert client.user is not None
@@ -93,9 +93,9 @@ def refuses_redirected_writes_and_retries_broken_connections(app: AppServer) -> 
     def moved(record: Record, conn: AppConnection) -> None:
         conn.reply(301, b"", [("Location", app.url + API + "/end")])
 
-    app.route(API + "/version", in_turn(leave, json_answer({"version": "1", "revision": "2"})))
+    app.route(API + "/version", in_turn(leave, json_response({"version": "1", "revision": "2"})))
     app.route(API + "/projects", moved)
-    app.route(API + "/end", json_answer({}))
+    app.route(API + "/end", json_response({}))
     with gitlab.Gitlab(app.url, retry_transient_errors=True) as client, naps() as slept:
         assert client.version() == ("1", "2")
         assert len(slept) == 1

@@ -11,7 +11,7 @@ from google.auth import exceptions
 from google.auth.transport.requests import AuthorizedSession, Request, TimeoutGuard
 from google.oauth2.credentials import Credentials
 
-from tests.ecosystem.fakes import form, in_turn, json_answer, reply_json
+from tests.ecosystem.fakes import form, in_turn, json_response, reply_json
 from tests.servers import AppConnection, AppServer, Record, refused_port
 
 
@@ -33,7 +33,7 @@ def fetches_and_refreshes_tokens(app: AppServer) -> None:
         good = record.header("authorization") == "Bearer t2"
         reply_json(conn, {"body": record.body.decode()}, 200 if good else 401)
 
-    app.route("/token", in_turn(json_answer(tokens[0]), json_answer(tokens[1])))
+    app.route("/token", in_turn(json_response(tokens[0]), json_response(tokens[1])))
     app.route("/guarded", guarded)
     with AuthorizedSession(_credentials(app)) as session:
         response: Any = session.post(app.url + "/guarded", data=b"body", headers={"X-A": "1"})
@@ -48,7 +48,7 @@ def fetches_and_refreshes_tokens(app: AppServer) -> None:
 
 
 def tells_errors(app: AppServer) -> None:
-    app.route("/token", json_answer({"error": "invalid_grant", "error_description": "no"}, 400))
+    app.route("/token", json_response({"error": "invalid_grant", "error_description": "no"}, 400))
     with pytest.raises(exceptions.RefreshError) as caught:
         AuthorizedSession(_credentials(app)).get(app.url)
     assert "invalid_grant" in str(caught.value)

@@ -1,4 +1,4 @@
-"""google-resumable-media: uploads and downloads in chunks, and checksums of what came coded."""
+"""google-resumable-media: uploads and downloads in chunks, and checksums of coded data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from google.resumable_media.requests import (
     SimpleUpload,
 )
 
-from tests.ecosystem.fakes import Answer, in_turn, json_answer, reply_json
+from tests.ecosystem.fakes import Answer, in_turn, json_response, reply_json
 from tests.servers import AppConnection, AppServer, Record
 
 CHUNK = 256 * 1024
@@ -85,7 +85,7 @@ def uploads_in_chunks(app: AppServer) -> None:
 def goes_on_after_an_error(app: AppServer) -> None:
     stored = _serve_uploads(app)
     take = app.routes["/session"]
-    app.route("/session", in_turn(take, json_answer({}, 400), take))
+    app.route("/session", in_turn(take, json_response({}, 400), take))
     with _session() as session:
         upload: Any = ResumableUpload(app.url + "/begin", CHUNK)
         upload.initiate(session, io.BytesIO(CONTENT), {}, "application/x")

@@ -1,4 +1,4 @@
-"""huggingface_hub before 1: what a hub has, downloads that go on where they stopped, uploads."""
+"""huggingface_hub before 1: what a hub has, downloads that continue where they stopped, uploads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 import requests
 
-from tests.ecosystem.fakes import json_answer, reply_json, sent_json
+from tests.ecosystem.fakes import json_response, reply_json, sent_json
 from tests.servers import AppConnection, AppServer, Record
 
 os.environ["HF_HUB_DISABLE_XET"] = os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
@@ -40,7 +40,7 @@ _COMMIT_URL = "https://huggingface.co/me/repo/commit/1"  # whatever the endpoint
 
 
 def _serve_a_file(app: AppServer, content: bytes = CONTENT, broken: int = 0) -> None:
-    """Serve model.bin; the first `broken` answers to GET end in the middle of the body."""
+    """Serve model.bin; the first `broken` responses to GET end in the middle of the body."""
     left = [broken]
 
     def resolve(record: Record, conn: AppConnection) -> None:
@@ -69,11 +69,11 @@ def _api(app: AppServer) -> Any:
 
 
 def asks_what_there_is(app: AppServer) -> None:
-    app.route("/api/whoami-v2", json_answer({"name": "me", "type": "user"}))
-    app.route("/api/models/me/repo", json_answer({"id": "me/repo", "sha": COMMIT, "tags": ["x"]}))
+    app.route("/api/whoami-v2", json_response({"name": "me", "type": "user"}))
+    app.route("/api/models/me/repo", json_response({"id": "me/repo", "sha": COMMIT, "tags": ["x"]}))
     following = f'<{app.url}/api/more>; rel="next"'
-    app.route("/api/models", json_answer([{"id": "me/a"}], 200, [("Link", following)]))
-    app.route("/api/more", json_answer([{"id": "me/b"}]))
+    app.route("/api/models", json_response([{"id": "me/a"}], 200, [("Link", following)]))
+    app.route("/api/more", json_response([{"id": "me/b"}]))
     api = _api(app)
     assert api.whoami()["name"] == "me"
     assert api.model_info("me/repo").sha == COMMIT
@@ -84,9 +84,9 @@ def asks_what_there_is(app: AppServer) -> None:
 def tells_errors(app: AppServer) -> None:
     app.route(
         "/api/models/me/absent",
-        json_answer({"error": "no"}, 404, [("X-Error-Code", "RepoNotFound")]),
+        json_response({"error": "no"}, 404, [("X-Error-Code", "RepoNotFound")]),
     )
-    app.route("/api/models/me/bad", json_answer({"error": "bad things"}, 400))
+    app.route("/api/models/me/bad", json_response({"error": "bad things"}, 400))
     with pytest.raises(RepositoryNotFoundError):
         _api(app).model_info("me/absent")
     with pytest.raises(HfHubHTTPError, match="bad things") as caught:
@@ -120,10 +120,10 @@ def goes_on_where_a_download_stopped(app: AppServer) -> None:
 def downloads_a_snapshot(app: AppServer) -> None:
     _serve_a_file(app)
     info = {"id": "me/repo", "sha": COMMIT, "siblings": [{"rfilename": "model.bin"}]}
-    app.route("/api/models/me/repo/revision/main", json_answer(info))
+    app.route("/api/models/me/repo/revision/main", json_response(info))
     app.route(
         f"/api/models/me/repo/tree/{COMMIT}",
-        json_answer([{"type": "file", "path": "model.bin", "size": 1, "oid": "o"}]),
+        json_response([{"type": "file", "path": "model.bin", "size": 1, "oid": "o"}]),
     )
     folder = snapshot_download("me/repo", endpoint=app.url, cache_dir="snapshots")
     assert (Path(folder) / "model.bin").read_bytes() == CONTENT
@@ -138,7 +138,7 @@ def uploads_a_file(app: AppServer) -> None:
 
     app.route("/api/models/me/repo/preupload/main", _mode("regular"))
     app.route("/api/models/me/repo/commit/main", commit)
-    app.route("/api/repos/create", json_answer({"url": app.url + "/me/repo"}))
+    app.route("/api/repos/create", json_response({"url": app.url + "/me/repo"}))
     api = _api(app)
     api.create_repo("me/repo", exist_ok=True)
     done = api.upload_file(path_or_fileobj=b"some text", path_in_repo="a.txt", repo_id="me/repo")
@@ -156,8 +156,8 @@ def uploads_a_large_file_in_parts(app: AppServer) -> None:
     app.route("/me/repo.git/info/lfs/objects/batch", batch)
     app.route("/api/models/me/repo/preupload/main", _mode("lfs"))
     done = {"commitUrl": _COMMIT_URL, "commitOid": COMMIT}
-    app.route("/api/models/me/repo/commit/main", json_answer(done))
-    app.route("/complete", json_answer({}))
+    app.route("/api/models/me/repo/commit/main", json_response(done))
+    app.route("/complete", json_response({}))
     for n in range(3):
         app.route(f"/part{n}", lambda record, conn: conn.reply(200, b"", [("ETag", "e")]))
     Path("large.bin").write_bytes(CONTENT)
@@ -167,20 +167,20 @@ def uploads_a_large_file_in_parts(app: AppServer) -> None:
 
 
 def _mode(mode: str) -> Any:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         (file,) = sent_json(record)["files"]
         uploaded = {"path": file["path"], "uploadMode": mode, "shouldIgnore": False}
         reply_json(conn, {"files": [uploaded]})
 
-    return answer
+    return respond
 
 
 def reads_as_a_file_system(app: AppServer) -> None:
     _serve_a_file(app)
-    app.route("/api/models/me/repo", json_answer({"id": "me/repo", "sha": COMMIT}))
+    app.route("/api/models/me/repo", json_response({"id": "me/repo", "sha": COMMIT}))
     file = {"type": "file", "path": "model.bin", "size": len(CONTENT), "oid": "o"}
-    app.route("/api/models/me/repo/paths-info/main", json_answer([file]))
-    app.route("/api/models/me/repo/revision/main", json_answer({"id": "me/repo", "sha": COMMIT}))
+    app.route("/api/models/me/repo/paths-info/main", json_response([file]))
+    app.route("/api/models/me/repo/revision/main", json_response({"id": "me/repo", "sha": COMMIT}))
     files: Any = HfFileSystem(endpoint=app.url, token="hf_token", skip_instance_cache=True)
     with files.open("me/repo/model.bin", "rb", block_size=0) as stream:
         assert stream.read(1000) == CONTENT[:1000]
@@ -195,7 +195,7 @@ def takes_a_session_of_the_program(app: AppServer) -> None:
         made.append(session)
         return session
 
-    app.route("/api/whoami-v2", json_answer({"name": "me"}))
+    app.route("/api/whoami-v2", json_response({"name": "me"}))
     configure_http_backend(backend)
     try:
         _api(app).whoami()
@@ -206,7 +206,7 @@ def takes_a_session_of_the_program(app: AppServer) -> None:
 
 
 def streams_inference(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         assert sent_json(record)["stream"] is True
         conn.begin(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
         for word in ("hello", "world"):
@@ -215,7 +215,7 @@ def streams_inference(app: AppServer) -> None:
         conn.chunk(b"data: [DONE]\n\n")
         conn.chunk(b"")
 
-    app.route("/v1/chat/completions", answer)
+    app.route("/v1/chat/completions", respond)
     client: Any = InferenceClient(base_url=app.url + "/v1", token="hf_token")
     chunks = client.chat_completion([{"role": "user", "content": "hi"}], stream=True)
     assert [chunk.choices[0].delta.content for chunk in chunks] == ["hello", "world"]

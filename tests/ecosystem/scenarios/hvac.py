@@ -7,15 +7,15 @@ from typing import Any
 import hvac
 import pytest
 
-from tests.ecosystem.fakes import in_turn, json_answer, sent_json, tls_app
+from tests.ecosystem.fakes import in_turn, json_response, sent_json, tls_app
 from tests.servers import AppServer
 
 
 def logs_in_and_reads_secrets(app: AppServer) -> None:
-    app.route("/v1/auth/approle/login", json_answer({"auth": {"client_token": "s.new"}}))
+    app.route("/v1/auth/approle/login", json_response({"auth": {"client_token": "s.new"}}))
     secret = {"data": {"data": {"password": "é"}, "metadata": {"version": 2}}}
-    app.route("/v1/secret/data/app", json_answer(secret))
-    app.route("/v1/secret/metadata/app", json_answer({"data": {"keys": ["a", "b/"]}}))
+    app.route("/v1/secret/data/app", json_response(secret))
+    app.route("/v1/secret/metadata/app", json_response({"data": {"keys": ["a", "b/"]}}))
     client = hvac.Client(url=app.url, namespace="team")
     client.auth.approle.login(role_id="r", secret_id="s")
     assert client.token == "s.new"
@@ -31,9 +31,9 @@ def logs_in_and_reads_secrets(app: AppServer) -> None:
 
 
 def writes_and_tells_errors(app: AppServer) -> None:
-    app.route("/v1/secret/data/app", json_answer({"data": {"version": 1}}))
-    app.route("/v1/sys/health", in_turn(json_answer({"sealed": True}, 503)))
-    app.route("/v1/auth/token/lookup-self", json_answer({"errors": ["permission denied"]}, 403))
+    app.route("/v1/secret/data/app", json_response({"data": {"version": 1}}))
+    app.route("/v1/sys/health", in_turn(json_response({"sealed": True}, 503)))
+    app.route("/v1/auth/token/lookup-self", json_response({"errors": ["permission denied"]}, 403))
     client = hvac.Client(url=app.url, token="t")
     client.secrets.kv.v2.create_or_update_secret(path="app", secret={"a": 1}, cas=0)
     assert sent_json(app.requests[0]) == {"options": {"cas": 0}, "data": {"a": 1}}
@@ -55,7 +55,7 @@ def shows_a_client_certificate(app: AppServer) -> None:
         from tests.servers import AppServer as Server
 
         with Server(certs.client_auth_context()) as tls:
-            tls.route("/v1/auth/cert/login", json_answer({"auth": {"client_token": "c"}}))
+            tls.route("/v1/auth/cert/login", json_response({"auth": {"client_token": "c"}}))
             pair = tuple(str(path.resolve()) for path in certs.client_cert_pair())
             client = hvac.Client(url=tls.url, cert=pair, verify=ca)
             client.auth.cert.login()

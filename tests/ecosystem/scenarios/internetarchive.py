@@ -14,7 +14,7 @@ from typing import Any
 import internetarchive
 import requests
 
-from tests.ecosystem.fakes import in_turn, json_answer, naps, reply_json
+from tests.ecosystem.fakes import in_turn, json_response, naps, reply_json
 from tests.servers import AppConnection, AppServer, Record
 
 logging.disable(logging.CRITICAL)
@@ -42,13 +42,13 @@ def _serve_item(app: AppServer) -> None:
     metadata = {"identifier": "item", "title": "é", "mediatype": "data"}
     item = {"metadata": metadata, "files": files, "server": "s", "dir": "/d", "created": 1}
 
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         if record.method == "POST":
             reply_json(conn, {"success": True, "task_id": 1})
         else:
             reply_json(conn, item)
 
-    app.route("/metadata/item", answer)
+    app.route("/metadata/item", respond)
 
 
 def reads_and_modifies_metadata(app: AppServer) -> None:
@@ -77,7 +77,7 @@ def uploads(app: AppServer) -> None:
     _serve_item(app)
     app.route("/item/ä b.bin", store)
     app.route("/item", in_turn(slow_down, store))
-    app.route("/", json_answer({"over_limit": 0}))
+    app.route("/", json_response({"over_limit": 0}))
     Path("a.bin").write_bytes(CONTENT)
     item = _session(app).get_item("item")
     with naps("internetarchive.item.sleep") as slept:
@@ -151,7 +151,7 @@ def searches_by_cursor(app: AppServer) -> None:
 def retries_on_status(app: AppServer) -> None:
     _serve_item(app)
     good = app.routes["/metadata/item"]
-    app.route("/metadata/item", in_turn(json_answer({}, 503, [("Retry-After", "2")]), good))
+    app.route("/metadata/item", in_turn(json_response({}, 503, [("Retry-After", "2")]), good))
     with naps() as slept:
         assert _session(app).get_item("item").exists
     assert slept == [2]

@@ -1,4 +1,4 @@
-"""jira: a Session subclass with retries and hooks of its own, cookie auth, attachments."""
+"""jira: a Session subclass with its own retries and hooks, cookie auth, attachments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jira import JIRA, JIRAError
 
-from tests.ecosystem.fakes import in_turn, json_answer, naps, parts, reply_json, sent_json
+from tests.ecosystem.fakes import in_turn, json_response, naps, parts, reply_json, sent_json
 from tests.servers import AppConnection, AppServer, Record
 
 logging.disable(logging.CRITICAL)
@@ -19,8 +19,10 @@ API = "/rest/api/2"
 
 def _serve(app: AppServer) -> None:
     info = {"baseUrl": app.url, "versionNumbers": [9, 12, 0], "deploymentType": "Server"}
-    app.route(API + "/serverInfo", json_answer(info))
-    app.route(API + "/field", json_answer([{"id": "summary", "name": "Summary", "custom": False}]))
+    app.route(API + "/serverInfo", json_response(info))
+    app.route(
+        API + "/field", json_response([{"id": "summary", "name": "Summary", "custom": False}])
+    )
 
 
 def searches_in_pages(app: AppServer) -> None:
@@ -44,12 +46,12 @@ def searches_in_pages(app: AppServer) -> None:
 def creates_and_attaches(app: AppServer) -> None:
     _serve(app)
     issue = {"id": "1", "key": "P-1", "self": app.url + API + "/issue/1", "fields": {}}
-    app.route(API + "/project/P", json_answer({"id": "10", "key": "P"}))
-    app.route(API + "/issue", json_answer(issue, 201))
-    app.route(API + "/issue/P-1", json_answer(issue))
+    app.route(API + "/project/P", json_response({"id": "10", "key": "P"}))
+    app.route(API + "/issue", json_response(issue, 201))
+    app.route(API + "/issue/P-1", json_response(issue))
     attached = [{"id": "2", "filename": "n.bin", "size": 6, "self": app.url + "/a/2"}]
-    busy = json_answer({}, 503, [("Retry-After", "1")])
-    app.route(API + "/issue/P-1/attachments", in_turn(busy, json_answer(attached)))
+    busy = json_response({}, 503, [("Retry-After", "1")])
+    app.route(API + "/issue/P-1/attachments", in_turn(busy, json_response(attached)))
     Path("n.bin").write_bytes(b"123456")
     client: Any = JIRA(app.url, token_auth="t0ken")
     created = client.create_issue(project="P", summary="é", issuetype={"name": "Bug"})
@@ -95,7 +97,7 @@ def renews_its_cookie_on_401(app: AppServer) -> None:
 
 def tells_errors(app: AppServer) -> None:
     _serve(app)
-    app.route(API + "/issue/P-9", json_answer({"errorMessages": ["no such issue"]}, 404))
+    app.route(API + "/issue/P-9", json_response({"errorMessages": ["no such issue"]}, 404))
     client: Any = JIRA(app.url, max_retries=0)
     with pytest.raises(JIRAError) as caught:
         client.issue("P-9")

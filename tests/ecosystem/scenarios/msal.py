@@ -1,4 +1,4 @@
-"""msal: discovery, tokens and device codes through a session that verifies by a CA of its own."""
+"""msal: discovery, tokens and device codes through a session that verifies with a private CA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msal
 import requests
 
-from tests.ecosystem.fakes import form, in_turn, json_answer, naps, tls_app
+from tests.ecosystem.fakes import form, in_turn, json_response, naps, tls_app
 from tests.servers import AppServer
 
 METADATA = "/tenant/v2.0/.well-known/openid-configuration"
@@ -25,7 +25,7 @@ def _serve(tls: AppServer) -> None:
         "token_endpoint": base + "/token",
         "device_authorization_endpoint": base + "/devicecode",
     }
-    tls.route(METADATA, json_answer(metadata))
+    tls.route(METADATA, json_response(metadata))
 
 
 def _application(kind: Any, tls: AppServer, ca: str, **settings: Any) -> Any:
@@ -35,7 +35,7 @@ def _application(kind: Any, tls: AppServer, ca: str, **settings: Any) -> Any:
 def acquires_a_token_by_a_secret(app: AppServer) -> None:
     with tls_app() as (tls, ca, _):
         _serve(tls)
-        tls.route("/tenant/token", json_answer(TOKEN))
+        tls.route("/tenant/token", json_response(TOKEN))
         client = _application(
             msal.ConfidentialClientApplication, tls, ca, client_credential="s&cret"
         )
@@ -59,9 +59,9 @@ def polls_for_a_device_code(app: AppServer) -> None:
             "interval": 5,
             "expires_in": 900,
         }
-        tls.route("/tenant/devicecode", json_answer(flow))
-        pending = json_answer({"error": "authorization_pending"}, 400)
-        tls.route("/tenant/token", in_turn(pending, pending, json_answer(TOKEN)))
+        tls.route("/tenant/devicecode", json_response(flow))
+        pending = json_response({"error": "authorization_pending"}, 400)
+        tls.route("/tenant/token", in_turn(pending, pending, json_response(TOKEN)))
         client = _application(msal.PublicClientApplication, tls, ca)
         started = client.initiate_device_flow(["scope"])
         with naps() as slept, warnings.catch_warnings():
@@ -77,7 +77,7 @@ def uses_the_session_it_is_given(app: AppServer) -> None:
         session.verify = ca
         session.headers["X-Mine"] = "yes"
         _serve(tls)
-        tls.route("/tenant/token", json_answer({"error": "invalid_client"}, 401))
+        tls.route("/tenant/token", json_response({"error": "invalid_client"}, 401))
         client: Any = msal.ConfidentialClientApplication(
             "client",
             oidc_authority=tls.url + "/tenant/v2.0",
@@ -90,7 +90,8 @@ def uses_the_session_it_is_given(app: AppServer) -> None:
 
 def asks_a_managed_identity(app: AppServer) -> None:
     app.route(
-        "/msi/token", json_answer({"access_token": "m", "expires_on": str(int(time.time()) + 3600)})
+        "/msi/token",
+        json_response({"access_token": "m", "expires_on": str(int(time.time()) + 3600)}),
     )
     os.environ["IDENTITY_ENDPOINT"] = app.url + "/msi/token"
     os.environ["IDENTITY_HEADER"] = "secret"

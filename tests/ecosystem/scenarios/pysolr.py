@@ -8,7 +8,7 @@ from typing import Any
 
 import pysolr
 
-from tests.ecosystem.fakes import json_answer, parts
+from tests.ecosystem.fakes import json_response, parts
 from tests.servers import AppServer, refused_port
 
 logging.disable(logging.CRITICAL)
@@ -17,7 +17,7 @@ CORE = "/solr/core"
 
 def searches(app: AppServer) -> None:
     found = {"response": {"numFound": 2, "docs": [{"id": "1", "t": "é"}, {"id": "2"}]}}
-    app.route(CORE + "/select/", json_answer(found))
+    app.route(CORE + "/select/", json_response(found))
     solr: Any = pysolr.Solr(app.url + CORE, timeout=5, auth=("u", "p"))
     result = solr.search("title:é OR x", rows=2, fq=["a:1", "b:2"])
     assert result.hits == 2
@@ -33,13 +33,13 @@ def searches(app: AppServer) -> None:
 
 
 def indexes_and_extracts(app: AppServer) -> None:
-    app.route(CORE + "/update/", json_answer({"responseHeader": {"status": 0}}))
+    app.route(CORE + "/update/", json_response({"responseHeader": {"status": 0}}))
     extracted = {
         "name.pdf": "<p>text</p>",
         "name.pdf_metadata": ["title", ["é"]],
         "responseHeader": {},
     }
-    app.route(CORE + "/update/extract", json_answer(extracted))
+    app.route(CORE + "/update/extract", json_response(extracted))
     solr: Any = pysolr.Solr(app.url + CORE, always_commit=True)
     solr.add([{"id": "1", "title": "é & <b>"}])
     assert app.requests[0].query("commit") == "true"
@@ -52,7 +52,7 @@ def indexes_and_extracts(app: AppServer) -> None:
 
 
 def tells_errors(app: AppServer) -> None:
-    app.route(CORE + "/select/", json_answer({"error": {"msg": "bad query"}}, 400))
+    app.route(CORE + "/select/", json_response({"error": {"msg": "bad query"}}, 400))
     errors = []
     with refused_port() as port:
         for url in (app.url, f"http://127.0.0.1:{port}"):

@@ -8,7 +8,7 @@ from typing import Any
 import requests
 import requests_cache
 
-from tests.ecosystem.fakes import json_answer
+from tests.ecosystem.fakes import json_response
 from tests.servers import AppConnection, AppServer, Record
 
 
@@ -54,7 +54,7 @@ def caches_in_sqlite(app: AppServer) -> None:
 
 
 def serializes_to_json_files(app: AppServer) -> None:
-    app.route("/value", json_answer({"a": "é"}))
+    app.route("/value", json_response({"a": "é"}))
     for n in range(2):
         session: Any = requests_cache.CachedSession(
             "files", backend="filesystem", serializer="json", expire_after=60
@@ -88,7 +88,7 @@ def streams_from_the_cache(app: AppServer) -> None:
         raw: Any = session.get(app.url + "/bytes/3000", stream=True)
         assert raw.raw.read(100) == bodies[0][:100]
         first: Any = session.get(app.url + "/bytes/2000", stream=True)
-        assert b"".join(first.raw.stream(300)) == first.content  # also on the first answer
+        assert b"".join(first.raw.stream(300)) == first.content  # also on the first response
 
 
 def caches_posts_by_their_bodies(app: AppServer) -> None:
@@ -108,9 +108,9 @@ def serves_stale_answers_on_errors(app: AppServer) -> None:
         backend="memory", always_revalidate=True, stale_if_error=True
     )
     with session:
-        app.route("/flaky", json_answer([1]))
+        app.route("/flaky", json_response([1]))
         assert session.get(app.url + "/flaky").json() == [1]
-        app.route("/flaky", json_answer([2], 500))
+        app.route("/flaky", json_response([2], 500))
         again = session.get(app.url + "/flaky")
         assert again.from_cache
         assert again.json() == [1]

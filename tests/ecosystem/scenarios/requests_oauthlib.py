@@ -11,7 +11,7 @@ import requests
 from oauthlib.oauth2 import BackendApplicationClient, InvalidGrantError
 from requests_oauthlib import OAuth1, OAuth1Session, OAuth2, OAuth2Session
 
-from tests.ecosystem.fakes import Answer, form, in_turn, json_answer, parts, reply_json
+from tests.ecosystem.fakes import Answer, form, in_turn, json_response, parts, reply_json
 from tests.ecosystem.scenarios._oauth1 import verify_signature
 from tests.servers import AppConnection, AppServer, Record
 
@@ -62,11 +62,11 @@ def signs_in_query_and_body(app: AppServer) -> None:
 
 
 def dances_for_an_oauth1_token(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         kind = ("Content-Type", "application/x-www-form-urlencoded")
         conn.reply(200, b"oauth_token=t1&oauth_token_secret=s1", [kind])
 
-    app.route("/token", answer)
+    app.route("/token", respond)
     session: Any = OAuth1Session(KEYS[0], SECRETS[0], callback_uri="http://client.test/cb")
     assert session.fetch_request_token(app.url + "/token")["oauth_token"] == "t1"
     assert session.authorization_url(app.url + "/authorize").endswith("?oauth_token=t1")
@@ -79,7 +79,7 @@ def dances_for_an_oauth1_token(app: AppServer) -> None:
 
 
 def fetches_an_oauth2_token(app: AppServer) -> None:
-    app.route("/token", json_answer(TOKEN))
+    app.route("/token", json_response(TOKEN))
     session: Any = OAuth2Session(client=BackendApplicationClient(client_id="id"))
     token = session.fetch_token(app.url + "/token", client_secret="s&cret", auth=("id", "s&cret"))
     assert token["access_token"] == "one"
@@ -90,11 +90,13 @@ def fetches_an_oauth2_token(app: AppServer) -> None:
 
 
 def trades_a_code_and_tells_errors(app: AppServer) -> None:
-    app.route("/token", in_turn(json_answer(TOKEN), json_answer({"error": "invalid_grant"}, 400)))
+    app.route(
+        "/token", in_turn(json_response(TOKEN), json_response({"error": "invalid_grant"}, 400))
+    )
     session: Any = OAuth2Session("id", redirect_uri="http://client.test/cb", pkce="S256")
     url, state = session.authorization_url(app.url + "/authorize")
     assert "code_challenge=" in url
-    answer = f"http://client.test/cb?code=c0de&state={state}"
+    found = f"http://client.test/cb?code=c0de&state={state}"
     hooked = []
 
     def hook(response: Any) -> Any:
@@ -103,7 +105,7 @@ def trades_a_code_and_tells_errors(app: AppServer) -> None:
 
     session.register_compliance_hook("access_token_response", hook)
     fetch: dict[str, Any] = {
-        "authorization_response": answer,
+        "authorization_response": found,
         "include_client_id": True,
         "client_secret": "secret",
     }
@@ -143,8 +145,8 @@ def uses_a_token_as_auth_of_plain_requests(app: AppServer) -> None:
 
 
 def _fresh_token(token: dict[str, Any]) -> Answer:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         assert form(record)["grant_type"] == "refresh_token"
         reply_json(conn, token)
 
-    return answer
+    return respond

@@ -1,4 +1,4 @@
-"""requests-toolbelt: bodies of its own, adapters that say what the pool should do, and helpers."""
+"""requests-toolbelt: its own bodies, adapters that configure the pool, and helpers."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def streams_an_iterator_of_known_size(app: AppServer) -> None:
 
 
 def decodes_a_multipart_answer(app: AppServer) -> None:
-    def answer(record: Record, conn: AppConnection) -> None:
+    def respond(record: Record, conn: AppConnection) -> None:
         kind = record.header("content-type") or ""
         conn.reply(200, record.body, [("Content-Type", kind)])
 
-    app.route("/mirror", answer)
+    app.route("/mirror", respond)
     response = requests.post(app.url + "/mirror", files={"a": ("n", b"content")}, timeout=5)
     decoded: Any = MultipartDecoder.from_response(response)
     assert [part.content for part in decoded.parts] == [b"content"]
@@ -256,7 +256,7 @@ class _LateQueue(queue.Queue[dict[str, str]]):
     """Jobs that wait until every thread of a pool is made.
 
     A SessionThread starts its worker before it has the queues for what comes back: a worker that
-    is answered faster than that ends with an AttributeError, and its answer is lost.
+    is answered faster than that ends with an AttributeError, and its response is lost.
     """
 
     def __init__(self) -> None:
@@ -276,8 +276,8 @@ def maps_requests_over_threads(app: AppServer) -> None:
     pool: Any = threaded.pool.Pool(jobs, num_processes=4)
     jobs.is_open.set()
     pool.join_all()
-    answers, errors = list(pool.responses()), list(pool.exceptions())
-    assert sorted(len(answer.content) for answer in answers) == list(range(1, 21))
+    responses, errors = list(pool.responses()), list(pool.exceptions())
+    assert sorted(len(response.content) for response in responses) == list(range(1, 21))
     assert [type(error.exception).__name__ for error in errors] == ["ConnectionError"]
 
 

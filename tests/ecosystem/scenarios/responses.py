@@ -1,4 +1,4 @@
-"""responses: replaces `requests.adapters.HTTPAdapter.send` and answers through `build_response`."""
+"""responses: replaces `requests.adapters.HTTPAdapter.send`, and uses `build_response`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def breaks_off_as_the_network_would(app: AppServer) -> None:
 
 
 def calls_back_and_streams(app: AppServer) -> None:
-    def answer(request: Any) -> tuple[int, dict[str, str], bytes]:
+    def respond(request: Any) -> tuple[int, dict[str, str], bytes]:
         return 200, {"X-Length": request.headers["Content-Length"]}, request.body * 2
 
     def check(response: Any) -> Any:
@@ -123,7 +123,7 @@ def calls_back_and_streams(app: AppServer) -> None:
         return response
 
     with responses.RequestsMock(response_callback=check) as mock:
-        mock.add_callback("POST", URL, callback=answer, content_type="text/plain")
+        mock.add_callback("POST", URL, callback=respond, content_type="text/plain")
         response: Any = requests.post(URL, data=io.BytesIO(b"ab\ncd\n"), stream=True, timeout=3)
         assert response.headers["X-Length"] == "6"
         assert list(response.iter_lines()) == [b"ab", b"cd", b"ab", b"cd"]

@@ -10,7 +10,7 @@ import spotipy
 from spotipy.cache_handler import MemoryCacheHandler
 from spotipy.oauth2 import SpotifyClientCredentials, SpotifyOauthError
 
-from tests.ecosystem.fakes import form, in_turn, json_answer, naps, reply_json, sent_json
+from tests.ecosystem.fakes import form, in_turn, json_response, naps, reply_json, sent_json
 from tests.servers import AppConnection, AppServer, Record
 
 logging.disable(logging.CRITICAL)
@@ -35,9 +35,9 @@ def _with_credentials(app: AppServer, *, session: bool) -> Any:
 
 def gets_a_token_by_credentials(app: AppServer) -> None:
     token = {"access_token": "one", "token_type": "Bearer", "expires_in": 3600}
-    error = json_answer({"error": "invalid_client", "error_description": "no"}, 400)
-    app.route("/token", in_turn(json_answer(token), error))
-    app.route("/v1/artists/" + ID, json_answer({"name": "Á"}))
+    error = json_response({"error": "invalid_client", "error_description": "no"}, 400)
+    app.route("/token", in_turn(json_response(token), error))
+    app.route("/v1/artists/" + ID, json_response({"name": "Á"}))
     client = _with_credentials(app, session=True)
     assert client.artist(ID)["name"] == "Á"
     client = _with_credentials(app, session=False)  # goes by requests.api
@@ -67,9 +67,11 @@ def follows_pages(app: AppServer) -> None:
 
 
 def retries_on_status_and_gives_up(app: AppServer) -> None:
-    busy = json_answer({}, 429, [("Retry-After", "4")])
-    app.route("/v1/artists/" + ID, in_turn(busy, json_answer({}, 502), json_answer({"name": "n"})))
-    app.route("/v1/albums/" + ID, json_answer({}, 503))
+    busy = json_response({}, 429, [("Retry-After", "4")])
+    app.route(
+        "/v1/artists/" + ID, in_turn(busy, json_response({}, 502), json_response({"name": "n"}))
+    )
+    app.route("/v1/albums/" + ID, json_response({}, 503))
     client = _client(app, retries=3, status_retries=3, backoff_factor=0.3)
     with naps() as slept:
         assert client.artist(ID)["name"] == "n"
@@ -87,10 +89,10 @@ def retries_on_status_and_gives_up(app: AppServer) -> None:
 
 
 def writes_and_tells_errors(app: AppServer) -> None:
-    app.route("/v1/me/player", json_answer(None, 204))
+    app.route("/v1/me/player", json_response(None, 204))
     app.route(
         "/v1/users/u/playlists",
-        json_answer({"error": {"status": 403, "message": "not yours"}}, 403),
+        json_response({"error": {"status": 403, "message": "not yours"}}, 403),
     )
     client = _client(app)
     assert client._put("me/player", payload={"device_ids": ["d"], "play": True}) is None

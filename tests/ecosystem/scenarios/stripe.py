@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import stripe
 
-from tests.ecosystem.fakes import form, in_turn, json_answer, naps, parts, reply_json
+from tests.ecosystem.fakes import form, in_turn, json_response, naps, parts, reply_json
 from tests.servers import AppConnection, AppServer, Record, refused_port
 
 
@@ -50,7 +50,7 @@ def retries_with_one_idempotency_key(app: AppServer) -> None:
 
     app.route(
         "/v1/charges",
-        in_turn(leave, json_answer({}, 503), json_answer({"id": "ch", "object": "charge"})),
+        in_turn(leave, json_response({}, 503), json_response({"id": "ch", "object": "charge"})),
     )
     with naps() as slept:
         charge = _client(app.url).v1.charges.create({"amount": 1, "currency": "eur"})
@@ -64,7 +64,7 @@ def uploads_and_streams(app: AppServer) -> None:
     def pdf(record: Record, conn: AppConnection) -> None:
         conn.reply(200, b"%PDF" * 5000, [("Content-Type", "application/pdf")])
 
-    app.route("/v1/files", json_answer({"id": "file", "object": "file"}))
+    app.route("/v1/files", json_response({"id": "file", "object": "file"}))
     app.route("/v1/quotes/q/pdf", pdf)
     client = _client(app.url)
     client.v1.files.create({"purpose": "dispute_evidence", "file": io.BytesIO(b"\x00\xff")})
@@ -76,7 +76,7 @@ def uploads_and_streams(app: AppServer) -> None:
 
 def tells_errors(app: AppServer) -> None:
     error = {"error": {"type": "card_error", "code": "card_declined", "message": "no"}}
-    app.route("/v1/charges", json_answer(error, 402, [("Request-Id", "req_1")]))
+    app.route("/v1/charges", json_response(error, 402, [("Request-Id", "req_1")]))
     with pytest.raises(stripe.CardError) as caught:
         _client(app.url).v1.charges.create({"amount": 1, "currency": "eur"})
     failed: Any = caught.value

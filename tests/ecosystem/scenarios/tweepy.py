@@ -1,4 +1,4 @@
-"""tweepy: OAuth 1 signatures, media uploads, a session that trusts a CA of its own, streams."""
+"""tweepy: OAuth 1 signatures, media uploads, a session that trusts a private CA, streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 import tweepy
 
-from tests.ecosystem.fakes import in_turn, json_answer, naps, parts, reply_json, sent_json, tls_app
+from tests.ecosystem.fakes import (
+    in_turn,
+    json_response,
+    naps,
+    parts,
+    reply_json,
+    sent_json,
+    tls_app,
+)
 from tests.ecosystem.scenarios._oauth1 import verify_signature
 from tests.servers import AppConnection, AppServer, Record
 
@@ -33,7 +41,7 @@ def posts_and_pages(app: AppServer) -> None:
         reply_json(conn, found)
 
     with tls_app() as (tls, ca, _):
-        tls.route("/1.1/statuses/update.json", json_answer({"id": 1, "text": "a & é"}))
+        tls.route("/1.1/statuses/update.json", json_response({"id": 1, "text": "a & é"}))
         tls.route("/1.1/statuses/home_timeline.json", timeline)
         api = _api(tls.url, ca)
         assert api.update_status("a & é", media_ids=[1, 2]).text == "a & é"
@@ -41,12 +49,12 @@ def posts_and_pages(app: AppServer) -> None:
         assert [status.id for status in cursor.items()] == [6, 5, 4, 3, 2, 1]
         for record in tls.requests:
             verify_signature(record, tls.url, SECRETS)
-        assert tls.connections == 5  # tweepy closes its session after each call, and goes on
+        assert tls.connections == 5  # tweepy closes its session after each call, and continues
 
 
 def uploads_media(app: AppServer) -> None:
     with tls_app() as (tls, ca, _):
-        tls.route("/1.1/media/upload.json", json_answer({"media_id": 5, "media_id_string": "5"}))
+        tls.route("/1.1/media/upload.json", json_response({"media_id": 5, "media_id_string": "5"}))
         api = _api(tls.url, ca)
         content = b"GIF89a" + bytes(range(256)) * 100
         media = api.simple_upload("a.gif", file=io.BytesIO(content), media_category="tweet_image")
@@ -62,9 +70,9 @@ def uploads_media(app: AppServer) -> None:
 
 def waits_for_the_rate_limit_and_tells_errors(app: AppServer) -> None:
     with tls_app() as (tls, ca, _):
-        busy = json_answer({}, 429, [("Retry-After", "5")])
-        error = json_answer({"errors": [{"code": 34, "message": "gone"}]}, 404)
-        tls.route("/1.1/users/show.json", in_turn(busy, json_answer({"id": 3}), error))
+        busy = json_response({}, 429, [("Retry-After", "5")])
+        error = json_response({"errors": [{"code": 34, "message": "gone"}]}, 404)
+        tls.route("/1.1/users/show.json", in_turn(busy, json_response({"id": 3}), error))
         api = _api(tls.url, ca, wait_on_rate_limit=True, retry_count=2)
         with naps() as slept:
             assert api.get_user(screen_name="x").id == 3
@@ -92,7 +100,7 @@ def uses_the_second_api(app: AppServer) -> None:
         access_token=KEYS[2],
         access_token_secret=KEYS[3],
     )
-    app.route("/2/tweets", json_answer({"data": {"id": "8", "text": "é"}}, 201))
+    app.route("/2/tweets", json_response({"data": {"id": "8", "text": "é"}}, 201))
     host = app.url
     send = client.session.request
     client.session.request = lambda method, url, **kw: send(

@@ -1,4 +1,4 @@
-"""twilio: prepares, merges the environment and sends by itself; pages; request hooks."""
+"""twilio: prepares, merges the environment and sends on its own; pages; request hooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twilio.base.exceptions import TwilioRestException
 from twilio.http.http_client import TwilioHttpClient
 from twilio.rest import Client
 
-from tests.ecosystem.fakes import form, json_answer, reply_json
+from tests.ecosystem.fakes import form, json_response, reply_json
 from tests.servers import AppConnection, AppServer, Record
 
 MESSAGES = "/2010-04-01/Accounts/AC1/Messages.json"
@@ -47,7 +47,7 @@ def runs_hooks_and_tells_errors(app: AppServer) -> None:
         seen.append(response.status_code)
 
     error = {"code": 20404, "message": "not found", "more_info": "x"}
-    app.route("/2010-04-01/Accounts/AC1/Messages/SM9.json", json_answer(error, 404))
+    app.route("/2010-04-01/Accounts/AC1/Messages/SM9.json", json_response(error, 404))
     client = _client(app, request_hooks={"response": hook}, max_retries=1)
     with pytest.raises(TwilioRestException) as caught:
         client.messages("SM9").fetch()
@@ -70,7 +70,7 @@ def works_without_a_pool_and_does_not_follow(app: AppServer) -> None:
 
 
 def goes_through_its_proxy(app: AppServer) -> None:
-    app.route("/2010-04-01/Accounts/AC1.json", json_answer({"sid": "AC1"}))
+    app.route("/2010-04-01/Accounts/AC1.json", json_response({"sid": "AC1"}))
     client = _client(app, proxy={"http": app.url})
     client.api.base_url = "http://api.twilio.test"
     assert client.api.accounts("AC1").fetch().sid == "AC1"

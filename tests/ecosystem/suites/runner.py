@@ -15,8 +15,6 @@ from pathlib import Path
 
 from tests.ecosystem.suites.suite import Suite
 
-__all__ = ["Comparison", "SuiteRunner", "can_isolate", "isolated"]
-
 _CLONE = Path(__file__).parents[3]
 _PLUGINS = Path(__file__).with_name("plugins")
 _LOOPBACK = Path(__file__).with_name("loopback.py")
@@ -85,7 +83,7 @@ class Comparison:
 
 
 class SuiteRunner:
-    """Install a suite in a virtual environment of its own, and run it.
+    """Install a suite in its own virtual environment, and run it.
 
     Args:
         name: of the suite.
@@ -103,7 +101,7 @@ class SuiteRunner:
         self._python = self._folder / "venv/bin/python"
 
     def compare(self) -> Comparison:
-        """Run the suite on both libraries. Tests lost at first run once more by themselves."""
+        """Run the suite on both libraries. Tests lost at first run once more on their own."""
         self._install()
         kept = _read(self._outcomes("original")) if self._keeps_original else {}
         original = kept or self._run("original")

@@ -11,8 +11,6 @@ from typing import Literal
 
 from tests.ecosystem.suites import catalog
 
-__all__ = ["Suite", "load", "names"]
-
 
 @dataclass(frozen=True)
 class Suite:

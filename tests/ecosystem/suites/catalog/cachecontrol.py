@@ -1,4 +1,4 @@
-"""CacheControl: an adapter that keeps responses, and puts a file of its own around the body."""
+"""CacheControl: an adapter that keeps responses, and wraps the body in its own file."""
 
 from tests.ecosystem.suites.suite import Suite
 

@@ -1,4 +1,4 @@
-"""docker: the SDK of Docker's daemon; on a Unix socket it brings urllib3 pools of its own."""
+"""docker: the SDK of Docker's daemon; on a Unix socket it brings its own urllib3 pools."""
 
 from pathlib import Path
 

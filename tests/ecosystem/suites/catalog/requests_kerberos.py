@@ -1,4 +1,4 @@
-"""requests-kerberos: an auth that answers challenges by hooks."""
+"""requests-kerberos: an auth that meets challenges in hooks."""
 
 from tests.ecosystem.suites.suite import Suite
 

@@ -1,4 +1,4 @@
-"""requests-mock: an adapter that answers by itself, with bodies of its own."""
+"""requests-mock: an adapter that responds without a network, with its own bodies."""
 
 from tests.ecosystem.suites.suite import Suite
 

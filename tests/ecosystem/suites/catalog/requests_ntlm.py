@@ -14,7 +14,7 @@ threading.Thread(target=make_server("localhost", 5000, app).serve_forever, daemo
 
 
 def _start_server(source: Path) -> None:
-    """Have the server of the tests run beside them."""
+    """Run the server of the tests in the background."""
     (source / "conftest.py").write_text(_SERVER)
 
 

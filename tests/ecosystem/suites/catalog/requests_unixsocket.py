@@ -1,4 +1,4 @@
-"""requests-unixsocket: an adapter that gives urllib3 pools of its own for Unix sockets."""
+"""requests-unixsocket: an adapter with its own urllib3 pools for Unix sockets."""
 
 from tests.ecosystem.suites.suite import Suite
 

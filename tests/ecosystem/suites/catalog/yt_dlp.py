@@ -1,4 +1,4 @@
-"""yt-dlp: its handler for requests has an adapter with pools, contexts and SOCKS of its own."""
+"""yt-dlp: its handler for requests has an adapter with its own pools, contexts and SOCKS."""
 
 from tests.ecosystem.suites.suite import Suite
 

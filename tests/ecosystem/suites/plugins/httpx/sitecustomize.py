@@ -1,4 +1,4 @@
-"""Python imports this at its start: httpx's clients send through libcurl unless told otherwise.
+"""Python imports this at its start: httpx's clients send through libcurl by default.
 
 So do those of httpx2, where that is installed.
 """

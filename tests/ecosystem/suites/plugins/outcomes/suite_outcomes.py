@@ -32,5 +32,7 @@ class _Outcomes:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # with pytest-xdist: in the process that hears of all
+    if not hasattr(
+        config, "workerinput"
+    ):  # with pytest-xdist: in the process that gets all outcomes
         config.pluginmanager.register(_Outcomes(os.environ["SUITE_OUTCOMES"]))

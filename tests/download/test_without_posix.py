@@ -1,0 +1,168 @@
+"""The package without the modules of POSIX systems, as on Windows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curlhttp._flow.file_lock import lock_file
+from tests.servers import AppServer, payload
+
+# Runs first: no module of POSIX, nor what of `os` Windows lacks.
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "fchmod", "pread"):
+    delattr(os, name)
+"""
+EVERY_MODULE = """
+import importlib, pkgutil
+import curlhttp
+missing = []
+for module in pkgutil.walk_packages(curlhttp.__path__, "curlhttp."):
+    if module.name.endswith(".__main__"):
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        missing.append(f"{module.name}: {error}")
+print(*missing, sep="\\n")
+"""
+DOWNLOAD = """
+import sys
+import curlhttp
+url, path = sys.argv[1:]
+with curlhttp.Client() as client:
+    client.download(url, path)
+    client.download(url, path)
+print(len(open(path, "rb").read()))
+"""
+
+
+# What Windows lacks besides; asyncio is loaded before, which looks at some of it.
+WITHOUT_UNIX = """
+import asyncio, select, signal
+for name in ("epoll", "poll", "kqueue"):
+    if hasattr(select, name):
+        delattr(select, name)
+for name in ("fork", "register_at_fork", "getuid", "geteuid", "sched_getaffinity", "uname"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGHUP", "SIGPIPE", "SIGUSR1", "SIGWINCH", "pthread_kill", "setitimer"):
+    if hasattr(signal, name):
+        delattr(signal, name)
+"""
+BLOCKING = """
+import sys
+import curlhttp
+from curlhttp import requests
+url = sys.argv[1]
+with curlhttp.Client() as client:
+    print(client.get(url).text)
+    with client.stream("GET", url) as response:
+        print(response.read().decode())
+    print({answer.text for answer in client.map([url] * 50, concurrency=10)})
+print(requests.get(url).text)
+"""
+ASYNC = """
+import sys
+import curlhttp
+async def main():
+    async with curlhttp.AsyncClient() as client:
+        await client.get(sys.argv[1])
+try:
+    asyncio.run(main())
+except NotImplementedError as error:
+    print(error)
+"""
+
+
+def run(program: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_POSIX + program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_module_needs_posix() -> None:
+    """Those of an extra that is not installed are left out."""
+    output = run(EVERY_MODULE)
+    for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+        assert name not in output
+
+
+def test_importing_the_package_needs_nothing_that_windows_lacks() -> None:
+    assert (
+        run(WITHOUT_UNIX + "import curlhttp; curlhttp.Client().close(); print('made')") == "made\n"
+    )
+
+
+def test_blocking_requests_need_nothing_that_windows_lacks() -> None:
+    with AppServer() as server:
+        server.route("/hello", lambda record, conn: conn.reply(200, b"hello"))
+        output = run(WITHOUT_UNIX + BLOCKING, server.url + "/hello")
+    assert output.splitlines() == ["hello", "hello", "{'hello'}", "hello"]
+
+
+def test_an_async_client_says_that_windows_has_nothing_to_wait_with() -> None:
+    with AppServer() as server:
+        output = run(WITHOUT_UNIX + ASYNC, server.url + "/hello")
+    assert output == "this platform has no pollable set of sockets\n"
+
+
+def test_a_download_needs_nothing_that_posix_alone_has(tmp_path: Path) -> None:
+    body = payload(300_000)
+    with AppServer() as server:
+        server.route("/file", lambda record, conn: conn.reply(200, body, [("ETag", '"1"')]))
+        path = tmp_path / "file"
+        assert run(DOWNLOAD, server.url + "/file", str(path)) == "300000\n"
+    assert path.read_bytes() == body
+    assert os.listdir(tmp_path) == ["file"]
+
+
+class _Msvcrt(types.ModuleType):
+    """Windows' locks, of which one byte can have one."""
+
+    LK_NBLCK = 2
+
+    def __init__(self) -> None:
+        super().__init__("msvcrt")
+        self.locked: set[tuple[int, int]] = set()
+
+    def locking(self, descriptor: int, how: int, size: int) -> None:
+        place = (os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR))
+        if place in self.locked:
+            raise PermissionError(errno.EACCES, "locked")
+        self.locked.add(place)
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_a_file_is_locked_by_windows_means_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool
+) -> None:
+    modules: dict[str, Any] = {"fcntl": None, "msvcrt": _Msvcrt() if has_locks else None}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    path = tmp_path / "file"
+    path.write_bytes(b"some")
+    with path.open("r+b") as first, path.open("r+b") as second:
+        first.seek(2)
+        lock_file(first.fileno())
+        assert os.lseek(first.fileno(), 0, os.SEEK_CUR) == 2
+        if has_locks:
+            with pytest.raises(BlockingIOError):
+                lock_file(second.fileno())
+        else:
+            lock_file(second.fileno())

@@ -1,0 +1,95 @@
+"""Access to the inside of a client for tests of pools and engines; and scripts in subprocesses."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from curlhttp._curl.connection_pool import Slots
+from tests.support.colours import AnyClient
+
+ROOT = Path(__file__).parents[2]
+
+
+def get_engine(client: AnyClient) -> Any:
+    """Return the one engine of a client."""
+    if client.is_blocking:
+        return client.real._engine
+    (engine,) = client.real._engines.values()
+    return engine
+
+
+def get_slots(client: AnyClient) -> Slots:
+    """Return the slots, without those of parked transfers among the taken."""
+    engine = get_engine(client)
+    if client.is_blocking:
+        engine._pool._release_ready()
+    slots: Slots = engine._pool.slots
+    return slots
+
+
+async def wait_until_waiting(client: AnyClient, count: int) -> None:
+    """Wait until so many callers wait for a slot."""
+    with anyio.fail_after(30):
+        while len(get_slots(client).waiters) < count:
+            await anyio.sleep(0.001)
+
+
+async def wait_until_idle(client: AnyClient) -> None:
+    """Wait until no slot is taken."""
+    with anyio.fail_after(30):
+        while get_slots(client).used:
+            await anyio.sleep(0.001)
+
+
+async def in_thread(client: AnyClient, method: str, url: str, **options: Any) -> Any:
+    """Send a request in its own thread where the client blocks."""
+    if not client.is_blocking:
+        return await client.request(method, url, **options)
+    limiter = anyio.CapacityLimiter(1)
+    send = partial(client.real.request, method, url, **options)
+    return await anyio.to_thread.run_sync(send, limiter=limiter)
+
+
+def count_descriptors() -> int:
+    """Return how many descriptors this process has open."""
+    gc.collect()
+    return len(os.listdir("/dev/fd"))
+
+
+def start_script(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start a separate Python program that can import curlhttp and tests."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish_script(process: subprocess.Popen[str], seconds: float = 120) -> str:
+    """Return what a program printed; it must end well and say nothing on stderr."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"the script did not end: {out}\n{err}") from None
+    assert process.returncode == 0, f"exit status {process.returncode}: {out}\n{err}"
+    assert err == "", err
+    return out
+
+
+def run_script(code: str, *arguments: str, **environment: str) -> str:
+    return finish_script(start_script(code, *arguments, **environment))
