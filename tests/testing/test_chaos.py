@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import pickle
@@ -396,6 +397,22 @@ async def test_a_closed_client_says_so_and_injects_nothing(make_client: Make) ->
     assert list(chaos.injected) == []
 
 
+class Interrupted(ScriptedEngine):
+    """An engine whose waits end with Ctrl-C."""
+
+    async def sleep(self, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("faults", [{"latency": 5}, {"slow": 5}])
+def test_ctrl_c_ends_a_wait_and_leaves_nothing_open(faults: Any) -> None:
+    engine = Interrupted(whole)
+    with curlhttp.Client(transport=Chaos(1, **faults).wrap(engine)) as client:
+        with pytest.raises(KeyboardInterrupt), client.stream("GET", URL) as response:
+            response.read()
+    assert engine.aborted == len(engine.sent) == ("slow" in faults)
+
+
 # --- hedges ---
 
 
@@ -499,6 +516,18 @@ async def test_a_cancel_within_a_slow_body_frees_the_connection(
             await response.read()
         assert scope.cancelled_caught
     chaos._speed = ()
+    assert (await client.get(app.url)).content == b"hello"
+
+
+@WITHOUT_UVLOOP
+async def test_a_stream_that_is_dropped_frees_its_connection(
+    make_client: Make, app: AppServer
+) -> None:
+    client = make_client(transport=Chaos(1, slow=1e9, cut=0.0), max_connections=1)
+    for _ in range(2):
+        response = await client.stream("GET", app.url)
+        del response
+        gc.collect()
     assert (await client.get(app.url)).content == b"hello"
 
 
