@@ -703,6 +703,19 @@ async def test_a_request_that_needed_no_hedge_is_one_entry(make_client: Make, pa
     assert marks(path) == [(40, 200, 1, None, None)]
 
 
+async def test_a_response_that_the_server_confirmed_is_one_entry(
+    make_client: Make, path: Path
+) -> None:
+    fields = {"Cache-Control": "max-age=1", "ETag": '"1"'}
+    engine = ScriptedEngine([Answer(content=b"kept", headers=fields), Answer(304, fields)])
+    client = make_client(transport=engine, cache=curlhttp.Cache(":memory:"))
+    with client.real.har(path):
+        await client.get(URL)
+        engine.advance(10)
+        assert (await client.get(URL)).from_cache
+    assert [mark[1:] for mark in marks(path)] == [(200, 1, None, None), (304, 2, None, None)]
+
+
 async def test_a_response_from_the_cache_is_an_entry(make_client: Make, path: Path) -> None:
     answer = Answer(content=b"kept", headers={"Cache-Control": "max-age=60"})
     client = make_client(transport=ScriptedEngine([answer]), cache=curlhttp.Cache(":memory:"))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -21,7 +21,7 @@ import curlhttp
 from curlhttp import Hedge, RetryPolicy
 from curlhttp import exceptions as e
 from curlhttp.testing import Answer, Chaos, ScriptedEngine, mock
-from curlhttp.testing._chaos import Fate
+from curlhttp.testing._chaos import Fate, _HeldPlan
 from tests.servers import AppServer, H2Server, RawConnection, RawServer
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.internals import run_script
@@ -265,6 +265,13 @@ async def test_a_status_replaces_the_response_and_nothing_is_sent(make: Any, str
 
 
 @ONE_OF_EACH
+async def test_a_status_in_reply_to_head_has_no_body(make: Any) -> None:
+    client, _, _ = make(status=503)
+    head = await client.request("HEAD", URL)
+    assert (head.status_code, head.content) == (503, b"")
+
+
+@ONE_OF_EACH
 async def test_on_give_up_and_the_log_see_the_faults(
     make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -447,6 +454,48 @@ async def test_the_first_attempt_goes_on_if_the_second_fails(make: Any) -> None:
     assert (await client.get(URL)).content == BODY
     assert engine.now() == 9
     assert [sent.at for sent in engine.sent] == [9]
+
+
+@ONE_OF_EACH
+async def test_a_second_attempt_that_would_begin_later_than_the_first_is_not_sent(
+    make: Any,
+) -> None:
+    client, engine, chaos = make(latency=9, hedge=Hedge(after=2))
+    assert (await client.get(URL)).content == BODY
+    assert [sent.at for sent in engine.sent] == [9]
+    assert [each.number for each in chaos.injected] == [1]
+
+
+@ONE_OF_EACH
+async def test_a_second_attempt_with_a_bad_status_loses_and_its_stream_is_closed(
+    make: Any,
+) -> None:
+    late = iter([1, 0])
+    statuses = iter([503, 200])
+    client, engine, _ = make(
+        lambda request: Answer(next(statuses), content=b"ok"),
+        latency={9: lambda request: next(late)},
+        hedge=Hedge(after=2),
+    )
+    response = await client.get(URL, stream=True)
+    assert await read_all(client, response) == b"ok"
+    assert ([sent.at for sent in engine.sent], engine.aborted) == ([2, 9], 1)
+
+
+def test_latency_counts_in_the_time_that_a_hedge_measures() -> None:
+    seen: list[float] = []
+
+    class Plan:
+        after, most = 5.0, 1
+
+        def timed(self, seconds: float) -> None:
+            seen.append(seconds)
+
+        again = is_good = won = dropped = None
+
+    held = _HeldPlan(cast("Any", Plan()), 2.0)
+    held.timed(1.0)
+    assert (held.after, held.most, seen) == (3.0, 1, [3.0])
 
 
 @ONE_OF_EACH
