@@ -15,7 +15,7 @@ import click
 
 from curlhttp.cli.errors import READ_ERROR, CommandFailed
 from curlhttp.cli.terminal import format_bytes
-from curlhttp.cli.waterfall import Row, explain_attempt, render
+from curlhttp.cli.waterfall import LOST, Row, explain_attempt, render
 
 _MAX_FILE = 256 * 1024**2  # bytes; reading needs several times as much memory
 _MAX_SECONDS = 1e9
@@ -169,7 +169,7 @@ class _History:
             yield "revalidated"
         race = _text(entry, "_hedge")
         if race:
-            yield f"hedge {race}" if race in ("won", "lost") else "hedge"
+            yield LOST if race == "lost" else "hedge won"
         number = _number(entry, "_request")
         key = (row.method, row.url)
         if number >= 0:

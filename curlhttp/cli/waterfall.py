@@ -16,7 +16,8 @@ from curlhttp._models.redaction import display_url, redact_field
 from curlhttp.cli.terminal import format_bytes, printable
 
 PHASES = ("queue", "dns", "connect", "tls", "send", "wait", "receive")
-MAX_ROWS = 5000  # a browser draws these in about a second
+MAX_ROWS = 5000  # Chromium opens these in two seconds
+LOST = "hedge lost"  # the tag of an attempt that another one has replaced
 _LONGEST = 500  # characters of a text
 _LONGEST_READ = 8000  # from the beginning of a text, before secrets are masked
 
@@ -53,8 +54,13 @@ class Row(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        """Return whether there was no response, or one with an error."""
-        return not self.status_code or self.status_code >= 400
+        """Return whether there was no response, or one with an error.
+
+        An attempt that lost to another one has not failed.
+        """
+        if not self.status_code:
+            return LOST not in self.tags
+        return self.status_code >= 400
 
 
 def explain_attempt(before: int) -> str:
@@ -135,7 +141,7 @@ def _format_seconds(seconds: float) -> str:
 def _row(number: int, row: Row, begin: float, span: float) -> str:
     method, shown = _text(row.method), _text(display_url(row.url[:_LONGEST_READ]))
     text = _redacted(row.text)
-    status = str(row.status_code) if row.status_code else "failed"
+    status = str(row.status_code or ("failed" if row.has_failed else "lost"))
     size = "" if row.size is None else format_bytes(row.size)
     tags = "".join(f"<b>{_text(tag)}</b>" for tag in row.tags)
     times = [
@@ -214,7 +220,7 @@ table{border-collapse:collapse;width:100%;table-layout:fixed}
 th,td{text-align:left;vertical-align:top;padding:.25rem .4rem;border-top:1px solid var(--line)}
 th{font-weight:600;color:var(--dim)}
 th:nth-child(1){width:3.2rem}th:nth-child(3){width:4.4rem}th:nth-child(4){width:6.5rem}
-th:nth-child(5),th:nth-child(6){width:5.6rem}th:nth-child(7){width:42%}
+th:nth-child(5),th:nth-child(6){width:5.6rem}th:nth-child(7){width:36%}
 td:nth-child(5),td:nth-child(6),td:nth-child(1){white-space:nowrap;color:var(--dim)}
 summary,dd,h1{unicode-bidi:isolate}summary{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;cursor:pointer}
 details[open] summary{white-space:normal;overflow-wrap:anywhere}
