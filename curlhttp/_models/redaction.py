@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -55,6 +56,7 @@ def is_secret_parameter(name: str) -> bool:
     return re.search(_PARAMETERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
 
 
+@lru_cache(maxsize=64)  # the cache asks for each field of a request
 def is_secret_header(name: str) -> bool:
     """Return whether the name of a header field sounds like credentials."""
     return re.search(_HEADERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None

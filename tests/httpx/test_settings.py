@@ -91,7 +91,7 @@ async def test_a_context_that_trusts_one_certificate_alone_is_refused(
     path.write_bytes(certs.server_pem())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cafile=path)
-    with pytest.raises(ValueError, match="give the path of their file as verify="):
+    with pytest.raises(ValueError, match="pass the path of their file as verify="):
         make_httpx(transport={"verify": context})
     speaks = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     speaks.load_cert_chain(path)
