@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -395,11 +395,11 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
-        self.sleep = engine.sleep
-        self.now = engine.now
-        self.wall = engine.wall
+        self.sleep: Callable[[float], Coroutine[object, object, None]] = engine.sleep
+        self.now: Callable[[], float] = engine.now
+        self.wall: Callable[[], float] = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
-        self.close = engine.close
+        self.close: Callable[[], None] = engine.close
         needed = getattr(engine, "needs_client", None)
         if needed is not None:
             self.needs_client: str = needed

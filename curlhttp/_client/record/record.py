@@ -489,7 +489,7 @@ class _RecordingExchange:
     """One exchange that is being recorded."""
 
     def __init__(self, recorder: _Recording, engine: Engine, request: Request, body: bytes) -> None:
-        self.now = engine.now
+        self.now: Callable[[], float] = engine.now
         self._recorder = recorder
         self._request = request
         self._body = body
