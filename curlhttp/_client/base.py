@@ -297,7 +297,17 @@ class BaseClient(Unpicklable, RequestBuilder):
         """
         from curlhttp._client.record.record import HarLog
 
-        return HarLog(path, secrets, self._add_wrapper, self._remove_wrapper)
+        return HarLog(path, secrets, self._add_recorder, self._remove_recorder, self.clock.wall)
+
+    def _add_recorder(self, recorder: HarLog) -> None:
+        if self._caching is not None:
+            self.chain.middleware = (*self.chain.middleware, recorder.note_cached)
+        self._add_wrapper(recorder)
+
+    def _remove_recorder(self, recorder: HarLog) -> None:
+        note = recorder.note_cached
+        self.chain.middleware = tuple(each for each in self.chain.middleware if each != note)
+        self._remove_wrapper(recorder)
 
     def _add_wrapper(self, wrapper: EngineWrapper) -> None:
         self._set_wrappers((*self._wrappers, wrapper))

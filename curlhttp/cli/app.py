@@ -25,6 +25,7 @@ _MODULES = {
     "sse": "streams",
     "fetch": "fetch",
     "bench": "bench",
+    "har": "har",
     "doctor": "doctor",
     "completion": "completion",
 }

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
+    from curlhttp._models.url import URL
 
 
 _MAX_INDENTED = 1024 * 1024  # bytes of JSON that are buffered so that they can be indented
@@ -499,43 +500,98 @@ def write_out(text: str, body: MeasuredBody) -> None:
     sys.stdout.flush()
 
 
-# --- --timing ---
+# --- --timing and --timing-html ---
 
 _CHART_PHASES = ("queue", "dns", "connect", "tls", "wait", "body")
 _ALWAYS_SHOWN = ("wait", "body")
 
 
 class _TimedAttempt(NamedTuple):
-    title: str
+    method: str
+    url: URL
+    status_code: int  # 0 for an error
+    error: str
     started: float
     ended: float
     timings: Timings
+    size: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Return what was sent, and the result."""
+        result = self.error.partition(":")[0] or str(self.status_code)
+        return f"{self.method} {display_url(self.url)}: {result}"
+
+    @property
+    def durations(self) -> tuple[float, ...]:
+        """Return the seconds of each phase."""
+        times = self.timings
+        wait = max(0.0, times.first_byte - times.dns - times.connect - times.tls)
+        before_body = (times.queue, times.dns, times.connect, times.tls, wait)
+        return (*before_body, max(0.0, self.ended - self.started - sum(before_body)))
 
 
 class TimingChart:
-    """Draw a bar for each phase of each attempt and redirect of one request, on one scale."""
+    """Show the phases of each attempt and redirect of one request, on one scale."""
 
     def __init__(self) -> None:
         self._attempts: list[_TimedAttempt] = []
 
     async def record(self, request: Request, send: Send) -> Response:
         """Record the timings of an attempt. This is an attempt middleware."""
-        started, title = perf_counter(), f"{request.method} {display_url(request.url)}"
+        started, status_code, text, timings = perf_counter(), 0, "", NO_TIME
+        method, url = request.method, request.url
         try:
             response = await send(request)
+            status_code, timings = response.status_code, response.timings
+            return response
         except RequestException as error:
-            title = f"{title}: {type(error).__name__}"
-            timings = error.timings or NO_TIME
-            self._attempts.append(_TimedAttempt(title, started, perf_counter(), timings))
+            text, timings = f"{type(error).__name__}: {error}", error.timings or NO_TIME
             raise
-        title = f"{title}: {response.status_code}"
-        self._attempts.append(_TimedAttempt(title, started, perf_counter(), response.timings))
-        return response
+        finally:
+            ended = perf_counter()
+            self._attempts.append(
+                _TimedAttempt(method, url, status_code, text, started, ended, timings)
+            )
 
-    def set_end(self, when: float) -> None:
-        """Set when the body of the last attempt ended."""
+    def set_end(self, when: float, size: int) -> None:
+        """Set when the body of the last attempt ended, and its size in bytes."""
         if self._attempts:
-            self._attempts[-1] = self._attempts[-1]._replace(ended=when)
+            self._attempts[-1] = self._attempts[-1]._replace(ended=when, size=size)
+
+    def write_page(self, path: Path) -> None:
+        """Write all attempts as an HTML page.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        from curlhttp.cli.waterfall import Row, explain_attempt, render
+
+        rows: list[Row] = []
+        for attempt in self._attempts:
+            queue, dns, connect, tls, wait, body = attempt.durations
+            if not attempt.status_code:
+                wait, body = wait + body, 0.0
+            peer = attempt.timings.peer
+            details = [] if peer is None else [("server", f"{peer[0]} port {peer[1]}")]
+            if attempt.timings.reused:
+                details.append(("connection", "reused"))
+            row = Row(
+                attempt.method,
+                str(attempt.url),
+                attempt.status_code,
+                attempt.error,
+                attempt.started,
+                (queue, dns, connect, tls, 0.0, wait, body),
+                attempt.size,
+                (explain_attempt(rows[-1].status_code),) if rows else (),
+                tuple(details),
+            )
+            rows.append(row)
+        title = "no request was sent"
+        if rows:
+            title = f"{rows[0].method} {display_url(rows[0].url)}"
+        path.write_text(render(title, rows), encoding="utf-8")
 
     def draw(self) -> None:
         """Draw all attempts on stderr."""
@@ -554,11 +610,7 @@ class TimingChart:
 
 
 def _draw_attempt(attempt: _TimedAttempt, offset: float, total: float, width: int) -> None:
-    times = attempt.timings
-    wait = max(0.0, times.first_byte - times.dns - times.connect - times.tls)
-    before_body = (times.queue, times.dns, times.connect, times.tls, wait)
-    durations = (*before_body, max(0.0, attempt.ended - attempt.started - sum(before_body)))
-    for name, seconds in zip(_CHART_PHASES, durations, strict=True):
+    for name, seconds in zip(_CHART_PHASES, attempt.durations, strict=True):
         left = round(width * offset / total) if total else 0
         offset += seconds
         right = round(width * offset / total) if total else 0

@@ -81,6 +81,8 @@ _OUTPUT_OPTIONS = (
                  help="With -v or --print: do not mask credentials."),
     click.option("--timing", is_flag=True,
                  help="Print to stderr how long each phase took, for all attempts and redirects."),
+    click.option("--timing-html", type=_FILE, metavar="FILE",
+                 help="Write an HTML page with the phases of all attempts and redirects."),
     click.option("--har", type=_FILE, metavar="FILE",
                  help="Write all requests and responses to a HAR file. Credentials are masked."),
     click.option("-b", "--cookie", "cookies", multiple=True, metavar="COOKIES|FILE",
@@ -113,6 +115,7 @@ class OutputOptions:
     verbose: bool
     show_secrets: bool
     timing: bool
+    timing_html: Path | None
     har: Path | None
     cookies: tuple[str, ...]
     cookie_jar: Path | None
@@ -204,7 +207,7 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
     ):
         raise click.UsageError("-C needs -o FILE or -O, a GET request, no body and no -J")
-    for file in (path, output.har, output.cookie_jar):
+    for file in (path, output.har, output.timing_html, output.cookie_jar):
         if file is not None and not file.parent.is_dir():
             raise CommandFailed(f"{file}: the folder does not exist", WRITE_ERROR)
     session = _open_session(output, url)
@@ -214,7 +217,7 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
     settings: dict[str, object] = {
         "cookies": _load_cookies(output, session),
         "middleware": [] if session is None else [session.middleware(connection)],
-        "attempt_middleware": [chart.record] * output.timing,
+        "attempt_middleware": [chart.record] * (output.timing or output.timing_html is not None),
     }
     with ExitStack() as stack:
         if output.verbose:
@@ -231,6 +234,8 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
             stack.enter_context(client.har(output.har))
         if output.timing:
             stack.callback(chart.draw)
+        if output.timing_html is not None:
+            stack.callback(chart.write_page, output.timing_html)
         for name, value in spec.content.headers:
             if name not in {given.title() for given, _ in connection.header}:
                 client.headers[name] = value
@@ -277,7 +282,7 @@ def _show(
         print_body(body, raw=output.output == "-")
     else:
         body.discard()
-    chart.set_end(body.ended)
+    chart.set_end(body.ended, body.size)
     if output.verbose:
         print_info(f"* a body of {body.size:,} bytes was read")
     if output.as_json:

@@ -17,6 +17,7 @@ cookies, credentials, retries, breakers and your middleware work as usual, on th
 
 from __future__ import annotations
 
+from curlhttp.testing._chaos import Chaos, Injected
 from curlhttp.testing._mock import Mock, Route, mock
 from curlhttp.testing._scripted import (
     Answer,
@@ -35,7 +36,9 @@ from curlhttp.testing._scripted import (
 
 __all__ = [
     "Answer",
+    "Chaos",
     "Fault",
+    "Injected",
     "Mock",
     "Route",
     "ScriptedEngine",

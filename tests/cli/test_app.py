@@ -38,7 +38,7 @@ def test_importing_the_package_loads_nothing_of_it() -> None:
 VERBS = ["get", "head", "options", "post", "put", "patch", "delete", "request"]
 
 
-COMMANDS = [*VERBS, "ws", "sse", "fetch", "bench", "doctor", "completion"]
+COMMANDS = [*VERBS, "ws", "sse", "fetch", "bench", "har", "doctor", "completion"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -47,6 +47,9 @@ FIELDS: dict[str, dict[str, Any]] = {
         "connection?": str,
         "_resourceType": str,
         "_error?": str,
+        "_request?": int,
+        "_hedge?": str,
+        "_fromCache?": str,
     },
     "request": {
         "method": str,

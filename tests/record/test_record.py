@@ -636,3 +636,93 @@ async def test_a_cancelled_request_leaves_no_entry(
                 with anyio.move_on_after(0.05):
                     await client.get(raw.url)
     assert entries(path) == []
+
+
+# --- what a log of client.har says besides the exchanges ---
+
+
+def marks(path: Path) -> list[tuple[Any, ...]]:
+    """Return what of each entry is ours, with its start in seconds and its status."""
+    found = []
+    for entry in entries(path):
+        seconds = entry["startedDateTime"].rpartition(":")[2]
+        names = ("_request", "_hedge", "_fromCache")
+        values = (entry.get(name) for name in names)
+        found.append((float(seconds[:-1]), entry["response"]["status"], *values))
+    return found
+
+
+async def test_the_attempts_of_a_request_have_its_number(make_client: Make, path: Path) -> None:
+    moved = Answer(302, {"Location": "/there"})
+    client = make_client(
+        transport=ScriptedEngine([moved, 503, refused(), 200, 404]), retry=steady()
+    )
+    with client.real.har(path):
+        await client.get(URL)
+        await client.get(URL)
+    assert [mark[1:3] for mark in marks(path)] == [(302, 1), (503, 1), (0, 1), (200, 1), (404, 2)]
+    await client.aclose()
+    assert curlhttp._engine.network.network.counts_sends == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_each_attempt_of_a_hedge_is_an_entry(
+    make_client: Make, path: Path, stream: bool
+) -> None:
+    steps = [Answer(delay=9), Answer(503, delay=1), Answer(content=b"x", delay=1)]
+    client = make_client(transport=ScriptedEngine(steps), hedge=curlhttp.Hedge(after=2, max=2))
+    with client.real.har(path):
+        response = await client.get(URL, stream=stream)
+        if stream:
+            assert (response.read() if client.is_blocking else await response.aread()) == b"x"
+    assert marks(path) == [
+        (40, 0, 1, "lost", None),
+        (42, 0, 1, "lost", None),
+        (44, 200, 1, "won", None),
+    ]
+    errors = [entry.get("_error") for entry in entries(path)]
+    assert errors == [
+        "cancelled, because another attempt won",
+        "503, and another attempt continued",
+        None,
+    ]
+
+
+async def test_the_first_attempt_of_a_hedge_may_win(make_client: Make, path: Path) -> None:
+    steps = [Answer(content=b"x", delay=3), Answer(delay=9)]
+    client = make_client(transport=ScriptedEngine(steps), hedge=curlhttp.Hedge(after=2))
+    with client.real.har(path):
+        await client.get(URL)
+    assert marks(path) == [(40, 200, 1, "won", None), (42, 0, 1, "lost", None)]
+
+
+async def test_a_request_that_needed_no_hedge_is_one_entry(make_client: Make, path: Path) -> None:
+    client = make_client(transport=ScriptedEngine([200]), hedge=curlhttp.Hedge(after=2))
+    with client.real.har(path):
+        await client.get(URL)
+    assert marks(path) == [(40, 200, 1, None, None)]
+
+
+async def test_a_response_that_the_server_confirmed_is_one_entry(
+    make_client: Make, path: Path
+) -> None:
+    fields = {"Cache-Control": "max-age=1", "ETag": '"1"'}
+    engine = ScriptedEngine([Answer(content=b"kept", headers=fields), Answer(304, fields)])
+    client = make_client(transport=engine, cache=curlhttp.Cache(":memory:"))
+    with client.real.har(path):
+        await client.get(URL)
+        engine.advance(10)
+        assert (await client.get(URL)).from_cache
+    assert [mark[1:] for mark in marks(path)] == [(200, 1, None, None), (304, 2, None, None)]
+
+
+async def test_a_response_from_the_cache_is_an_entry(make_client: Make, path: Path) -> None:
+    answer = Answer(content=b"kept", headers={"Cache-Control": "max-age=60"})
+    client = make_client(transport=ScriptedEngine([answer]), cache=curlhttp.Cache(":memory:"))
+    with client.real.har(path):
+        await client.get(URL)
+        await client.get(URL)
+    await client.get(URL)
+    assert [mark[1:] for mark in marks(path)] == [(200, 1, None, None), (200, 2, None, "disk")]
+    assert entries(path)[1]["response"]["content"]["text"] == "kept"
+    assert client.real.chain.middleware == ()

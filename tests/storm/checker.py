@@ -15,7 +15,7 @@ from tests.adversary.findings import Findings, find_place
 from tests.adversary.server_process import ServerProcess
 from tests.adversary.stamps import find_owners, stamp
 from tests.adversary.watchdog import Watchdog
-from tests.storm.fate import Fate
+from tests.storm.fate import CHAOS_STATUS, Fate
 
 
 class Checker:
@@ -32,6 +32,7 @@ class Checker:
         once: names of requests that the server must have seen once at most.
         unsent: names of those that are said not to have been sent.
         colour: who sends just now.
+        seed: of the run.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Checker:
         self.unsent: list[str] = []
         self._outcomes: dict[str, str] = {}  # of this block
         self.colour = ""
-        self._seed = seed
+        self.seed = seed
         self._child = child
         self._findings = findings
         self._watchdog = watchdog
@@ -88,6 +89,9 @@ class Checker:
 
     def whole(self, fate: Fate, status: int, body: bytes, began: float) -> None:
         """Check a body that was read to its end."""
+        if status == CHAOS_STATUS:
+            self.count("injected statuses")
+            return
         mark = stamp(fate.name)
         copies = 1 if status == 413 else fate.size // len(mark) + 1
         self._outcomes[fate.name] = f"{status}, {len(body)} bytes"
@@ -138,12 +142,12 @@ class Checker:
         place = f" in {find_place(error)}" if error is not None else ""
         trace = "".join(traceback.format_exception(error)) if error is not None else ""
         self._findings.add(
-            f"{self.colour}: {what}{place}", f"seed {self._seed}, {fate}\n{more}\n{trace}"
+            f"{self.colour}: {what}{place}", f"seed {self.seed}, {fate}\n{more}\n{trace}"
         )
 
     def left(self, what: str) -> None:
         """Report what a colour leaves over."""
-        self._findings.add(f"{self.colour}: {what}", f"seed {self._seed}")
+        self._findings.add(f"{self.colour}: {what}", f"seed {self.seed}")
 
     def settle(self) -> None:
         """Ask the server what it saw, once all requests have ended."""
@@ -161,7 +165,7 @@ class Checker:
     def _about(self, name: str) -> str:
         from tests.storm.fate import fate_of
 
-        return f"seed {self._seed}, {fate_of(self._seed, int(name[1:]))}"
+        return f"seed {self.seed}, {fate_of(self.seed, int(name[1:]))}"
 
     def _seen(self, names: list[str]) -> dict[str, int]:
         seen: dict[str, int] = self._child.ask(names)

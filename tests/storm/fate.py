@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
+from curlhttp.testing import Chaos
+
 FAULTS: dict[str, int] = {  # and how often
     "none": 40,
     "cut in head": 3,
@@ -124,6 +126,27 @@ def fate_of(seed: int, number: int) -> Fate:
         moment=random.choice(_MOMENTS) * random.random() * 2,
         delay=random.choice([0.0, 20e-6, 100e-6, 300e-6, 1e-3, 3e-3]),
         share=random.random(),
+    )
+
+
+CHAOS_STATUS = 503  # which the server of the storm never sends
+
+
+def make_chaos(seed: int) -> Chaos:
+    """Return what adds faults within the client to those of the server.
+
+    Args:
+        seed: of the run.
+    """
+    return Chaos(
+        seed,
+        latency={(0.0, 2e-3): 0.2},
+        refuse=0.05,
+        reset=0.1,
+        cut=0.1,
+        status={CHAOS_STATUS: lambda request: 0.0 if request.stream else 0.05},
+        slow={5e6: 0.1},
+        when=lambda request: request.url.path.startswith("/s/"),
     )
 
 

@@ -30,10 +30,18 @@ COLOURS: dict[str, tuple[int, Callable[[Checker, Sequence[Fate]], None]]] = {  #
     "asyncio": (5, partial(tasks.run_tasks, colour="asyncio")),
     "uvloop": (5, partial(tasks.run_tasks, colour="uvloop")),
     "trio": (5, partial(tasks.run_tasks, colour="trio")),
+    "chaos.threads": (1, partial(threads.run_client, chaos=True)),
+    "chaos.asyncio": (1, partial(tasks.run_tasks, colour="asyncio", chaos=True)),
+    "chaos.uvloop": (1, partial(tasks.run_tasks, colour="uvloop", chaos=True)),
+    "chaos.trio": (1, partial(tasks.run_tasks, colour="trio", chaos=True)),
     "h2.threads": (1, partial(threads.run_client, http2="prior-knowledge")),
     "h2.asyncio": (2, partial(tasks.run_tasks, colour="asyncio", http2="prior-knowledge")),
     "h2.uvloop": (2, partial(tasks.run_tasks, colour="uvloop", http2="prior-knowledge")),
     "h2.trio": (2, partial(tasks.run_tasks, colour="trio", http2="prior-knowledge")),
+    "h2.chaos": (
+        1,
+        partial(tasks.run_tasks, colour="asyncio", http2="prior-knowledge", chaos=True),
+    ),
 }
 
 

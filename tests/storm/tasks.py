@@ -17,7 +17,7 @@ import trio
 import curlhttp
 from curlhttp._models.config import HTTP2
 from tests.storm.checker import Checker
-from tests.storm.fate import Fate
+from tests.storm.fate import Fate, make_chaos
 from tests.support.colours import BACKENDS
 
 _TASKS = 24
@@ -28,19 +28,33 @@ _Send = Callable[[], Coroutine[Any, Any, None]]
 
 
 def run_tasks(
-    checker: Checker, fates: Sequence[Fate], colour: str, *, http2: HTTP2 = False
+    checker: Checker,
+    fates: Sequence[Fate],
+    colour: str,
+    *,
+    http2: HTTP2 = False,
+    chaos: bool = False,
 ) -> None:
     """Send all from tasks of one loop; close the client while some are running."""
     backend = BACKENDS[colour]
     name, options = backend if isinstance(backend, tuple) else (backend, {})
     anyio.run(
-        partial(_run, checker, fates, name == "trio", http2), backend=name, backend_options=options
+        partial(_run, checker, fates, name == "trio", http2, chaos),
+        backend=name,
+        backend_options=options,
     )
 
 
-async def _run(checker: Checker, fates: Sequence[Fate], is_trio: bool, http2: HTTP2) -> None:
+async def _run(
+    checker: Checker, fates: Sequence[Fate], is_trio: bool, http2: HTTP2, chaos: bool
+) -> None:
     before = _living(is_trio)
-    client = curlhttp.AsyncClient(trust_env=False, max_connections=_TASKS - 4, http2=http2)
+    client = curlhttp.AsyncClient(
+        trust_env=False,
+        max_connections=_TASKS - 4,
+        http2=http2,
+        transport=make_chaos(checker.seed) if chaos else None,
+    )
     sender = _Sender(checker, client, is_trio)
     todo = iter(fates[:-_TASKS])
 

@@ -11,16 +11,23 @@ import curlhttp
 from curlhttp import requests
 from curlhttp._models.config import HTTP2
 from tests.storm.checker import Checker
-from tests.storm.fate import Fate
+from tests.storm.fate import Fate, make_chaos
 
 _THREADS = 12
 READS = 20.0
 _STALLED = 0.05
 
 
-def run_client(checker: Checker, fates: Sequence[Fate], *, http2: HTTP2 = False) -> None:
+def run_client(
+    checker: Checker, fates: Sequence[Fate], *, http2: HTTP2 = False, chaos: bool = False
+) -> None:
     """Send all from threads that share a client; close it while some are running."""
-    client = curlhttp.Client(trust_env=False, max_connections=_THREADS - 2, http2=http2)
+    client = curlhttp.Client(
+        trust_env=False,
+        max_connections=_THREADS - 2,
+        http2=http2,
+        transport=make_chaos(checker.seed) if chaos else None,
+    )
 
     def send(fate: Fate) -> None:
         with checker.checking(fate) as began:

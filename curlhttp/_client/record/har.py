@@ -65,6 +65,9 @@ class RecordedExchange:
         receive: seconds from there to the end of the body.
         response: the response, or None.
         error: the text of the error that ended it, or None.
+        origin: the number of the client's request that it is an attempt of, or None.
+        hedge: "won" or "lost" if there were several attempts at once, or "".
+        is_cached: the response is from the client's cache, and nothing was sent.
     """
 
     number: int
@@ -75,6 +78,9 @@ class RecordedExchange:
     receive: float
     response: RecordedResponse | None
     error: str | None = None
+    origin: int | None = None
+    hedge: str = ""
+    is_cached: bool = False
 
     def to_entry(self, redactor: Redactor) -> JSONObject:
         """Return the entry of a log, with secrets masked."""
@@ -92,6 +98,12 @@ class RecordedExchange:
             "timings": spent,
             "_resourceType": "fetch",  # otherwise browsers show JSON responses as scripts
         }
+        if self.origin is not None:
+            entry["_request"] = self.origin
+        if self.hedge:
+            entry["_hedge"] = self.hedge
+        if self.is_cached:
+            entry["_fromCache"] = "disk"  # as browsers say
         if timings.peer is not None and timings.peer[0]:
             entry["serverIPAddress"] = timings.peer[0]
         if timings.local is not None:

@@ -21,7 +21,15 @@ from curlhttp._client.record.har import (
     read_log,
     write_log,
 )
-from curlhttp._engine.engine import Engine, HedgePlan, Incoming, get_reader, to_connector
+from curlhttp._engine.engine import (
+    AttemptResult,
+    Engine,
+    HedgePlan,
+    Incoming,
+    get_reader,
+    to_connector,
+)
+from curlhttp._engine.network import network
 from curlhttp._models.body import BytesBody, read_whole
 from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
@@ -29,11 +37,11 @@ from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import NO_TIME, Timings, make_timings
+from curlhttp._models.timings import NO_TIME, Timings, get_attempt_numbers, make_timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 
 if TYPE_CHECKING:
-    from curlhttp._engine.engine import ByteStream, Waiter
+    from curlhttp._engine.engine import ByteStream, Send, Waiter
 
 # --- Which entry of a cassette matches a request, and which is nearest if none does ---
 
@@ -171,6 +179,14 @@ class _Recording(Unpicklable):
         """Return the number of the next exchange."""
         return next(self._numbers)
 
+    def find_origin(self, request: Request) -> int | None:
+        """Return the number of the client's request that this is an attempt of, if known."""
+        return None
+
+    def watch(self, plan: HedgePlan, recording: _RecordingExchange) -> HedgePlan:
+        """Return the plan with which the attempts of a hedge are recorded, or the plan itself."""
+        return plan
+
     def add(self, exchange: RecordedExchange) -> None:
         """Add an exchange that has ended."""
         if exchange.error is None or self._keeps_errors:
@@ -290,26 +306,66 @@ class HarLog(_Recording):
         secrets: more names to mask.
         add: adds this wrapper to the engines of the client.
         remove: removes it.
+        wall: returns the client's time of day.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         secrets: Iterable[str],
-        add: Callable[[_Recording], object],
-        remove: Callable[[_Recording], object],
+        add: Callable[[HarLog], object],
+        remove: Callable[[HarLog], object],
+        wall: Callable[[], float],
     ) -> None:
         super().__init__(
             _Cassette(Path(path), Redactor(secrets), make_empty_log()), keeps_errors=True
         )
         self._add = add
         self._remove = remove
+        self._wall = wall
+        self._origins = itertools.count(1)
+        # By the counter that the attempts of a request share, which is kept alive here.
+        self._known: dict[int, tuple[int, object]] = {}
+
+    def find_origin(self, request: Request) -> int | None:
+        """Return the number of the client's request that this is an attempt of."""
+        counter = get_attempt_numbers(request)
+        if counter is None:
+            return None
+        known = self._known.get(id(counter))
+        if known is None:
+            known = self._known.setdefault(id(counter), (next(self._origins), counter))
+        return known[0]
+
+    def watch(self, plan: HedgePlan, recording: _RecordingExchange) -> HedgePlan:
+        """Return a plan that records each attempt of a hedge."""
+        return _RecordedPlan(plan, recording)
+
+    async def note_cached(self, request: Request, send: Send) -> Response:
+        """Record a response from the cache. This is the middleware right above the cache."""
+        begun = self._wall()
+        response = await send(request)
+        # A stream from the cache was not read yet.
+        if (
+            response.from_cache
+            and response._content is not None
+            and "; hit" in (response.cache_status or "")
+        ):
+            received = RecordedResponse(response._head, response._content, bool(request.decode))
+            exchange = RecordedExchange(
+                self.begin(), request, b"", begun, None, 0.0, received, is_cached=True
+            )
+            exchange.origin = self.find_origin(request)
+            self.add(exchange)
+        return response
 
     def __enter__(self) -> HarLog:
+        network.counts_sends += 1
         self._add(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
+        network.counts_sends -= 1
         self._remove(self)
         self._cassette.save(always=True)
 
@@ -362,7 +418,7 @@ class RecordingEngine:
             response = await (
                 self._engine.perform(request)
                 if plan is None
-                else self._engine.perform(request, plan)
+                else self._engine.perform(request, self._recorder.watch(plan, recording))
             )
         except RequestException as error:
             recording.fail(error)
@@ -379,7 +435,9 @@ class RecordingEngine:
         recording = _RecordingExchange(self._recorder, self._engine, request, body)
         try:
             incoming = await (
-                self._engine.open(request) if plan is None else self._engine.open(request, plan)
+                self._engine.open(request)
+                if plan is None
+                else self._engine.open(request, self._recorder.watch(plan, recording))
             )
         except RequestException as error:
             recording.fail(error)
@@ -431,12 +489,52 @@ class _RecordingExchange:
     """One exchange that is being recorded."""
 
     def __init__(self, recorder: _Recording, engine: Engine, request: Request, body: bytes) -> None:
-        self.now = engine.now
+        self.now: Callable[[], float] = engine.now
         self._recorder = recorder
         self._request = request
         self._body = body
         self._number = recorder.begin()
         self._begun = engine.wall()
+        self._wall = engine.wall
+        self._hedge = ""
+
+    @property
+    def attempt(self) -> tuple[int, float]:
+        """Return the number and the start of the attempt that this records."""
+        return self._number, self._begun
+
+    def begin_rival(self) -> tuple[int, float]:
+        """Return the number and the start of one more attempt of a hedge."""
+        self._hedge = "won"  # as it is the winner that ends this exchange
+        return self._recorder.begin(), self._wall()
+
+    def swap(self, rival: tuple[int, float]) -> tuple[int, float]:
+        """Record that a rival won; return the number and the start of the first attempt."""
+        first = self._number, self._begun
+        self._number, self._begun = rival
+        return first
+
+    def lose(
+        self, attempt: tuple[int, float], request: Request, result: AttemptResult, elapsed: float
+    ) -> None:
+        """Record an attempt of a hedge that did not win.
+
+        Args:
+            attempt: its number, and its start.
+            request: of the attempt.
+            result: its outcome.
+            elapsed: seconds that it took.
+        """
+        timings = NO_TIME._replace(first_byte=elapsed, total=elapsed)
+        exchange = RecordedExchange(attempt[0], request, self._body, attempt[1], timings, 0.0, None)
+        exchange.error = "cancelled, because another attempt won"
+        # Without its response, which must not be played back.
+        if isinstance(result, Response):
+            exchange.error = f"{result.status_code}, and another attempt continued"
+        elif result is not None:
+            exchange.error = f"{type(result).__name__}: {result}"
+        exchange.hedge, exchange.origin = "lost", self._recorder.find_origin(request)
+        self._recorder.add(exchange)
 
     def take(self, response: Response) -> None:
         """Record a response whose body is in memory."""
@@ -471,7 +569,56 @@ class _RecordingExchange:
         )
         if error is not None:
             exchange.error = f"{type(error).__name__}: {error}"
+        exchange.hedge, exchange.origin = self._hedge, self._recorder.find_origin(self._request)
         self._recorder.add(exchange)
+
+
+class _RecordedPlan:
+    """A plan that records the attempts that run at the same time.
+
+    Args:
+        plan: of the request.
+        recording: of the request; it becomes that of the winner.
+    """
+
+    def __init__(self, plan: HedgePlan, recording: _RecordingExchange) -> None:
+        self.after: float | None = plan.after
+        self.most: int = plan.most
+        self.is_good = plan.is_good
+        self.timed = plan.timed
+        self._plan = plan
+        self._recording = recording
+        self._rivals: list[tuple[Request, tuple[int, float]]] = []
+        self._first: tuple[int, float] | None = None
+
+    def _pop(self, request: Request) -> tuple[int, float] | None:
+        for place, (rival, attempt) in enumerate(self._rivals):
+            if rival is request:
+                del self._rivals[place]
+                return attempt
+        return None
+
+    async def again(self) -> Request | None:
+        """Return the request of one more attempt, and note when it began."""
+        request = await self._plan.again()
+        if request is not None:
+            self._rivals.append((request, self._recording.begin_rival()))
+        return request
+
+    def won(self, request: Request) -> None:
+        """Note the winner."""
+        rival = self._pop(request)
+        if rival is not None:
+            self._first = self._recording.swap(rival)
+        self._plan.won(request)
+
+    def dropped(
+        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+    ) -> None:
+        """Record an attempt that did not win."""
+        attempt = self._pop(request) or self._first or self._recording.attempt
+        self._recording.lose(attempt, request, result, elapsed)
+        self._plan.dropped(request, result, elapsed, was_sent)
 
 
 class _RecordingIncoming:

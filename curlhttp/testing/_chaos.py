@@ -1,0 +1,748 @@
+"""Injected faults: a wrapper of an engine that delays, refuses and breaks some of the exchanges.
+
+A fault looks to the layers above like the real one. What happens to an attempt depends only on the
+seed, on its method and URL, and on how many attempts with these came before it. So it does not
+depend on the order in which threads and tasks run.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import math
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from random import Random, SystemRandom
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+
+from curlhttp._engine.engine import (
+    AttemptResult,
+    ByteStream,
+    Engine,
+    HedgePlan,
+    Incoming,
+    Waiter,
+    get_reader,
+    to_connector,
+)
+from curlhttp._engine.log import INFO, log
+from curlhttp._models.errors import Unpicklable, client_closed
+from curlhttp._models.redaction import display_url
+from curlhttp._models.request import Request
+from curlhttp._models.response import Head, Response, has_body
+from curlhttp._models.timings import NO_TIME, CurlTimings, Timings
+from curlhttp.exceptions import ChunkedEncodingError, ConnectionError, RequestException
+from curlhttp.testing._scripted import Answer, ScriptedEngine, ScriptedIncoming, apply_timeouts
+
+# --- Which faults an attempt gets ---
+
+Chance: TypeAlias = "float | Callable[[Request], float]"
+"""A probability from 0 to 1, or a function of the request that returns one, or a bool."""
+
+Seconds: TypeAlias = "float | tuple[float, float]"
+"""A number of seconds, or the bounds of a random one."""
+
+V = TypeVar("V")
+Outcome = TypeVar("Outcome", bound="Response | Incoming")
+_Choices: TypeAlias = "Sequence[tuple[V, Chance]]"
+
+
+class Injected(NamedTuple):
+    """One fault that was injected.
+
+    Attributes:
+        fault: "latency", "refuse", "reset", "status", "cut" or "slow".
+        value: seconds of latency, the status code, bytes per second, or the bytes of the body
+            before a cut; None for the others.
+        method: of the request.
+        url: of the request, without credentials.
+        number: of the attempt, among those with the same method and URL; starts at 1.
+    """
+
+    fault: str
+    value: float | None
+    method: str
+    url: str
+    number: int
+
+
+class Fate(NamedTuple):
+    """What happens to one attempt.
+
+    Attributes:
+        number: see Injected.
+        latency: seconds before it is sent.
+        failure: "refuse", "reset", "status", or "" for none.
+        status_code: for "status".
+        cut: the share of the body after which it ends, or None.
+        speed: bytes of the body per second, or None for full speed.
+    """
+
+    number: int = 0
+    latency: float = 0.0
+    failure: str = ""
+    status_code: int = 0
+    cut: float | None = None
+    speed: float | None = None
+
+
+_SPARED = Fate()
+_MAX_KNOWN = 65_536  # pairs of method and URL whose attempts are counted
+_MAX_INJECTED = 10_000
+_VARIABLE = "CURLHTTP_CHAOS"
+
+
+class Chaos(Unpicklable):
+    """Inject faults into the requests of a client: `Client(transport=Chaos(seed=1, refuse=0.1))`.
+
+    The faults apply to each attempt, also of streams, downloads and maps. Redirects, retries,
+    limits, breakers and hedges handle them like real ones. `refuse`, `reset` and `status` exclude
+    each other, in this order. Without `transport=`, use `wrap(engine)`:
+    `Client(transport=Chaos(seed=1, refuse=0.1).wrap(ScriptedEngine([...])))`.
+
+    A value of `latency`, `status` and `slow` is for all requests; a mapping gives each value its
+    probability: `status={503: 0.1, 429: 0.05}`. A probability is a number from 0 to 1, or a
+    function of the Request that returns a number or a bool.
+
+    Args:
+        seed: the faults of a run follow from it; None for a random one, see `seed`.
+        latency: seconds to wait before the request is sent, or (least, most) for a random time. It
+            counts towards the read timeout and the total. If a request may be hedged, the next
+            attempt can win while this one waits.
+        refuse: probability that the connection is refused; nothing is sent.
+        reset: probability that the connection breaks before the response. The request is sent,
+            and the response is dropped.
+        cut: probability that the body of the response ends early.
+        status: status codes, 400 to 599, of a response that comes in place of the server's;
+            nothing is sent.
+        slow: bytes per second at which the body of the response arrives.
+        when: a function of the Request that returns whether to inject faults into it at all.
+
+    Attributes:
+        seed: as given, or the random one.
+        injected: the latest 10,000 faults, oldest first.
+
+    Raises:
+        ValueError: a number is out of its range.
+        TypeError: an argument has another type.
+    """
+
+    _why_not = "it counts requests; make one with the same seed where it is needed"
+
+    def __init__(
+        self,
+        seed: int | str | None = None,
+        *,
+        latency: Seconds | Mapping[Seconds, Chance] | None = None,
+        refuse: Chance = 0.0,
+        reset: Chance = 0.0,
+        cut: Chance = 0.0,
+        status: int | Mapping[int, Chance] | None = None,
+        slow: float | Mapping[float, Chance] | None = None,
+        when: Callable[[Request], bool] | None = None,
+    ) -> None:
+        if seed is None:
+            seed = SystemRandom().randrange(1 << 32)
+        if not isinstance(seed, (int, str)):
+            raise TypeError(f"seed is an int, a str or None, not {type(seed).__name__}")
+        if when is not None and not callable(when):
+            raise TypeError(f"when is a function of the request or None, not {when!r}")
+        self.seed: int | str = seed
+        self.injected: deque[Injected] = deque(maxlen=_MAX_INJECTED)
+        self._latency = _parse_choices("latency", latency, _check_seconds)
+        self._refuse = _check_chance("refuse", refuse)
+        self._reset = _check_chance("reset", reset)
+        self._cut = _check_chance("cut", cut)
+        self._status = _parse_choices("status", status, _check_status)
+        self._speed = _parse_choices("slow", slow, _check_speed)
+        self._when = when
+        self._numbers: dict[str, itertools.count[int]] = {}
+
+    @classmethod
+    def from_env(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        when: Callable[[Request], bool] | None = None,
+    ) -> Chaos | None:
+        """Return a Chaos with the settings in CURLHTTP_CHAOS, None if it is not set or empty.
+
+        Nothing else reads this variable. It has the arguments, separated by spaces:
+        `seed=7 refuse=0.1 latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1`. After a
+        colon comes a probability; without one, the value is for all requests.
+
+        Args:
+            environ: the variables; None for those of the process.
+            when: see Chaos.
+
+        Raises:
+            ValueError: the variable has an unknown name or an invalid value.
+        """
+        text = (os.environ if environ is None else environ).get(_VARIABLE, "")
+        settings = dict(map(_parse_setting, text.split()))
+        return cls(when=when, **settings) if settings else None
+
+    def pick(self, request: Request) -> Fate:
+        """Return what happens to the next attempt of a request.
+
+        Args:
+            request: complete.
+        """
+        if self._when is not None and not self._when(request):
+            return _SPARED
+        # Without the port, because servers of tests have another one in each run.
+        key = " ".join((request.method, request.url.host, request.url.target))
+        number = self._count(key)
+        # Always all of them, so that one setting does not change what follows from another one.
+        random = Random(f"{self.seed} {key} {number}")
+        late, share, refuse, reset, status, cut, where, slow = (random.random() for _ in range(8))
+        latency = _choose(self._latency, late, request)
+        low, high = latency or (0.0, 0.0)
+        status_code = _choose(self._status, status, request)
+        failure = "status" if status_code else ""
+        if reset < _get_chance(self._reset, request):
+            failure = "reset"
+        if refuse < _get_chance(self._refuse, request):
+            failure = "refuse"
+        return Fate(
+            number,
+            low + share * (high - low),
+            failure,
+            status_code or 0,
+            where if cut < _get_chance(self._cut, request) else None,
+            _choose(self._speed, slow, request),
+        )
+
+    def _count(self, key: str) -> int:
+        if len(self._numbers) > _MAX_KNOWN:
+            self._numbers.clear()
+        # Each of these steps is one of the interpreter, so threads need no lock.
+        return next(self._numbers.setdefault(key, itertools.count(1)))
+
+    def note(self, request: Request, fate: Fate, fault: str, value: float | None = None) -> None:
+        """Record and log a fault that is about to happen.
+
+        Args:
+            request: of the attempt.
+            fate: of the attempt.
+            fault: see Injected.
+            value: see Injected.
+        """
+        url = display_url(request.url)
+        self.injected.append(Injected(fault, value, request.method, url, fate.number))
+        if log.is_enabled_for(INFO):
+            log.logger.info(
+                "chaos: %s %s: %s%s (seed %s, attempt %d)",
+                request.method,
+                url,
+                fault,
+                "" if value is None else f" {value:.6g}",
+                self.seed,
+                fate.number,
+            )
+
+    def wrap(self, engine: Engine) -> ChaosEngine:
+        """Return an engine that injects faults into the exchanges of another one."""
+        return ChaosEngine(self, engine)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+    def __repr__(self) -> str:
+        return f"<curlhttp.testing.Chaos seed={self.seed!r}>"
+
+
+def _get_chance(chance: Chance, request: Request) -> float:
+    return chance(request) if callable(chance) else chance
+
+
+def _choose(choices: _Choices[V], drawn: float, request: Request) -> V | None:
+    """Return the value that a number from 0 to 1 falls on, or None."""
+    for value, chance in choices:
+        drawn -= _get_chance(chance, request)
+        if drawn < 0:
+            return value
+    return None
+
+
+# --- Check the settings ---
+
+
+def _check_chance(name: str, chance: Chance) -> Chance:
+    if not callable(chance) and not 0 <= _check_number(name, chance) <= 1:
+        raise ValueError(f"{name} is a probability from 0 to 1, not {chance!r}")
+    return chance
+
+
+def _check_number(name: str, value: object) -> float:
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name} takes numbers, not {value!r}")
+    return value
+
+
+def _check_seconds(seconds: object) -> tuple[float, float]:
+    is_range = isinstance(seconds, tuple) and len(seconds) == 2
+    pair = cast("tuple[object, object]", seconds if is_range else (seconds, seconds))
+    low, high = (_check_number("latency", each) for each in pair)
+    if not 0 <= low <= high < math.inf:
+        raise ValueError(f"latency is seconds, or (least, most), not {seconds!r}")
+    return low, high
+
+
+def _check_status(status_code: object) -> int:
+    if not isinstance(status_code, int) or not 400 <= status_code <= 599:
+        raise ValueError(f"status is a status code from 400 to 599, not {status_code!r}")
+    return status_code
+
+
+def _check_speed(speed: object) -> float:
+    number = _check_number("slow", speed)
+    if not 0 < number < math.inf:
+        raise ValueError(f"slow is a positive number of bytes per second, not {speed!r}")
+    return number
+
+
+def _parse_choices(name: str, given: object, check: Callable[[object], V]) -> _Choices[V]:
+    """Return checked values with their probabilities."""
+    if given is None:
+        return ()
+    pairs = given.items() if isinstance(given, Mapping) else [(given, 1.0)]
+    found = [(check(value), _check_chance(name, chance)) for value, chance in pairs]
+    total = sum(chance for _, chance in found if not callable(chance))
+    if total > 1 + 1e-9:
+        raise ValueError(f"the probabilities of {name} have the sum {total:g}, which is above 1")
+    return found
+
+
+# Any: the arguments of Chaos have several types.
+def _parse_setting(text: str) -> tuple[str, Any]:
+    """Return the name and the value of an argument of Chaos."""
+    name, _, value = text.partition("=")
+    try:
+        if name == "seed":
+            return name, int(value) if value.lstrip("-").isdecimal() else value
+        if name in ("refuse", "reset", "cut"):
+            return name, float(value)
+        return name, dict(_parse_choice(_PARSERS[name], each) for each in value.split(","))
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{_VARIABLE} has {text!r:.80}; it takes such as seed=7 refuse=0.1 "
+            "latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1"
+        ) from None
+
+
+def _parse_choice(parse: Callable[[str], V], text: str) -> tuple[V, float]:
+    value, colon, chance = text.partition(":")
+    return parse(value), float(chance) if colon else 1.0
+
+
+def _parse_seconds(text: str) -> tuple[float, float]:
+    low, dots, high = text.partition("..")
+    return float(low), float(high if dots else low)
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "latency": _parse_seconds,
+    "status": int,
+    "slow": float,
+}
+
+# --- Make them happen ---
+
+_DRIP = 0.1  # seconds between the pieces of a slow body
+_FIRST = 16 * 1024  # bytes of a body of unknown length, within which it is cut
+
+
+def make_refusal(request: Request) -> ConnectionError:
+    """Return the error of a refused connection."""
+    error = ConnectionError(
+        f"{request}: chaos: the connection was refused", request=request, curl_code=7
+    )
+    error.errno = errno.ECONNREFUSED
+    return error
+
+
+def _make_reset(request: Request) -> ConnectionError:
+    return ConnectionError(
+        f"{request}: chaos: the connection broke before the response was complete",
+        request=request,
+        curl_code=56,
+        request_sent=True,
+    )
+
+
+def _make_cut(request: Request) -> ChunkedEncodingError:
+    return ChunkedEncodingError(
+        f"{request}: chaos: the response body ended early",
+        request=request,
+        curl_code=18,
+        request_sent=True,
+    )
+
+
+class ChaosEngine:
+    """Inject faults into the exchanges of another engine.
+
+    Args:
+        chaos: decides which, and records them.
+        engine: sends the requests.
+
+    Attributes:
+        chaos: as given.
+    """
+
+    def __init__(self, chaos: Chaos, engine: Engine) -> None:
+        self.chaos: Chaos = chaos
+        self._engine = engine
+        self.sleep: Callable[[float], Coroutine[object, object, None]] = engine.sleep
+        self.now: Callable[[], float] = engine.now
+        self.wall: Callable[[], float] = engine.wall
+        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.close: Callable[[], None] = engine.close
+        needed = getattr(engine, "needs_client", None)
+        if needed is not None:
+            self.needs_client: str = needed
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether no more requests are sent."""
+        return bool(getattr(self._engine, "is_closed", False))
+
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+        """Send the request and return the response with its body in memory, or fail."""
+        return await self._run(request, plan, self._perform)
+
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request and return once the head of the response is in, or fail."""
+        return await self._run(request, plan, self._open)
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Open a connection for another protocol: late, refused, or reset."""
+        fate = self.pick(request)
+        await self.delay(request, fate, fate.latency)
+        if fate.failure == "refuse":
+            self.chaos.note(request, fate, "refuse")
+            raise make_refusal(request)
+        stream = await to_connector(self._engine).connect(request)
+        if fate.failure == "reset":
+            self.chaos.note(request, fate, "reset")
+            stream.abort()
+            raise _make_reset(request)
+        return stream
+
+    async def read(self, incoming: Incoming) -> bytes:
+        """Return the next piece of the body, b"" at the end."""
+        if isinstance(incoming, _FaultyIncoming):
+            return await incoming.read()
+        return await self._engine.read(incoming)
+
+    def abort(self, incoming: Incoming) -> None:
+        """Abandon a response."""
+        if isinstance(incoming, _FaultyIncoming):
+            incoming.abort()
+        else:
+            self._engine.abort(incoming)
+
+    def abort_from_finalizer(self, incoming: Incoming) -> None:
+        """Abandon a response from a finalizer."""
+        if isinstance(incoming, _FaultyIncoming):
+            incoming.abort(from_finalizer=True)
+        else:
+            self._engine.abort_from_finalizer(incoming)
+
+    # one attempt
+
+    def pick(self, request: Request) -> Fate:
+        """Return what happens to an attempt.
+
+        Raises:
+            ClientClosed: no more requests are sent.
+        """
+        if self.is_closed:
+            raise client_closed(request)
+        return self.chaos.pick(request)
+
+    async def _run(
+        self, request: Request, plan: HedgePlan | None, send: _Attempt[Outcome]
+    ) -> Outcome:
+        fate = self.pick(request)
+        if plan is not None and fate.latency:
+            return await _Hedging(self, plan, send).run(request, fate)
+        await self.delay(request, fate, fate.latency)
+        return await send(request, fate, plan)
+
+    async def _perform(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Response:
+        if fate.failure:
+            return self._respond(request, await self._fail(request, fate, plan))
+        if plan is None:
+            response = await self._engine.perform(request)
+        else:
+            response = await self._engine.perform(request, plan)
+        size = len(response._content or b"")
+        if size and (fate.cut is not None or fate.speed is not None):
+            await self._spoil(request, fate, size)
+        return response
+
+    async def _open(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Incoming:
+        if fate.failure:
+            answer = await self._fail(request, fate, plan)
+            return ScriptedIncoming(request, answer, fate.latency, ScriptedEngine(()))
+        incoming = await self._begin(request, plan)
+        if fate.cut is None and fate.speed is None:
+            return incoming
+        return _FaultyIncoming(self, self._engine, incoming, request, fate)
+
+    def _begin(self, request: Request, plan: HedgePlan | None) -> Awaitable[Incoming]:
+        return self._engine.open(request) if plan is None else self._engine.open(request, plan)
+
+    async def _fail(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Answer:
+        """Return the answer in place of the server's, or raise."""
+        if fate.failure == "status":
+            self.chaos.note(request, fate, "status", fate.status_code)
+            text = f"{fate.status_code} from curlhttp.testing.Chaos\n"
+            return Answer(fate.status_code, {"Content-Type": "text/plain"}, text)
+        if fate.failure == "reset":
+            # The worst case: the server has processed the request.
+            streamed = request.copy()
+            streamed.stream = True
+            incoming = await self._begin(streamed, plan)
+            get_reader(incoming, self._engine).abort(incoming)
+            self.chaos.note(request, fate, "reset")
+            raise _make_reset(request)
+        self.chaos.note(request, fate, "refuse")
+        raise make_refusal(request)
+
+    def _respond(self, request: Request, answer: Answer) -> Response:
+        status_code = answer.status_code
+        content = b"".join(answer.pieces) if has_body(request.method, status_code) else b""
+        return Response.of(request, status_code, headers=answer.headers, content=content)
+
+    async def _spoil(self, request: Request, fate: Fate, size: int) -> None:
+        """Delay or cut a body that is in memory."""
+        arrives = size if fate.cut is None else int(fate.cut * size)
+        if fate.speed is not None:
+            self.chaos.note(request, fate, "slow", fate.speed)
+            await self.wait(request, 1 / fate.speed)
+            # The read timeout is for the time between two bytes.
+            await self.wait(request, (arrives - 1) / fate.speed, is_silent=False)
+        if fate.cut is not None:
+            self.chaos.note(request, fate, "cut", arrives)
+            raise _make_cut(request)
+
+    async def delay(self, request: Request, fate: Fate, seconds: float) -> None:
+        """Wait for the latency of an attempt, or for a part of it.
+
+        Args:
+            request: of the attempt.
+            fate: of the attempt.
+            seconds: how long.
+        """
+        if fate.latency:
+            self.chaos.note(request, fate, "latency", fate.latency)
+            await self.wait(request, seconds)
+
+    async def wait(self, request: Request, seconds: float, *, is_silent: bool = True) -> None:
+        """Wait, up to the timeouts of a request.
+
+        Args:
+            request: of the attempt.
+            seconds: how long.
+            is_silent: whether nothing arrives in that time, so that the read timeout applies.
+
+        Raises:
+            ReadTimeout, DeadlineExceeded: this is longer than a timeout.
+        """
+        lasts, late = apply_timeouts(
+            request, max(0.0, seconds), self.now(), waits_for_response=is_silent
+        )
+        if lasts:
+            await self.sleep(lasts)
+        if late is not None:
+            try:
+                raise late
+            finally:
+                del late  # to break the reference cycle with its traceback
+
+
+_Attempt: TypeAlias = "Callable[[Request, Fate, HedgePlan | None], Awaitable[Outcome]]"
+
+
+class _FaultyIncoming:
+    """A response whose body arrives slowly, or ends early."""
+
+    def __init__(
+        self, engine: ChaosEngine, inner: Engine, incoming: Incoming, request: Request, fate: Fate
+    ) -> None:
+        head = incoming.head
+        assert head is not None
+        self.head: Head = head  # kept, because the engine may use its own for another request
+        self.request: Request = getattr(incoming, "request", None) or request
+        self._outer = engine
+        self._engine = get_reader(incoming, inner)
+        self._incoming = incoming
+        self._fate = fate
+        self._piece = b""
+        self._left = self._find_cut(request)
+        self._arrived = 0
+
+    def _find_cut(self, request: Request) -> int | None:
+        """Return how many bytes arrive before the cut, None for all."""
+        cut, head = self._fate.cut, self.head
+        if cut is None or not has_body(request.method, head.status_code):
+            return None
+        length = Response(request, head, b"", NO_TIME).headers.get("content-length", "")
+        if not length.isdecimal():
+            return int(cut * _FIRST)
+        return int(cut * int(length)) if int(length) else None
+
+    @property
+    def done(self) -> bool:
+        """Return whether reading the rest does not wait."""
+        return self._fate.speed is None and self._incoming.done
+
+    def timings(self) -> Timings | CurlTimings:
+        """Return where the time went so far."""
+        return self._incoming.timings()
+
+    def certificate(self) -> str | None:
+        """Return the server's certificate as PEM."""
+        return self._incoming.certificate()
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body, later than it came; b"" at the end.
+
+        Raises:
+            ChunkedEncodingError: this is where it is cut.
+        """
+        if not self._piece:
+            self._piece = await self._engine.read(self._incoming)
+        if self._left is not None and (not self._left or not self._piece):
+            is_over = not self._piece
+            self._piece = b""
+            if not is_over:
+                self._engine.abort(self._incoming)
+            self._note("cut", self._arrived)
+            raise _make_cut(self.request)
+        speed = self._fate.speed
+        size = len(self._piece) if speed is None else max(1, int(speed * _DRIP))
+        if self._left is not None:
+            size = min(size, self._left)
+        piece = self._piece[:size]
+        if speed is not None and piece:
+            if not self._arrived:
+                self._note("slow", speed)
+            try:
+                await self._outer.wait(self.request, len(piece) / speed)
+            except BaseException:
+                self.abort()
+                raise
+        self._piece = self._piece[len(piece) :]
+        self._arrived += len(piece)
+        if self._left is not None:
+            self._left -= len(piece)
+        return piece
+
+    def _note(self, fault: str, value: float) -> None:
+        self._outer.chaos.note(self.request, self._fate, fault, value)
+
+    def abort(self, *, from_finalizer: bool = False) -> None:
+        """Abandon the rest of the body."""
+        self._piece = b""
+        if from_finalizer:
+            self._engine.abort_from_finalizer(self._incoming)
+        else:
+            self._engine.abort(self._incoming)
+
+
+class _Hedging(Generic[Outcome]):
+    """Hold the first attempt of a hedged request back, so that the next one can win.
+
+    At most one of them is with the engine at a time, because an attempt with latency has not been
+    sent. Attempts that the engine starts get no faults.
+
+    Args:
+        engine: injects the faults.
+        plan: of the request.
+        send: sends an attempt.
+    """
+
+    def __init__(self, engine: ChaosEngine, plan: HedgePlan, send: _Attempt[Outcome]) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._send = send
+        self._begun = engine.now()
+
+    @property
+    def _elapsed(self) -> float:
+        return self._engine.now() - self._begun
+
+    async def run(self, request: Request, fate: Fate) -> Outcome:
+        """Send the first attempt after its latency, unless the next one wins before.
+
+        Args:
+            request: of the first attempt.
+            fate: of the first attempt.
+        """
+        engine, plan = self._engine, self._plan
+        after = plan.after if plan.most and plan.after is not None else math.inf
+        await engine.delay(request, fate, min(fate.latency, after))
+        if fate.latency <= after:
+            return await self._send(request, fate, _HeldPlan(plan, self._elapsed))
+        again = await plan.again()
+        if again is not None:
+            won = await self._try(again, fate.latency - self._elapsed)
+            if won is not None:
+                plan.won(again)
+                plan.timed(self._elapsed)
+                plan.dropped(request, None, self._elapsed, False)
+                return won
+        await engine.wait(request, fate.latency - self._elapsed)
+        plan.won(request)
+        return await self._send(request, fate, None)
+
+    async def _try(self, request: Request, left: float) -> Outcome | None:
+        """Return the response to the next attempt; None if it fails, or would begin too late."""
+        engine, started = self._engine, self._engine.now()
+        fate = engine.pick(request)
+        result: AttemptResult = None
+        was_sent = False
+        if fate.latency < left:
+            try:
+                await engine.delay(request, fate, fate.latency)
+                found = await self._send(request, fate, None)
+            except RequestException as error:
+                result, was_sent = error.with_traceback(None), error.request_sent
+            else:
+                result, was_sent = _to_response(request, found), fate.failure != "status"
+                if self._plan.is_good(result.status_code):
+                    return found
+                if not isinstance(found, Response):
+                    get_reader(found, engine).abort(found)
+        self._plan.dropped(request, result, engine.now() - started, was_sent)
+        return None
+
+
+def _to_response(request: Request, found: Response | Incoming) -> Response:
+    if isinstance(found, Response):
+        return found
+    assert found.head is not None
+    return Response(request, found.head, b"", NO_TIME)
+
+
+class _HeldPlan:
+    """The plan of a request whose first attempt was held back for some seconds."""
+
+    def __init__(self, plan: HedgePlan, held: float) -> None:
+        self.after: float | None = None if plan.after is None else max(0.0, plan.after - held)
+        self.most: int = plan.most
+        self.again = plan.again
+        self.is_good = plan.is_good
+        self.won = plan.won
+        self.dropped = plan.dropped
+        self._plan = plan
+        self._held = held
+
+    def timed(self, seconds: float) -> None:
+        """Note how long the first attempt took, with its latency."""
+        self._plan.timed(seconds + self._held)
