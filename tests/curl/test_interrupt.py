@@ -242,6 +242,11 @@ url, go = sys.argv[1:]
 uniform = random.Random(1).uniform
 signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 interrupts = 0
+with curlhttp.Client() as client:  # CPython 3.11 replaces what interrupts the import of a dataclass
+    list(client.map([url]))
+    with client.stream("GET", url) as response:
+        response.read()
+    client.get(url)
 while interrupts < 200:
     with curlhttp.Client() as client:
         try:
