@@ -633,7 +633,7 @@ async def test_a_request_started_on_a_broken_connection_moves_to_another(
             await client.post(server.url + "/break")
         failed.set()
 
-    breaking, count = Breaking(), 0
+    breaking, count, uncertain = Breaking(), 0, 0
     with RawServer(breaking) as server:
         await client.get(server.url + "/fine")
         async with anyio.create_task_group() as tasks:
@@ -641,9 +641,17 @@ async def test_a_request_started_on_a_broken_connection_moves_to_another(
             while "/break" not in breaking.targets:
                 await anyio.sleep(0.001)
             while not failed.is_set():
-                await client.post(server.url + "/fine", content=b"pay", timeout=5)
-                count += 1
-        assert Counter(breaking.targets) == {"/break": 1, "/fine": 1 + count}
+                try:
+                    await client.post(server.url + "/fine", content=b"pay", timeout=5)
+                    count += 1
+                except e.RequestException as error:
+                    # It was on its way when the connection broke, so it may not move.
+                    assert error.request_sent
+                    uncertain += 1
+        assert uncertain <= 1
+        fine = breaking.targets.count("/fine")
+        assert 1 + count <= fine <= 1 + count + uncertain
+        assert breaking.targets.count("/break") == 1
 
 
 # --- HTTP/3 ---
