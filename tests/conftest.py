@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from curlhttp import requests
 from curlhttp.testing import ScriptedEngine
 from tests.servers import HTTP2, AppServer, Certs, H2Server
-from tests.support import pace
+from tests.support import pace, shards
 from tests.support.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
 from tests.support.every_api import Fetch, make_fetch
 from tests.support.scripted import Scripted
@@ -45,16 +45,26 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the choice of what the contract is about (only this conftest is read in time)."""
+    """Add options (only this conftest is read in time)."""
     parser.addoption("--module", default="curlhttp.requests", help="what the contract tests")
+    parser.addoption("--note-seconds", action="store_true", help="write tests/support/seconds.json")
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run the whole suite in four processes, because much of it waits; named tests in this one."""
+    """Run the whole suite in several processes, and named tests in this one."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return 0 if config.option.file_or_dir else 4
+    if config.option.file_or_dir:
+        return 0
+    if shards.NOT_SLOW in config.option.markexpr:
+        config.pluginmanager.register(shards.Shards(config))
+    return shards.PROCESSES
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files of other processes alone."""
+    return shards.is_of_another(collection_path, config)
 
 
 def pytest_report_header() -> str | None:

@@ -122,8 +122,10 @@ class FetchDriver:
                     if self._splitter.writes_files:
                         self._folder.remove(partition_file_name(result.number))
         except KeyboardInterrupt:
+            # A worker may have completed one whose result nobody received.
+            complete = sum(1 for _ in self._manifest.results())
             raise KeyboardInterrupt(
-                f"{self._summary.parts} parts are complete in {self._folder.path('')}; "
+                f"{complete} parts are complete in {self._folder.path('')}; "
                 "the same call resumes from there"
             ) from None
         self._summary.finish(time.monotonic() - started)

@@ -86,7 +86,7 @@ def test_lines_may_be_read_from_stdin(app: AppServer, tmp_path: Path) -> None:
         (["--processes", 2, "-o", "out", "-X", "POST"], "--method cannot be used with"),
         (["-o", "out.jsonl", "--partition", 3], "--partition needs"),
         (["-o", "out", "--format", "parquet"], "--format parquet needs"),
-        (["-o", "out", "--engine", "hadoop"], "engine must be"),
+        (["-o", "out", "--engine", "hadoop", "--format", "jsonl"], "engine must be"),
     ],
     ids=str,
 )
@@ -107,7 +107,8 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
         app.route("/never", never)
         file = tmp_path / "urls.txt"
         file.write_text(f"{app.url}/never\n")
-        process = start("fetch", file, "-o", tmp_path / "out", "--processes", 1)
+        options = ("--processes", 1, "--format", "jsonl")
+        process = start("fetch", file, "-o", tmp_path / "out", *options)
         assert app.wait_for(lambda: len(app.requests) == 1)
         os.kill(process.pid, signal.SIGINT)
         ended = finish(process)
@@ -144,7 +145,8 @@ def test_json_lines_are_refused_before_anything_is_sent(
     file, out = tmp_path / "requests.jsonl", tmp_path / "out"
     file.write_text(json.dumps({"url": f"{app.url}/bytes/1"}) + "\n")
     given = (file, None) if source == "file" else ("-", file.read_bytes())
-    ended = run("fetch", given[0], "-o", out, "--processes", 1, stdin=given[1])
+    options = ("--processes", 1, "--format", "jsonl")
+    ended = run("fetch", given[0], "-o", out, *options, stdin=given[1])
     assert ended.status == 2
     assert "JSON lines" in ended.err
     assert not list(out.glob("parts/*"))

@@ -24,6 +24,7 @@ from curlhttp.distributed.manifest import Format
 from curlhttp.distributed.partition import Partition, TextLines
 from curlhttp.distributed.worker import PartitionCancelled, WorkerConfig, run_partition
 from tests.distributed.test_fetch import fetched, rows_of
+from tests.distributed.test_rows import parquet
 from tests.servers import AppServer
 from tests.support.internals import ROOT
 
@@ -215,7 +216,7 @@ def test_an_unreachable_scheduler_is_an_os_error(tmp_path: Path) -> None:
     assert "OSError: Timed out trying to connect to tcp://127.0.0.1:1" in errors
 
 
-@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+@pytest.mark.parametrize("format", [pytest.param("parquet", marks=parquet), "jsonl"])
 def test_a_cancelled_partition_leaves_no_files(
     format: Format, app: AppServer, tmp_path: Path
 ) -> None:

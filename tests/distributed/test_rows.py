@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,7 @@ from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer, payload, refused_port
 from tests.support.internals import ROOT
 
-parquet = pytest.mark.skipif(
-    __import__("importlib.util").util.find_spec("pyarrow") is None, reason="pyarrow is missing"
-)
+parquet = pytest.mark.skipif(find_spec("pyarrow") is None, reason="pyarrow is missing")
 
 
 def table_of(out: Path) -> list[dict[str, Any]]:
