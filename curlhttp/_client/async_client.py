@@ -89,6 +89,7 @@ class AsyncClient(BaseClient):
     """
 
     _http2 = True
+    _streamed = AsyncStreamedResponse
     _awaits_hooks = True
 
     def _set_engine(self, transport: Engine | None) -> None:

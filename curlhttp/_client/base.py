@@ -16,7 +16,15 @@ from curlhttp._client.request_builder import (
     validate_size,
 )
 from curlhttp._client.routing import Routing
-from curlhttp._engine.engine import Engine, EngineWrapper, Exchange, MakeWaiter, Middleware, Send
+from curlhttp._engine.engine import (
+    Engine,
+    EngineWrapper,
+    Exchange,
+    Layer,
+    MakeWaiter,
+    Middleware,
+    Send,
+)
 from curlhttp._engine.run import Offload, run_here
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
@@ -47,7 +55,9 @@ if TYPE_CHECKING:
         UnixSocket,
         VerifyInput,
     )
+    from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
+    from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import Transport
     from curlhttp._models.inputs import (
         AuthInput,
@@ -60,6 +70,7 @@ if TYPE_CHECKING:
     )
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.breaker.shared import SharedCircuits
+    from curlhttp._policy.fallback import FallbackInput
     from curlhttp._policy.guard import GuardInput
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
@@ -97,6 +108,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     exchange: Exchange
     is_closed = False
     _awaits_hooks = False
+    _streamed: type[BaseStreamedResponse]
     _run_blocking: Offload = staticmethod(run_here)
     _wrappers: tuple[EngineWrapper, ...] = ()
     _caching: ClientCaching | None = None
@@ -148,6 +160,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         breaker: CircuitBreaker | None = None,
         hedge: Hedge | None = None,
         guard: GuardInput = None,
+        fallback: FallbackInput | None = None,
         cache: Cache | None = None,
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
@@ -226,6 +239,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             run_blocking=self._run_blocking,
             certificates=certificates,
             alternatives=self._routing.alternatives,
+            fallback=None if fallback is None else self._make_fallback(fallback),
             hsts=_open_hsts(hsts, self.clock.wall),
             cache=self._make_caching(cache),
         )
@@ -236,6 +250,12 @@ class BaseClient(Unpicklable, RequestBuilder):
             None if breaker is None else breaker.shared,
             None if self._retry is None else self._retry.budget,
         )
+
+    def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
+        from curlhttp._flow.fallback import fallback, validate_fallback
+
+        validate_fallback(function, self._awaits_hooks)
+        return lambda hooks: fallback(function, hooks, self._streamed)
 
     def _make_caching(self, cache: Cache | None) -> ClientCaching | None:
         if cache is None:

@@ -69,15 +69,18 @@ class Client(BaseClient):
             passes through them.
         attempt_middleware: like middleware, but around each attempt, including retries and hedges.
         hooks: functions by event. "request" gets the Request and "response" the Response, and
-            what they return replaces it. "before_attempt", "after_attempt", "before_sleep" and
-            "on_give_up" get an AttemptEvent, "breaker_transition" a Transition. What these return
-            or raise is ignored.
+            what they return replaces it. "before_attempt", "after_attempt", "before_sleep",
+            "on_give_up" and "on_fallback" get an AttemptEvent, "breaker_transition" a Transition.
+            What these return or raise is ignored.
         retry: a RetryPolicy, or a number of retries; None to send each request once.
         rate_limit: limits how many attempts begin per second.
         concurrency_limit: limits how many attempts run at once: a ConcurrencyLimit, or an
             AdaptiveLimit, which finds the number.
         breaker: rejects requests to failing origins; several clients may share one.
         hedge: sends slow idempotent requests a second time.
+        fallback: `def fallback(request, outcome)`, which is called when a request has failed: with
+            its exception, or its response if the retry policy names the status. It returns a
+            response, such as request.respond(200, json=[]), or None to leave the failure as it is.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether the
             client may connect to an address.
         cache: a Cache for responses; needs the extra `cache`.
@@ -89,6 +92,7 @@ class Client(BaseClient):
         OSError: a file is missing.
     """
 
+    _streamed = StreamedResponse
     _sender_pool: SenderPool | None = None  # made by the first map
 
     def _set_engine(self, transport: Engine | None) -> None:

@@ -7,10 +7,15 @@ it to: clients made earlier, and clients inside the code under test.
 from __future__ import annotations
 
 from time import monotonic, time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from curlhttp._engine.engine import Engine
 from curlhttp._models.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from curlhttp._models.response import Response
 
 
 class OverriddenEngine(Protocol):
@@ -55,12 +60,14 @@ class Network:
         mocked: the mock, or None. It is the override, unless instrumentation wraps it.
         skipped: seconds of waits that an override skipped.
         counts_sends: how many observers need the number of each attempt of a request.
+        fallback_observers: called with a request and its failure, which a fallback replaced.
     """
 
     override: NetworkOverride | None = None
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
     counts_sends: int = 0
+    fallback_observers: tuple[Callable[[Request, Response | Exception], None], ...] = ()
     _instrumentation: Instrumentation | None = None
 
     def mock(self, override: NetworkOverride | None) -> None:

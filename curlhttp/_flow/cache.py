@@ -13,7 +13,7 @@ import hishel
 
 from curlhttp._engine.engine import Clock, Engine, Layer, Send
 from curlhttp._engine.run import Offload
-from curlhttp._flow.streamed_response import BaseStreamedResponse
+from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request
@@ -281,7 +281,7 @@ class _CachedRequest:
         """Return a streamed or a buffered response, as the caller requested."""
         request = self._request
         if request.stream and not (request.follow_redirects and head.redirects):
-            incoming = _StoredBody(head, body, times)
+            incoming = StoredBody(head, body, times)
             # It has the methods of an engine that a streamed response calls.
             engine: Any = incoming
             return self._client.streamed(request, incoming, engine)
@@ -369,29 +369,3 @@ class _StoringEngine:
         else:
             pieces.append(piece)
         return piece
-
-
-class _StoredBody:
-    """A stored response that is read like a streamed one."""
-
-    done = True
-
-    def __init__(self, head: Head, body: bytes, times: Timings) -> None:
-        self.head = head
-        self._body = body
-        self._times = times
-
-    def timings(self) -> Timings:
-        return self._times
-
-    def certificate(self) -> None:
-        """Return None, because there is no connection."""
-
-    async def read(self, incoming: _StoredBody) -> bytes:
-        piece, self._body = self._body, b""
-        return piece
-
-    def abort(self, incoming: _StoredBody) -> None:
-        self._body = b""
-
-    abort_from_finalizer = abort

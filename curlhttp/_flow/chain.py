@@ -50,6 +50,7 @@ class Chain:
         run_blocking: calls a function that may block.
         certificates: responses contain the certificate of the server.
         alternatives: remembers which origins support HTTP/3; or None.
+        fallback: the layer that replaces failures, or None.
         hsts: the hosts that require HTTPS, or None.
         cache: of the client, or None.
 
@@ -78,6 +79,7 @@ class Chain:
         run_blocking: Offload,
         certificates: bool = False,
         alternatives: AltSvcCache | None = None,
+        fallback: Callable[[Hooks], Layer] | None = None,
         hsts: HSTS | None = None,
         cache: CacheContext | None = None,
     ) -> None:
@@ -104,6 +106,7 @@ class Chain:
         self._concurrency_limit = concurrency_limit
         self._breaker = breaker
         self._cache = cache
+        self._fallback = None if fallback is None else fallback(self.attempt_hooks)
         # One for all engines, which share the times that a hedge measures.
         self._hedge = None if hedge is None else self._make_hedge(hedge, retry, now)
 
@@ -165,6 +168,8 @@ class Chain:
         """Return the function that sends a request through all layers below authentication."""
         layers: tuple[Layer, ...] = (
             *map(_to_layer, self.middleware),
+            # Not for downloads and WebSocket handshakes, which pass a layer.
+            *(() if self._fallback is None or within_retry is not None else (self._fallback,)),
             # A cache hit is not an attempt: no layer below delays, counts or refuses it.
             *self._cache_layers(clock, within_retry),
             *self._attempt_layers(clock, make_waiter, retries, within_retry),

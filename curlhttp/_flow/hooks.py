@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import Transition
 
 ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
-EVENTS = (*ATTEMPT_EVENTS, "breaker_transition")
+EVENTS = (*ATTEMPT_EVENTS, "breaker_transition", "on_fallback")
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class AttemptEvent(NamedTuple):
     """Describes an attempt to hooks.
 
     Attributes:
-        event: "before_attempt", "after_attempt", "before_sleep" or "on_give_up".
+        event: "before_attempt", "after_attempt", "before_sleep", "on_give_up" or "on_fallback".
         method: of the request.
         url: of the request, without userinfo and fragment, and with secret parameters masked.
         number: of the attempt, from 1 on.

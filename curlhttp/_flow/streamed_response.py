@@ -13,7 +13,8 @@ from curlhttp._engine.engine import MAX_DRAINED, Engine, Incoming, get_reader
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import Request
-from curlhttp._models.response import Response
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import Timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
 
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
@@ -266,3 +267,29 @@ class BufferedBody:
         """Return the whole body, then b""."""
         body, self._body = self._body, b""
         return body
+
+
+class StoredBody:
+    """A stored response that is read like a streamed one."""
+
+    done = True
+
+    def __init__(self, head: Head, body: bytes, times: Timings) -> None:
+        self.head = head
+        self._body = body
+        self._times = times
+
+    def timings(self) -> Timings:
+        return self._times
+
+    def certificate(self) -> None:
+        """Return None, because there is no connection."""
+
+    async def read(self, incoming: StoredBody) -> bytes:
+        piece, self._body = self._body, b""
+        return piece
+
+    def abort(self, incoming: StoredBody) -> None:
+        self._body = b""
+
+    abort_from_finalizer = abort

@@ -159,3 +159,4 @@ class HooksInput(TypedDict, total=False):
     before_sleep: _AttemptHook | Sequence[_AttemptHook]
     on_give_up: _AttemptHook | Sequence[_AttemptHook]
     breaker_transition: _TransitionHook | Sequence[_TransitionHook]
+    on_fallback: _AttemptHook | Sequence[_AttemptHook]

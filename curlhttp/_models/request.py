@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         HeadersInput,
         ParamsInput,
     )
+    from curlhttp._models.response import Response
     from curlhttp._models.timeout import Timeout
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
@@ -393,6 +394,39 @@ class Request:
         for name, value in changes.items():
             setattr(clone, name, value)
         return clone
+
+    def respond(
+        self,
+        status_code: int = 200,
+        *,
+        content: bytes | str = b"",
+        json: JSON = None,
+        headers: HeadersInput | None = None,
+    ) -> Response:
+        """Make a response to this request without a server, for a fallback or a middleware.
+
+        Args:
+            status_code: of three digits.
+            content: the body; str is sent as UTF-8.
+            json: any value that JSON can express, in place of content.
+            headers: a mapping or pairs. JSON gets a Content-Type if they have none.
+
+        Raises:
+            TypeError: there is both content and json.
+            InvalidHeader: a name or value is not valid in a header.
+        """
+        from curlhttp._models.response import Response
+
+        found = Headers(headers)
+        if json is not None:
+            if content:
+                raise TypeError("a response has either content or json, not both")
+            body = encode_body(json=json)
+            assert body is not None
+            assert body.data is not None
+            content = body.data
+            found.setdefault("Content-Type", "application/json")
+        return Response.of(self, status_code, headers=found, content=content)
 
     def to_curl(self, *, secrets: bool = False) -> str:
         """Return the command line of curl that sends the same, for a POSIX shell.

@@ -122,6 +122,7 @@ class Response(SuggestingAttributes):
         request: the request of the last hop.
         url: the URL of that request, a str without userinfo.
         budget_exhausted: there was no further attempt, because the policy's budget was used up.
+        is_fallback: the client's fallback made it, in place of a failure.
         from_cache: it was stored, even if the server then confirmed it.
         cache_status: what the client's cache did, in the form of Cache-Status (RFC 9211), such as
             "curlhttp; hit; ttl=42"; None without a cache.
@@ -131,6 +132,7 @@ class Response(SuggestingAttributes):
     _attempts: tuple[Attempt, ...] = ()
     _first_attempt: float | None = None  # its seconds, if there was no other
     budget_exhausted: bool = False
+    is_fallback: bool = False
     from_cache: bool = False
     _coded: bytes | None = None  # the received body, with KEEP_CODED
     cache_status: str | None = None

@@ -46,6 +46,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
     body. Nothing is traced inside suppress_instrumentation() and suppress_http_instrumentation().
     """
 
+    _note_fallback: Callable[..., None]
     _end: Callable[[], None]  # stops counting connections, from the last instrument()
     # Each with a function that ends it, which is also called if the client is garbage-collected.
     _clients: WeakKeyDictionary[
@@ -68,10 +69,15 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         self._end = observe_connections(tracing.meter, meter_provider, registered)
         network.instrument(NetworkTracing(tracing))
         network.counts_sends += 1
+        self._note_fallback = tracing.note_fallback
+        network.fallback_observers = (*network.fallback_observers, self._note_fallback)
 
     def _uninstrument(self, **others: object) -> None:
         network.instrument(None)
         network.counts_sends -= 1
+        network.fallback_observers = tuple(
+            each for each in network.fallback_observers if each != self._note_fallback
+        )
         self._end()
 
     def instrument_client(

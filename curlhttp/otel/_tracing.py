@@ -130,6 +130,17 @@ class Tracing:
         _call(partial(inject, context=set_span_in_context(span)), request.headers)
         return TracedAttempt(self, request, span, shared, started)
 
+    def note_fallback(self, request: Request, failure: Response | Exception) -> None:
+        """Make a span that says that a fallback replaced a failure."""
+        kind = type(failure).__qualname__
+        if isinstance(failure, Response):
+            kind = str(failure.status_code)
+        attributes = {
+            url_attributes.URL_FULL: redact_url(request.url),
+            error_attributes.ERROR_TYPE: kind,
+        }
+        self._tracer.start_span("fallback", attributes=attributes).end()
+
     def record(self, seconds: float, attributes: _Attributes) -> None:
         """Record the duration of an attempt."""
         self._durations.record(seconds, attributes)

@@ -101,6 +101,19 @@ async def test_http2_has_its_version(
     assert traced.values("network.protocol.version") == ["2"]
 
 
+async def test_a_fallback_has_a_span(
+    make_client: MakeClient, app: AppServer, traced: Telemetry
+) -> None:
+    client = make_client(fallback=lambda request, outcome: request.respond(200))
+    await client.get(app.url + "/status/503?token=hidden")
+    attempt, fallback = traced.spans
+    assert (attempt.name, fallback.name) == ("GET", "fallback")
+    assert dict(fallback.attributes or {}) == {
+        "url.full": app.url + "/status/503?token=***",
+        "error.type": "503",
+    }
+
+
 @ONE_OF_EACH
 async def test_an_address_of_ipv6_has_no_brackets(scripted: Scripted, telemetry: Telemetry) -> None:
     client, _ = scripted([200])

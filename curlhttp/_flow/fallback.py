@@ -1,0 +1,121 @@
+"""Replace a failure by the response of the user's function; _policy/fallback.py says what fails.
+
+This layer is above the cache and all layers of attempts, so it sees what is left after retries. A
+cancellation is no failure.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from curlhttp._engine.engine import Layer, Send
+from curlhttp._engine.network import network
+from curlhttp._flow.hooks import AttemptEvent, Hooks, check_response
+from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
+from curlhttp._models.redaction import redact_url
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._policy.fallback import FallbackInput, is_failure
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._engine.engine import Engine
+
+Failure: TypeAlias = "Response | RequestException"
+
+_EVENT = "on_fallback"
+
+
+def validate_fallback(function: object, awaits: bool) -> None:
+    """Validate the argument `fallback` of a client.
+
+    Args:
+        function: from the user.
+        awaits: whether the client can await coroutine functions.
+
+    Raises:
+        TypeError: it is not a function, or the client cannot await it.
+    """
+    if not callable(function):
+        raise TypeError(
+            "fallback must be a function of (request, outcome) that returns a response or None, "
+            f"not {type(function).__name__}"
+        )
+    if not awaits and inspect.iscoroutinefunction(function):
+        raise TypeError("an async fallback needs AsyncClient")
+
+
+def fallback(function: FallbackInput, hooks: Hooks, streamed: type[BaseStreamedResponse]) -> Layer:
+    """Return the layer that calls a fallback for requests that failed.
+
+    Args:
+        function: from the user.
+        hooks: the user's; "on_fallback" is called for each response that replaces a failure.
+        streamed: the class of streamed responses.
+    """
+
+    async def replace(request: Request, failure: Failure) -> Response | None:
+        found = function(request, failure)
+        if inspect.isawaitable(found):
+            found = await found
+        if found is None:
+            return None
+        response = check_response(found, "the fallback")
+        if response is failure:
+            return None
+        response.is_fallback = True
+        response.attempts = failure.attempts
+        for observe in network.fallback_observers:
+            observe(request, failure)
+        if hooks.has(_EVENT):
+            await hooks.notify(_EVENT, _make_event(request, failure))
+        return _to_stream(request, response, streamed) if request.stream else response
+
+    def wrap(send: Send) -> Send:
+        async def through(request: Request) -> Response:
+            try:
+                response = await send(request)
+            except RequestException as error:
+                replacement = await replace(request, error)
+                if replacement is None:
+                    raise
+                return replacement
+            if not is_failure(request, response):
+                return response
+            try:
+                replacement = await replace(request, response)
+            except BaseException:
+                response.abort()
+                raise
+            if replacement is None:
+                return response
+            await response.discard()
+            return replacement
+
+        return through
+
+    return wrap
+
+
+def _to_stream(
+    request: Request, response: Response, streamed: type[BaseStreamedResponse]
+) -> Response:
+    if isinstance(response, BaseStreamedResponse):
+        return response
+    stored = StoredBody(response._head, response.content, response.timings)
+    # It has the methods of an engine that a streamed response calls.
+    made = streamed(request, stored, cast("Engine", stored))
+    made.is_fallback, made.attempts = True, response.attempts
+    return made
+
+
+def _make_event(request: Request, failure: Failure) -> AttemptEvent:
+    status_code, error = None, None
+    if isinstance(failure, Response):
+        status_code = failure.status_code
+    else:
+        error = type(failure).__name__
+    number = max(1, len(failure.attempts))
+    url = redact_url(request.url)
+    return AttemptEvent(_EVENT, request.method, url, number, status_code, error)
