@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from curlhttp._models.config import TLS, Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
+    from curlhttp._models.json_codec import JSON
     from curlhttp._models.request import Request as ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
         InvalidSchema,
         InvalidURL,
         JSONDecodeError,
+        JSONTypeError,
         MissingSchema,
         OAuth2Error,
         PoolTimeout,
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "JSON",
     "TLS",
     "URL",
     "ASGITransport",
@@ -196,6 +199,7 @@ __all__ = [
     "InvalidSchema",
     "InvalidURL",
     "JSONDecodeError",
+    "JSONTypeError",
     "Limits",
     "Middleware",
     "MissingSchema",
@@ -290,6 +294,7 @@ _NAMES = {
     "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.sse": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
+    "curlhttp._models.json_codec": "JSON",
     "curlhttp._models.timings": "Attempt AttemptCancelled Timings",
     "curlhttp._models.url": "URL",
     "curlhttp._client.negotiate": "Negotiate",
@@ -318,11 +323,11 @@ _NAMES = {
         "BlockedAddress ChecksumMismatch ChunkedEncodingError CircuitBreakerOpen ClientClosed "
         "ConnectTimeout ConnectionError ContentDecodingError DeadlineExceeded FileModeWarning "
         "HTTPError InvalidHeader InvalidJSONError InvalidMethod InvalidProxyURL InvalidSchema "
-        "InvalidURL JSONDecodeError MissingSchema OAuth2Error PoolTimeout ProxyError ReadTimeout "
-        "RemoteProtocolError RequestException RequestsDependencyWarning RequestsWarning "
-        "ResponseTooLarge RetryError SSLError StoreError StreamConsumedError Timeout "
-        "TooManyRedirects URLRequired UnrewindableBodyError WebSocketClosed WebSocketRefused "
-        "WriteTimeout"
+        "InvalidURL JSONDecodeError JSONTypeError MissingSchema OAuth2Error PoolTimeout "
+        "ProxyError ReadTimeout RemoteProtocolError RequestException RequestsDependencyWarning "
+        "RequestsWarning ResponseTooLarge RetryError SSLError StoreError StreamConsumedError "
+        "Timeout TooManyRedirects URLRequired UnrewindableBodyError WebSocketClosed "
+        "WebSocketRefused WriteTimeout"
     ),
     # The names of requests; where both have one, this one counts: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",

@@ -21,7 +21,8 @@ RequestException(OSError)
 ├── ResponseTooLarge*            max_response_size, max_event_size
 ├── ChecksumMismatch*            a download has the wrong checksum
 ├── InvalidJSONError
-│   └── JSONDecodeError          (also json.JSONDecodeError)
+│   ├── JSONDecodeError          (also json.JSONDecodeError)
+│   └── JSONTypeError            (also ValueError)
 ├── OAuth2Error*                 the token server returned no token
 ├── TooManyRedirects
 ├── StreamConsumedError          (also TypeError)
@@ -66,6 +67,7 @@ __all__ = [
     "InvalidSchema",
     "InvalidURL",
     "JSONDecodeError",
+    "JSONTypeError",
     "MissingSchema",
     "OAuth2Error",
     "PoolTimeout",
@@ -404,9 +406,14 @@ class InvalidJSONError(RequestException):
 class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
     """Report a response body that is not JSON."""
 
+    _detail = ""  # says which response it is
+
     def __init__(self, msg: str, doc: str, pos: int, **options: Unpack[ErrorOptions]) -> None:
         json.JSONDecodeError.__init__(self, msg, doc, pos)
         InvalidJSONError.__init__(self, *self.args, **options)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}{self._detail}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_json, (type(self), self.msg, self.doc, self.pos, self._redacted_state())
@@ -418,6 +425,10 @@ def _rebuild_json(
     error = cls(msg, doc, pos)
     error.__dict__.update(state)
     return error
+
+
+class JSONTypeError(InvalidJSONError, ValueError):
+    """Report the JSON of a response that does not fit the type that response.json() got."""
 
 
 class OAuth2Error(RequestException):

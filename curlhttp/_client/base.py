@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         ParamsInput,
         UserRequest,
     )
+    from curlhttp._models.json_codec import JSON
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.breaker.shared import SharedCircuits
     from curlhttp._policy.fallback import FallbackInput
@@ -161,6 +162,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         hedge: Hedge | None = None,
         guard: GuardInput = None,
         fallback: FallbackInput | None = None,
+        json: JSON | None = None,
         cache: Cache | None = None,
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
@@ -205,6 +207,8 @@ class BaseClient(Unpicklable, RequestBuilder):
             dns_ttl=self._limits.dns_ttl,
         )
         self._route = self._routing.route
+        if json is not None:
+            self._use_json(json)
         self._retry = _make_retry_policy(retry)
         self._fields = pack_fields(
             self._headers,
@@ -250,6 +254,34 @@ class BaseClient(Unpicklable, RequestBuilder):
             None if breaker is None else breaker.shared,
             None if self._retry is None else self._retry.budget,
         )
+
+    def _use_json(self, codec: JSON) -> None:
+        """Write and read JSON with the user's functions.
+
+        Raises:
+            TypeError: this is not a JSON.
+        """
+        from curlhttp._models.json_codec import EXTENSION, JSON
+
+        if not isinstance(cast(object, codec), JSON):
+            kind = type(codec).__name__
+            raise TypeError(
+                f"json must be a curlhttp.JSON(loads=, dumps=), not {kind}; the json= of a request "
+                "is its body"
+            )
+        if codec.dumps is not None:
+            self._encode_json = codec.encode
+        if codec.loads is None:
+            return
+        build, loads = super()._build_plain_request, codec.loads
+
+        def build_with_loads(method: str, url: URL) -> Request:
+            request = build(method, url)
+            request.extensions = {EXTENSION: loads}
+            return request
+
+        # Replaced, because other clients shall have no further step.
+        self._build_plain_request = build_with_loads  # type: ignore[method-assign]
 
     def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
         from curlhttp._flow.fallback import fallback, validate_fallback
@@ -392,6 +424,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         request.timeout = request.timeout or model.timeout
         request.transport, request.route = model.transport, model.route
         request.retry = request.retry or model.retry
+        if model.extensions is not None:
+            request.extensions = {**model.extensions, **(request.extensions or {})}
         return request
 
     def _make_retry(self, retry: RetryInput) -> RetryPolicy | None:

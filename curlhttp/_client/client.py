@@ -81,6 +81,7 @@ class Client(BaseClient):
         fallback: `def fallback(request, outcome)`, which is called when a request has failed: with
             its exception, or its response if the retry policy names the status. It returns a
             response, such as request.respond(200, json=[]), or None to leave the failure as it is.
+        json: a JSON with the functions that write and read JSON, such as those of orjson.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether the
             client may connect to an address.
         cache: a Cache for responses; needs the extra `cache`.

@@ -88,6 +88,8 @@ class RequestBuilder:
     # For requests with a number of retries, if the client has no policy. They share its budget.
     _default_retry: RetryPolicy | None = None
 
+    _encode_json: Callable[[object], bytes] | None = None  # None: Python's json
+
     _overrides_build_request = False
 
     def __init_subclass__(cls) -> None:
@@ -162,6 +164,7 @@ class RequestBuilder:
             json=json,
             files=files,
             length=None if request._headers is None else _parse_content_length(request._headers),
+            encode=self._encode_json,
         )
         if progress is not None:
             request.body = body = self._add_progress(body, progress)

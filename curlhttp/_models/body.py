@@ -654,6 +654,7 @@ def encode_body(
     json: JSON = None,
     files: FilesInput | None = None,
     length: int | None = None,
+    encode: Callable[[JSON], bytes] | None = None,
 ) -> Body | None:
     """Return the body for a request's arguments of the same names, by requests' rules; or None.
 
@@ -664,6 +665,7 @@ def encode_body(
         files: a mapping or list of pairs (field name, file), see MultipartBody; the fields of
             data are sent first.
         length: bytes of a streamed body whose size cannot be determined.
+        encode: returns the JSON of a value, None for Python's json.
 
     Raises:
         TypeError: content together with another argument, or a value that cannot be a body.
@@ -674,8 +676,8 @@ def encode_body(
     """
     if content is None and not files:
         if data is None:
-            return None if json is None else _make_json_body(json)
-        return _make_data_body(data, json, length)
+            return None if json is None else _make_json_body(json, encode)
+        return _make_data_body(data, json, length, encode)
     if content is not None:
         if files or json is not None or not _is_empty(data):
             raise TypeError("content cannot go together with data, files or json")
@@ -686,16 +688,21 @@ def encode_body(
     return MultipartBody(_get_file_fields(data), pairs(cast("FormInput", files)), length)
 
 
-def _make_json_body(value: JSON) -> BytesBody:
+def _make_json_body(value: JSON, encode: Callable[[JSON], bytes] | None) -> BytesBody:
     try:
-        return BytesBody(_to_json(value).encode(), _JSON)
+        return BytesBody(_to_json(value).encode() if encode is None else encode(value), _JSON)
     except ValueError as error:
         raise InvalidJSONError(str(error)) from error
 
 
-def _make_data_body(data: DataInput, json: JSON, length: int | None) -> Body | None:
+def _make_data_body(
+    data: DataInput,
+    json: JSON,
+    length: int | None,
+    encode: Callable[[JSON], bytes] | None,
+) -> Body | None:
     if _is_empty(data):
-        return None if json is None else _make_json_body(json)
+        return None if json is None else _make_json_body(json, encode)
     if isinstance(data, _FORMS):
         form = urlencode(list(form_fields(cast("FormInput", data)))).encode("ascii")
         return BytesBody(form, _FORM)

@@ -7,14 +7,14 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from curlhttp._models.decoding import chosen_charset, decode_text, known_charset
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_field, redact_url
 from curlhttp._models.suggestions import SuggestingAttributes
 from curlhttp._models.timings import Attempt, CurlTimings, Timings, make_timings
-from curlhttp.exceptions import HTTPError, JSONDecodeError
+from curlhttp.exceptions import HTTPError, JSONDecodeError, JSONTypeError
 
 if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
+_SHOWN = 60  # characters of a body in an error
 
 # An empty Location does not redirect, so its body is read in full.
 _LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
@@ -111,6 +112,7 @@ def get_reason_phrase(status_code: int) -> str:
 
 
 Self = TypeVar("Self", bound="Response")
+T = TypeVar("T")
 
 
 class Response(SuggestingAttributes):
@@ -361,18 +363,52 @@ class Response(SuggestingAttributes):
             return chosen_charset(self._encoding) or "utf_8"
         return known_charset(self.encoding or "") or "utf_8"
 
-    def json(self, **options: Any) -> Any:  # Any: as of json.loads
+    @overload
+    def json(self, *, type: type[T], **options: Any) -> T: ...  # Any: see below
+    @overload
+    def json(self, *, type: object = None, **options: Any) -> Any: ...
+    def json(self, *, type: object = None, **options: Any) -> Any:  # Any: as of json.loads
         """Return the body read as JSON (RFC 8259).
 
         Args:
-            options: passed on to json.loads.
+            type: the type of the result, such as a dataclass, a model of pydantic, a Struct of
+                msgspec, or list[...] of one of these; None for dicts, lists and so on.
+            options: passed on to json.loads, or to the loads of the client's JSON.
 
         Raises:
             JSONDecodeError: the body is not JSON.
+            JSONTypeError: the value does not fit the type.
+            TypeError: values of this type cannot be made.
         """
         # json.loads detects UTF-8, 16 and 32 in bytes.
         body = self.content if self._encoding is None else self.text
-        return read_json(body, options, self)
+        extensions = getattr(self.request, "extensions", None)
+        loads = None if not extensions else extensions.get("curlhttp.json")
+        try:
+            value = read_json(body, options, self, json.loads if loads is None else loads)
+        except JSONDecodeError as error:
+            error._detail = f"; {self._describe()}"
+            raise
+        return value if type is None else self._convert(value, type)
+
+    def _convert(self, value: object, to: object) -> object:
+        from curlhttp._models.json_codec import Misfit, convert
+
+        try:
+            return convert(value, to)
+        except Misfit as misfit:
+            shown = getattr(to, "__qualname__", to)
+            raise JSONTypeError(
+                f"the JSON does not fit {shown}: {misfit}; {self._describe()}",
+                request=self.request,
+                response=self,
+            ) from misfit.__cause__
+
+    def _describe(self) -> str:
+        """Say which response this is, for errors about its body."""
+        start = self.text[:_SHOWN] + ("..." if len(self.text) > _SHOWN else "")
+        kind = self.headers.get("content-type", "no Content-Type")
+        return f"{self.request} got {self.status_code} and {kind}, which begins with {start!r}"
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
@@ -462,19 +498,25 @@ class Response(SuggestingAttributes):
 
 
 # Any: as of json.loads; the drop-in's responses are another class.
-def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
+def read_json(
+    body: str | bytes,
+    options: dict[str, Any],
+    response: Any,
+    loads: Callable[..., Any] = json.loads,
+) -> Any:
     """Return a body read as JSON.
 
     Args:
         body: the body of the response, or its text.
-        options: passed on to json.loads.
+        options: passed on to loads.
         response: provides the text for the error; None if the body is text.
+        loads: json.loads, or the user's function.
 
     Raises:
         JSONDecodeError: the body is not JSON, or exceeds the limits of Python's parser.
     """
     try:
-        return json.loads(body, **options)
+        return loads(body, **options)
     except json.JSONDecodeError as error:
         raise JSONDecodeError(error.msg, error.doc, error.pos, response=response) from error
     except UnicodeDecodeError as error:
@@ -482,6 +524,8 @@ def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     except RecursionError as error:
         raise _make_json_error("the body is nested too deeply", body, response) from error
     except ValueError as error:
+        if loads is not json.loads:
+            raise _make_json_error(str(error), body, response) from error
         if type(error) is not ValueError:  # from a function among the options
             raise
         # A number with thousands of digits.

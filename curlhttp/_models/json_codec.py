@@ -1,0 +1,298 @@
+"""JSON of responses as the user's types, and the functions that a client uses in place of json's.
+
+Dataclasses are made here, because they need no package. pydantic and msgspec make their own types;
+they are imported if a type is one of theirs.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+T = TypeVar("T")
+
+EXTENSION = "curlhttp.json"  # of requests whose client has a JSON
+
+
+class JSON:
+    """Choose the functions with which a client writes and reads JSON, such as those of orjson.
+
+        client = curlhttp.Client(json=curlhttp.JSON(loads=orjson.loads, dumps=orjson.dumps))
+
+    `dumps` makes the body of `json=`, and `loads` the value of `response.json()`.
+
+    Args:
+        loads: returns the value of a body, which it gets as bytes, or as str if you have set
+            `response.encoding`. It also gets the keyword arguments of `response.json()`.
+        dumps: returns the JSON of a value as bytes, or as str, which is sent as UTF-8.
+
+    Raises:
+        TypeError: one of them is not a function.
+    """
+
+    # Any: as of json.loads.
+    def __init__(
+        self,
+        *,
+        loads: Callable[..., Any] | None = None,
+        dumps: Callable[[object], bytes | str] | None = None,
+    ) -> None:
+        for name, function in (("loads", loads), ("dumps", dumps)):
+            if not (function is None or callable(cast(object, function))):
+                kind = type(function).__name__
+                raise TypeError(f"{name} must be a function, such as json.{name}, not {kind}")
+        self.loads = loads
+        self.dumps = dumps
+
+    def encode(self, value: object) -> bytes:
+        """Return the body for a value.
+
+        Raises:
+            ValueError: JSON cannot express the value.
+            TypeError: likewise, or `dumps` returned neither bytes nor str.
+        """
+        assert self.dumps is not None
+        found = self.dumps(value)
+        if isinstance(found, str):
+            return found.encode()
+        if isinstance(found, (bytes, bytearray, memoryview)):
+            return bytes(found)
+        raise TypeError(f"dumps returned {type(found).__name__}, not bytes or str")
+
+    def __repr__(self) -> str:
+        return f"JSON(loads={self.loads!r}, dumps={self.dumps!r})"
+
+
+class Misfit(Exception):
+    """Say where a value does not fit a type."""
+
+    def __init__(self, path: str, expected: str, value: object) -> None:
+        got = "null" if value is None else type(value).__name__
+        super().__init__(f"{path or 'the value'}: expected {expected}, not {got}")
+
+
+def convert(value: object, to: object) -> object:
+    """Return a value read from JSON as another type.
+
+    Args:
+        value: of dicts, lists, strings, numbers, booleans and None.
+        to: a dataclass, a type of pydantic or msgspec, or list[...], dict[str, ...], a union and
+            so on of these.
+
+    Raises:
+        Misfit: the value does not fit.
+        TypeError: values of this type cannot be made.
+    """
+    library = _find_library(to)
+    if library == "msgspec":
+        return _convert_by_msgspec(value, to)
+    if library == "pydantic":
+        return _convert_by_pydantic(value, to)
+    return _make(value, to, "")
+
+
+@lru_cache(maxsize=1000)
+def _find_library(to: object) -> str | None:
+    for each in _walk(to, set()):
+        if isinstance(each, type):
+            for base in each.__mro__:
+                package = base.__module__.partition(".")[0]
+                if package == "msgspec":
+                    return "msgspec"
+                if package == "pydantic" or "__pydantic_validator__" in vars(base):
+                    return "pydantic"
+    return None
+
+
+def _walk(to: object, seen: set[int]) -> list[object]:
+    """Return a type and all types in it, those of fields of dataclasses included."""
+    if id(to) in seen:
+        return []
+    seen.add(id(to))
+    found = [to]
+    inner = list(get_args(to))
+    if isinstance(to, type) and is_dataclass(to):
+        inner += get_type_hints(to).values()
+    for each in inner:
+        found += _walk(each, seen)
+    return found
+
+
+def _convert_by_msgspec(value: object, to: object) -> object:
+    import msgspec
+
+    try:
+        return msgspec.convert(value, to)
+    except msgspec.ValidationError as error:
+        raise _restate(str(error)) from error
+
+
+def _convert_by_pydantic(value: object, to: object) -> object:
+    import pydantic
+
+    try:
+        return _adapt(to)(value)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        more = error.error_count() - 1
+        path = "".join(
+            f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]
+        )
+        text = f"{path.lstrip('.') or 'the value'}: {first['msg']}"
+        raise _restate(f"{text}; and {more} more" if more else text) from error
+
+
+@lru_cache(maxsize=1000)
+def _adapt(to: object) -> Callable[[object], object]:
+    import pydantic
+
+    make = cast("Callable[[object], pydantic.TypeAdapter[object]]", pydantic.TypeAdapter)
+    return make(to).validate_python
+
+
+def _restate(text: str) -> Misfit:
+    misfit = Misfit("", "", None)
+    misfit.args = (text,)
+    return misfit
+
+
+# --- dataclasses, and what their fields may be ---
+
+_PARSED: dict[object, tuple[Callable[[str], object], str]] = {
+    date: (date.fromisoformat, "an ISO 8601 date"),
+    time: (time.fromisoformat, "an ISO 8601 time"),
+    UUID: (UUID, "a UUID"),
+    Decimal: (Decimal, "a decimal number"),
+}
+_PLAIN: dict[object, str] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def _make(value: object, to: object, path: str) -> object:
+    if to is Any or to is object:
+        return value
+    if to is None:
+        to = type(None)
+    if to in _PLAIN:
+        return _make_plain(value, to, path)
+    if to is datetime or to in _PARSED:
+        return _parse(value, to, path)
+    origin = get_origin(to) or to
+    if origin is Union or origin is getattr(types, "UnionType", None):
+        return _make_one_of(value, get_args(to), path)
+    if origin is Literal:
+        # Not by `in`: 1 == True.
+        for each in get_args(to):
+            if each == value and type(each) is type(value):
+                return value
+        raise Misfit(path, f"one of {', '.join(map(repr, get_args(to)))}", value)
+    if origin in (list, tuple, set, frozenset):
+        return _make_sequence(value, to, cast(type, origin), path)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise Misfit(path, "an object", value)
+        _, to_value = get_args(to) or (str, Any)
+        return {key: _make(each, to_value, f"{path}[{key!r}]") for key, each in value.items()}
+    if isinstance(to, type) and issubclass(to, Enum):
+        try:
+            return to(value)
+        except ValueError:
+            raise Misfit(path, f"one of {', '.join(repr(e.value) for e in to)}", value) from None
+    if isinstance(to, type) and is_dataclass(to):
+        return _make_dataclass(value, to, path)
+    shown = getattr(to, "__qualname__", to)
+    raise TypeError(
+        f"JSON cannot be read as {shown}: use dataclasses, list, dict, unions, enumerations, str, "
+        "int, float, bool, datetime, date, time, UUID and Decimal, or types of pydantic or msgspec"
+    )
+
+
+def _make_plain(value: object, to: object, path: str) -> object:
+    if to is float and type(value) is int:
+        return float(value)
+    if isinstance(value, cast(type, to)) and not (isinstance(value, bool) and to is not bool):
+        return value
+    raise Misfit(path, _PLAIN[to], value)
+
+
+def _parse(value: object, to: object, path: str) -> object:
+    parse, expected = _PARSED.get(to, (_parse_datetime, "an ISO 8601 date and time"))
+    if to is Decimal and isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str):
+        try:
+            return parse(value)
+        except (ValueError, InvalidOperation):
+            pass
+    raise Misfit(path, expected, value)
+
+
+def _parse_datetime(text: str) -> datetime:
+    if sys.version_info < (3, 11) and text.endswith(("Z", "z")):
+        text = text[:-1] + "+00:00"
+    return datetime.fromisoformat(text)
+
+
+def _make_one_of(value: object, kinds: tuple[object, ...], path: str) -> object:
+    if value is None and type(None) in kinds:
+        return None
+    misfits = []
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return _make(value, kind, path)
+            except Misfit as misfit:
+                misfits.append(misfit)
+    if len(misfits) == 1:  # Optional
+        raise misfits[0]
+    shown = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
+    raise Misfit(path, shown, value)
+
+
+def _make_sequence(
+    value: object, to: object, origin: Callable[[list[object]], object], path: str
+) -> object:
+    if not isinstance(value, list):
+        raise Misfit(path, "an array", value)
+    kinds = get_args(to) or (Any,)
+    if origin is tuple and not (len(kinds) == 2 and kinds[1] is ...) and get_args(to):
+        if len(value) != len(kinds):
+            raise Misfit(path, f"an array of {len(kinds)}", value)
+    else:
+        kinds = (kinds[0],) * len(value)
+    pairs = enumerate(zip(value, kinds, strict=True))
+    return origin([_make(each, kind, f"{path}[{i}]") for i, (each, kind) in pairs])
+
+
+def _make_dataclass(value: object, to: type, path: str) -> object:
+    if not isinstance(value, dict):
+        raise Misfit(path, f"an object for {to.__name__}", value)
+    hints = _read_hints(to)
+    given = {}
+    for each in fields(to):
+        if not each.init:
+            continue
+        below = f"{path}.{each.name}" if path else each.name
+        if each.name in value:
+            given[each.name] = _make(value[each.name], hints[each.name], below)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise _restate(f"{below}: missing, and it has no default")
+    return to(**given)
+
+
+@lru_cache(maxsize=1000)
+def _read_hints(to: object) -> dict[str, object]:
+    return get_type_hints(to)

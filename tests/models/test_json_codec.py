@@ -1,0 +1,280 @@
+"""JSON as the user's types, and by the user's functions."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal, Optional, TypedDict
+from uuid import UUID
+
+import pytest
+
+import curlhttp
+from curlhttp import JSON
+from curlhttp._models import json_codec
+from curlhttp._models.json_codec import Misfit
+from curlhttp.exceptions import JSONDecodeError, JSONTypeError
+from curlhttp.testing import Answer
+from tests.support.scripted import Scripted
+
+pydantic = pytest.importorskip("pydantic", reason="the extra test")
+msgspec = pytest.importorskip("msgspec", reason="the extra test")
+orjson = pytest.importorskip("orjson", reason="the extra test")
+
+
+convert: Any = json_codec.convert  # as response.json(type=) calls it
+
+
+class Role(Enum):
+    ADMIN = "admin"
+    GUEST = "guest"
+
+
+@dataclass
+class Address:
+    city: str
+    zip: Optional[int] = None  # noqa: UP045  # both spellings
+
+
+@dataclass
+class User:
+    id: int
+    name: str
+    roles: list[Role] = field(default_factory=list)
+    address: Address | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    pair: tuple[int, str] | None = None
+    kind: Literal["a", 1] = "a"
+    friends: list[User] = field(default_factory=list)
+    seen: int = field(default=0, init=False)
+
+
+@dataclass
+class Stamped:
+    at: datetime
+    day: date
+    id: UUID
+    price: Decimal
+
+
+class Model(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+    id: int
+    name: str = "?"
+
+
+class Struct(msgspec.Struct):  # type: ignore[misc, name-defined]
+    id: int
+    name: str = "?"
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    id: int
+
+
+class Row(TypedDict):
+    id: int
+
+
+WHOLE = {
+    "id": 1,
+    "name": "Ada",
+    "roles": ["admin", "guest"],
+    "address": {"city": "Paris", "zip": None},
+    "scores": {"a": 1},
+    "pair": [1, "x"],
+    "kind": 1,
+    "friends": [{"id": 2, "name": "Bob"}],
+    "more": "is ignored",
+}
+
+
+def test_a_dataclass_and_all_in_it() -> None:
+    made = convert(WHOLE, User)
+    assert made == User(
+        1,
+        "Ada",
+        [Role.ADMIN, Role.GUEST],
+        Address("Paris"),
+        {"a": 1.0},
+        (1, "x"),
+        1,
+        [User(2, "Bob")],
+    )
+    assert type(made.scores["a"]) is float
+
+
+def test_what_json_writes_as_text() -> None:
+    text = "12345678-1234-5678-1234-567812345678"
+    value = {"at": "2026-11-25T10:00:00Z", "day": "2026-11-25", "id": text, "price": 1.5}
+    assert convert(value, Stamped) == Stamped(
+        datetime(2026, 11, 25, 10, tzinfo=timezone.utc),
+        date(2026, 11, 25),
+        UUID(text),
+        Decimal("1.5"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": "1"}, "id: expected a whole number, not str"),
+        ({"id": True}, "id: expected a whole number, not bool"),
+        ({"id": 1.0}, "id: expected a whole number, not float"),
+        ({"name": None}, "name: expected a string, not null"),
+        ({"roles": ["root"]}, "roles[0]: expected one of 'admin', 'guest', not str"),
+        ({"roles": {}}, "roles: expected an array, not dict"),
+        ({"address": {}}, "address.city: missing, and it has no default"),
+        ({"address": []}, "address: expected an object for Address, not list"),
+        ({"scores": {"a": "x"}}, "scores['a']: expected a number, not str"),
+        ({"pair": [1]}, "pair: expected an array of 2, not list"),
+        ({"kind": True}, "kind: expected one of 'a', 1, not bool"),
+        ({"friends": [{"id": 2}]}, "friends[0].name: missing, and it has no default"),
+    ],
+    ids=str,
+)
+def test_a_misfit_says_where(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(Misfit) as caught:
+        convert({**WHOLE, **change}, User)
+    assert str(caught.value) == message
+
+
+def test_plain_types_and_containers() -> None:
+    assert convert([1, 2], list[int]) == [1, 2]
+    assert convert([1, 2], tuple[int, ...]) == (1, 2)
+    assert convert([1, 1], set[int]) == {1}
+    assert convert({"a": [None]}, dict[str, list[Any]]) == {"a": [None]}
+    assert convert("x", int | str) == "x"
+    assert convert(None, None) is None
+    with pytest.raises(Misfit, match="the value: expected int or str, not list"):
+        convert([], int | str)
+    with pytest.raises(Misfit, match="the value: expected an ISO 8601 date and time, not str"):
+        convert("yesterday", datetime)
+
+
+def test_types_that_nobody_can_make_are_refused() -> None:
+    for kind in (bytes, complex, Row, list[memoryview]):
+        with pytest.raises(TypeError, match=r"use dataclasses, .* or types of pydantic or msgspec"):
+            convert([b""] if kind == list[memoryview] else {}, kind)
+
+
+@pytest.mark.parametrize("kind", [Model, Struct, Checked])
+def test_types_of_packages(kind: Any) -> None:
+    assert convert({"id": 1}, kind).id == 1
+    assert convert([{"id": 1}], list[kind])[0] == kind(id=1)
+    assert convert({"a": {"id": 1}}, dict[str, kind])["a"] == kind(id=1)
+    with pytest.raises(Misfit, match=r"\[1\].*id|id.*\[1\]"):
+        convert([{"id": 1}, {"id": "x"}], list[kind])
+
+
+def test_a_dataclass_with_a_model_is_made_by_its_package() -> None:
+    @dataclass
+    class Page:
+        items: list[Model]
+
+    Page.__annotations__["items"] = list[Model]
+    assert convert({"items": [{"id": "1"}]}, Page) == Page([Model(id=1)])
+
+
+# --- of responses ---
+
+
+async def test_a_response_is_read_as_a_type(scripted: Scripted) -> None:
+    body = json.dumps([{"id": 1, "name": "Ada"}])
+    client, _ = scripted([Answer(200, content=body)] * 3)
+    assert (await client.get("http://a/")).json(type=list[User]) == [User(1, "Ada")]
+    assert (await client.get("http://a/")).json(type=list[Model])[0].name == "Ada"
+    assert (await client.get("http://a/")).json(type=None) == [{"id": 1, "name": "Ada"}]
+
+
+async def test_a_type_that_does_not_fit_names_the_response(scripted: Scripted) -> None:
+    client, _ = scripted([Answer(200, content=b'{"id": null}')] * 2)
+    response = await client.get("http://a/users?token=secret")
+    for kind in (User, Model):
+        with pytest.raises(JSONTypeError, match=r"the JSON does not fit (User|Model): id: ") as it:
+            response.json(type=kind)
+        assert "GET http://a/users?token=*** got 200" in str(it.value)
+        assert it.value.response is response
+        assert isinstance(it.value, ValueError)
+
+
+async def test_html_is_shown_by_the_error(scripted: Scripted) -> None:
+    page = "<!DOCTYPE html><title>502 Bad Gateway</title>" + "x" * 20
+    answer = Answer(502, headers={"Content-Type": "text/html"}, content=page)
+    client, _ = scripted([answer])
+    response = await client.get("http://a/users?token=secret")
+    with pytest.raises(JSONDecodeError) as caught:
+        response.json(type=User)
+    assert str(caught.value) == (
+        "Expecting value: line 1 column 1 (char 0); GET http://a/users?token=*** got 502 and "
+        "text/html, which begins with "
+        "'<!DOCTYPE html><title>502 Bad Gateway</title>xxxxxxxxxxxxxxx...'"
+    )
+    assert caught.value.doc == page
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+async def test_the_functions_of_a_client(scripted: Scripted) -> None:
+    codec = JSON(loads=orjson.loads, dumps=orjson.dumps)
+    client, engine = scripted([Answer(200, content=b'{"id":1}')] * 2, json=codec)
+    response = await client.post("http://a/", json={"day": date(2026, 11, 25), "é": 1})
+    assert engine.sent[0].body == '{"day":"2026-11-25","é":1}'.encode()
+    assert engine.sent[0].headers["Content-Type"] == "application/json"
+    assert response.json() == {"id": 1}
+    assert response.json(type=Model) == Model(id=1)
+    assert pickle.loads(pickle.dumps(response)).json() == {"id": 1}
+    request = client.real.build_request("GET", "http://a/", headers={"X-A": "b"})
+    assert (await client.send(request)).json() == {"id": 1}
+
+
+async def test_loads_gets_bytes_and_options(scripted: Scripted) -> None:
+    seen: list[Any] = []
+
+    def loads(body: Any, **options: Any) -> Any:
+        seen.append((body, options))
+        return json.loads(body, **options)
+
+    client, _ = scripted([Answer(200, content=b"1.5")], json=JSON(loads=loads))
+    response = await client.get("http://a/")
+    assert response.json(parse_float=Decimal) == Decimal("1.5")
+    response.encoding = "latin-1"
+    response.json()
+    assert seen == [(b"1.5", {"parse_float": Decimal}), ("1.5", {})]
+
+
+async def test_errors_of_other_functions_are_those_of_the_package(scripted: Scripted) -> None:
+    def broken(body: bytes) -> Any:
+        raise ValueError("no")
+
+    for loads in (orjson.loads, broken):
+        client, _ = scripted([Answer(200, content=b"<html>")], json=JSON(loads=loads))
+        with pytest.raises(JSONDecodeError, match="which begins with '<html>'"):
+            (await client.get("http://a/")).json()
+
+
+async def test_a_request_of_the_user_gets_the_functions(scripted: Scripted) -> None:
+    client, _ = scripted([Answer(200, content=b"1")], json=JSON(loads=lambda body: "mine"))
+    response = await client.send(curlhttp.Request("GET", "http://a/"))
+    assert response.json() == "mine"
+
+
+async def test_dumps_may_return_text_and_nothing_else(scripted: Scripted) -> None:
+    client, engine = scripted([200], json=JSON(dumps=lambda value: "é"))
+    await client.post("http://a/", json=1)
+    assert engine.sent[0].body == "é".encode()
+    client, _ = scripted([], json=JSON(dumps=lambda value: 5))  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="dumps returned int, not bytes or str"):
+        await client.post("http://a/", json=1)
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"loads must be a function, such as json\.loads, not str"):
+        JSON(loads="orjson")  # type: ignore[arg-type]
+    for client in (curlhttp.Client, curlhttp.AsyncClient):
+        with pytest.raises(TypeError, match=r"json must be a curlhttp\.JSON.* its body"):
+            client(json={"a": 1})  # type: ignore[arg-type]
+    assert repr(JSON(loads=json.loads)).startswith("JSON(loads=<function loads")
