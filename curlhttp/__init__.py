@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
     from curlhttp._policy.breaker.circuit import BreakerMetrics
     from curlhttp._policy.digest import DigestAuth
+    from curlhttp._policy.endpoints import Endpoints, EndpointState
     from curlhttp._policy.guard import PublicOnly
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
@@ -183,6 +184,8 @@ __all__ = [
     "DeadlineExceeded",
     "DecorrelatedJitterBackoff",
     "DigestAuth",
+    "EndpointState",
+    "Endpoints",
     "EqualJitterBackoff",
     "EventStream",
     "ExponentialBackoff",
@@ -308,6 +311,7 @@ _NAMES = {
     "curlhttp._policy.breaker.breaker": "CircuitBreaker Transition",
     "curlhttp._policy.breaker.circuit": "BreakerMetrics",
     "curlhttp._policy.adaptive": "AdaptiveLimit",
+    "curlhttp._policy.endpoints": "Endpoints EndpointState",
     "curlhttp._policy.limits": "ConcurrencyLimit RateLimit",
     "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.guard": "PublicOnly",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Iterable, Sequence
+from contextvars import copy_context
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._curl.engines.loops import Loop
-    from curlhttp._engine.engine import Exchange, MakeWaiter
+    from curlhttp._engine.engine import Exchange, Layer, MakeWaiter
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
@@ -111,6 +113,17 @@ class AsyncClient(BaseClient):
     def _make_exchange(self) -> Exchange:
         engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
         return exchange_async(engine, self.clock.now, AsyncStreamedResponse)
+
+    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter], Layer]:
+        from curlhttp._flow.coalesce import coalesce
+
+        return partial(coalesce, spawn=self._spawn, where=self._running_loop)
+
+    def _spawn(self, run: Callable[[], Coroutine[object, None, None]]) -> Callable[[], None]:
+        """Start a task of the running loop; see Spawn."""
+        tasks = self._loops.background_tasks(self._running_loop(), copy_context())
+        tasks.spawn(run)
+        return tasks.cancel
 
     def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
         from curlhttp._models.progress import AsyncProgressBody

@@ -17,6 +17,7 @@ from curlhttp._client.request_builder import (
 )
 from curlhttp._client.routing import Routing
 from curlhttp._engine.engine import (
+    Clock,
     Engine,
     EngineWrapper,
     Exchange,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from curlhttp._models.json_codec import JSON
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.breaker.shared import SharedCircuits
+    from curlhttp._policy.endpoints import Endpoints
     from curlhttp._policy.fallback import FallbackInput
     from curlhttp._policy.guard import GuardInput
     from curlhttp._policy.hedge import Hedge
@@ -118,7 +120,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     def __init__(
         self,
         *,
-        base_url: str | URL = "",
+        base_url: str | URL | Endpoints = "",
         headers: HeaderChanges | None = None,
         params: ParamsInput | None = None,
         cookies: CookiesInput | None = None,
@@ -162,15 +164,19 @@ class BaseClient(Unpicklable, RequestBuilder):
         hedge: Hedge | None = None,
         guard: GuardInput = None,
         fallback: FallbackInput | None = None,
+        coalesce: bool = False,
         json: JSON | None = None,
         cache: Cache | None = None,
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
         self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
-        self._base_url = parse_url(base_url) if base_url else None
+        self._endpoints: Endpoints | None = None
+        if hasattr(base_url, "to_canonical"):
+            self._endpoints = cast("Endpoints", base_url)
+        self._base_url = _parse_base(base_url)
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
         self._headers = make_client_headers(headers, self._sensitive)
-        self._parse = make_url_parser(self._base_url, params)
+        self._parse = make_url_parser(self._endpoints or self._base_url, params)
         self._jar = LazyCookieJar(cookies)
         default_auth = to_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
@@ -243,6 +249,8 @@ class BaseClient(Unpicklable, RequestBuilder):
             run_blocking=self._run_blocking,
             certificates=certificates,
             alternatives=self._routing.alternatives,
+            coalesce=self._make_coalescing() if coalesce else None,
+            endpoints=self._endpoints,
             fallback=None if fallback is None else self._make_fallback(fallback),
             hsts=_open_hsts(hsts, self.clock.wall),
             cache=self._make_caching(cache),
@@ -254,6 +262,11 @@ class BaseClient(Unpicklable, RequestBuilder):
             None if breaker is None else breaker.shared,
             None if self._retry is None else self._retry.budget,
         )
+
+    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter], Layer]:
+        from curlhttp._flow.coalesce import coalesce
+
+        return coalesce
 
     def _use_json(self, codec: JSON) -> None:
         """Write and read JSON with the user's functions.
@@ -506,6 +519,13 @@ def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
     if limits is not None:
         given = {name: getattr(limits, name) for name in Limits.__slots__} | given
     return Limits(**given)
+
+
+def _parse_base(base_url: str | URL | Endpoints) -> URL | None:
+    if not base_url:
+        return None
+    canonical: URL | None = getattr(base_url, "canonical", None)
+    return parse_url(cast("str | URL", base_url)) if canonical is None else canonical
 
 
 def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:

@@ -38,7 +38,7 @@ class Client(BaseClient):
     """Send requests and block until they are done; safe to use from many threads.
 
     Args:
-        base_url: joined with relative URLs.
+        base_url: joined with relative URLs; an Endpoints spreads them over several servers.
         headers: added to every request, on top of User-Agent, Accept-Encoding and Accept.
         params: added to every query.
         cookies: a CookieJar to use, a mapping or pairs.
@@ -81,6 +81,7 @@ class Client(BaseClient):
         fallback: `def fallback(request, outcome)`, which is called when a request has failed: with
             its exception, or its response if the retry policy names the status. It returns a
             response, such as request.respond(200, json=[]), or None to leave the failure as it is.
+        coalesce: let equal GETs that are under way at the same time share one transfer.
         json: a JSON with the functions that write and read JSON, such as those of orjson.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether the
             client may connect to an address.

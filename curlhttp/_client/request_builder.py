@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ParamsInput,
     )
     from curlhttp._models.progress import Progress, ProgressMeter
+    from curlhttp._policy.endpoints import Endpoints
     from curlhttp._policy.retry import RetryInput, RetryPolicy
 
 _STREAMED = {"stream": True}
@@ -265,7 +266,7 @@ def validate_size(size: int | None) -> int | None:
 
 
 def make_url_parser(
-    base: URL | None, params: ParamsInput | None
+    base: URL | Endpoints | None, params: ParamsInput | None
 ) -> Callable[[str | bytes | URL], URL]:
     """Return a function that makes URLs absolute.
 
@@ -273,6 +274,8 @@ def make_url_parser(
         base: joined with relative URLs, or None.
         params: added to every query, or None.
     """
+    if base is not None and not isinstance(base, URL):
+        return partial(_resolve_endpoint, base, params)
     # Most clients have neither, and their requests avoid an extra call.
     return parse_url if base is None and params is None else partial(_resolve_url, base, params)
 
@@ -280,6 +283,12 @@ def make_url_parser(
 def _resolve_url(base: URL | None, params: ParamsInput | None, url: str | bytes | URL) -> URL:
     absolute = parse_url(url) if base is None else _join_url(base, url)
     return absolute.with_params(params) if params else absolute
+
+
+def _resolve_endpoint(
+    endpoints: Endpoints, params: ParamsInput | None, url: str | bytes | URL
+) -> URL:
+    return endpoints.to_canonical(_resolve_url(endpoints.canonical, params, url))
 
 
 def _join_url(base: URL, url: str | bytes | URL) -> URL:

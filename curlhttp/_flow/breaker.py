@@ -122,6 +122,8 @@ class _BreakerLayer:
         ):
             return response
         outcome = classifier.classify_status(response.status_code)
+        if response.request.url.origin != request.url.origin:
+            outcome = Outcome.IGNORED  # of a hedge at another endpoint, which has its own permit
         # To the first byte, without the wait for a handle. An exception counts with its whole time.
         elapsed = response.timings.first_byte
         if counts_body:

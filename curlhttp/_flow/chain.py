@@ -7,7 +7,7 @@ has are one layer. Retry and the layers below it are imported only if a client u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import CircuitBreaker
+    from curlhttp._policy.endpoints import Endpoints
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryPolicy
@@ -50,6 +51,8 @@ class Chain:
         run_blocking: calls a function that may block.
         certificates: responses contain the certificate of the server.
         alternatives: remembers which origins support HTTP/3; or None.
+        coalesce: returns the layer that lets equal requests share a transfer, or None.
+        endpoints: of the base URL, or None.
         fallback: the layer that replaces failures, or None.
         hsts: the hosts that require HTTPS, or None.
         cache: of the client, or None.
@@ -79,6 +82,8 @@ class Chain:
         run_blocking: Offload,
         certificates: bool = False,
         alternatives: AltSvcCache | None = None,
+        coalesce: Callable[[Clock, MakeWaiter], Layer] | None = None,
+        endpoints: Endpoints | None = None,
         fallback: Callable[[Hooks], Layer] | None = None,
         hsts: HSTS | None = None,
         cache: CacheContext | None = None,
@@ -106,6 +111,8 @@ class Chain:
         self._concurrency_limit = concurrency_limit
         self._breaker = breaker
         self._cache = cache
+        self._coalesce = coalesce
+        self._endpoints = endpoints
         self._fallback = None if fallback is None else fallback(self.attempt_hooks)
         # One for all engines, which share the times that a hedge measures.
         self._hedge = None if hedge is None else self._make_hedge(hedge, retry, now)
@@ -149,7 +156,12 @@ class Chain:
             *(() if hsts is None else (hsts.upgrade_layer,)),
             # Deadline, redirects, credentials and cookies.
             redirects(
-                clock, self._max_redirects, self._sensitive_headers, self._netrc, auth_context
+                clock,
+                self._max_redirects,
+                self._sensitive_headers,
+                self._netrc,
+                auth_context,
+                None if self._endpoints is None else self._endpoints.to_canonical,
             ),
             *(() if hsts is None else (hsts.learning_layer,)),
             *self._alt_svc_layers(),
@@ -168,8 +180,7 @@ class Chain:
         """Return the function that sends a request through all layers below authentication."""
         layers: tuple[Layer, ...] = (
             *map(_to_layer, self.middleware),
-            # Not for downloads and WebSocket handshakes, which pass a layer.
-            *(() if self._fallback is None or within_retry is not None else (self._fallback,)),
+            *self._layers_of_responses(clock, make_waiter, within_retry),
             # A cache hit is not an attempt: no layer below delays, counts or refuses it.
             *self._cache_layers(clock, within_retry),
             *self._attempt_layers(clock, make_waiter, retries, within_retry),
@@ -187,12 +198,17 @@ class Chain:
         retries: bool | None,
         within_retry: Layer | None,
     ) -> tuple[Layer, ...]:
+        retry_layers = (
+            self._retry_layers(clock, make_waiter)
+            if (self.retries if retries is None else retries)
+            else ()
+        )
         return (
             # Repeats all layers below, so that each attempt is admitted and counted.
             *(
-                self._retry_layers(clock, make_waiter)
-                if (self.retries if retries is None else retries)
-                else ()
+                retry_layers
+                if self._endpoints is None
+                else self._endpoint_layers(self._endpoints, clock, retry_layers)
             ),
             *(() if within_retry is None else (within_retry,)),
             *self._limit_layers(clock, make_waiter),
@@ -201,6 +217,16 @@ class Chain:
             # Last, because the engine makes the attempts of a hedge.
             *self._attempt_middleware_layers(),
         )
+
+    def _layers_of_responses(
+        self, clock: Clock, make_waiter: MakeWaiter, within_retry: Layer | None
+    ) -> Iterator[Layer]:
+        if within_retry is not None:  # of downloads and WebSocket handshakes
+            return
+        if self._fallback is not None:
+            yield self._fallback
+        if self._coalesce is not None:
+            yield self._coalesce(clock, make_waiter)
 
     def _cache_layers(self, clock: Clock, within_retry: Layer | None) -> tuple[Layer, ...]:
         # Not for downloads and WebSocket handshakes, which pass a layer.
@@ -225,6 +251,14 @@ class Chain:
         from curlhttp._flow.retry import retry
 
         return (retry(clock, self.attempt_hooks, make_waiter),)
+
+    def _endpoint_layers(
+        self, endpoints: Endpoints, clock: Clock, retry_layers: tuple[Layer, ...]
+    ) -> tuple[Layer, ...]:
+        from curlhttp._flow.endpoints import first_endpoint, next_endpoints
+
+        first = first_endpoint(endpoints, clock, self._run_blocking)
+        return (first, *retry_layers, next_endpoints(clock))
 
     def _limit_layers(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         if self._rate_limit is None and self._concurrency_limit is None:

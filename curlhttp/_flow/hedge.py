@@ -15,7 +15,7 @@ from curlhttp._engine.engine import AttemptResult, Exchange, Layer, MakeWaiter, 
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.retry import withdraw_from_store
 from curlhttp._models.body import Body
-from curlhttp._models.request import Request
+from curlhttp._models.request import ENDPOINTS, Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import AttemptCancelled
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, get_proxy_key
@@ -28,6 +28,7 @@ from curlhttp.exceptions import CircuitBreakerOpen, RequestException, StoreError
 if TYPE_CHECKING:
     from curlhttp._policy.adaptive import AdaptiveLimit
     from curlhttp._policy.breaker.shared import SharedPermit
+    from curlhttp._policy.endpoints import Turn
 
 # --- Admit one more attempt of a request to limits, breaker and budget at once, or not at all ---
 #
@@ -295,8 +296,11 @@ def hedge(
 
 async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -> Response:
     try:
-        return await exchange(plan.request, plan)
+        response = await exchange(plan.request, plan)
+        plan.finish(response.status_code, response.request)
+        return response
     except RequestException as error:
+        plan.finish(error, error.request if isinstance(error.request, Request) else None)
         if plan.was_sent:  # by another attempt than the one that failed with this error
             error.request_sent, error.refused = True, False
         raise
@@ -318,6 +322,7 @@ class _HedgedRequest:
         "_now",
         "_permits",
         "_times",
+        "_turns",
         "after",
         "most",
         "request",
@@ -344,6 +349,8 @@ class _HedgedRequest:
         self._make_waiter = make_waiter
         self._now = now
         self._permits: list[AttemptPermit] = []
+        # With endpoints, an attempt has its own turn, permits and origin; by the request's id.
+        self._turns: dict[int, tuple[Request, Turn, AttemptPermit]] = {}
 
     async def again(self) -> Request | None:
         """Return the request of one more attempt, or None if there may be none."""
@@ -352,6 +359,9 @@ class _HedgedRequest:
             body = _clone(request.body)
             if body is None:  # both attempts would read from the same body
                 return None
+        found = None if ENDPOINTS not in (request.extensions or ()) else self._take_turn()
+        if found is not None:
+            turn, request = found
         try:
             permit = await self._admission.admit(request, self._make_waiter)
         except BaseException:
@@ -362,8 +372,17 @@ class _HedgedRequest:
             if body is not None:
                 body.close()  # the clone may have opened the file a second time
             return None
-        self._permits.append(permit)
-        return request.derive(body=body)
+        attempt = request.derive(body=body)
+        if found is None:
+            self._permits.append(permit)
+        else:
+            self._turns[id(attempt)] = attempt, turn, permit
+        return attempt
+
+    def _take_turn(self) -> tuple[Turn, Request] | None:
+        from curlhttp._flow.endpoints import take_turn
+
+        return take_turn(self.request, self._now())
 
     def is_good(self, status_code: int) -> bool:
         """Return whether a response with this status wins the race."""
@@ -383,9 +402,34 @@ class _HedgedRequest:
         outcome = result.status_code if isinstance(result, Response) else result
         now = self._now()
         if was_sent:
-            self._admission.observe(self.request.url.origin, outcome, now - elapsed, now)
-        if self._permits:
+            self._admission.observe(request.url.origin, outcome, now - elapsed, now)
+        if ENDPOINTS in (request.extensions or ()):
+            self._end_turn(request, outcome, now, elapsed)
+        elif self._permits:
             self.transitions += self._permits.pop().settle(outcome, now, elapsed)
+
+    def _end_turn(
+        self, request: Request, outcome: int | Exception | None, now: float, elapsed: float
+    ) -> None:
+        from curlhttp._flow.endpoints import classify, get_rotation
+
+        found = self._turns.pop(id(request), None)
+        if found is not None:
+            _, turn, permit = found
+            turn.end(classify(outcome), now)
+            self.transitions += permit.settle(outcome, now, elapsed)
+        elif (rotation := get_rotation(request)) is not None and rotation.turn is not None:
+            rotation.turn.end(classify(outcome), now)  # of the first attempt
+
+    def finish(self, outcome: int | Exception, winner: Request | None) -> None:
+        """Count the outcome that the caller gets, if it is that of an extra attempt at an endpoint.
+
+        Args:
+            outcome: the status code or the error.
+            winner: the request of the attempt, if known.
+        """
+        if winner is not None and id(winner) in self._turns:
+            self._end_turn(winner, outcome, self._now(), 0.0)
 
     def timed(self, seconds: float) -> None:
         """Record how long a first attempt took up to its response head."""
@@ -395,6 +439,8 @@ class _HedgedRequest:
         """Release the permits of attempts that were admitted and could not start."""
         while self._permits:
             self.dropped(self.request, None, 0.0, was_sent=False)
+        for request, _, _ in tuple(self._turns.values()):
+            self.dropped(request, None, 0.0, was_sent=False)
 
 
 def _clone(body: Body) -> Body | None:

@@ -16,6 +16,7 @@ from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.request import Request
 from curlhttp._models.response import REDIRECT_STATUSES, Response
 from curlhttp._models.timings import number_attempts
+from curlhttp._models.url import URL
 from curlhttp._policy.auth import NO_AUTH
 from curlhttp._policy.redirects import build_redirect, get_location
 from curlhttp.exceptions import RequestException, TooManyRedirects
@@ -84,6 +85,7 @@ def get_next_hop(
     *,
     followed: int,
     max_redirects: int,
+    rebase: Callable[[URL], URL] | None = None,
 ) -> Request | None:
     """Return the request that follows a redirect, None if the response is final.
 
@@ -93,6 +95,7 @@ def get_next_hop(
         sensitive_headers: lower-case header names that must not be sent to another origin.
         followed: number of redirects so far.
         max_redirects: maximum number of redirects.
+        rebase: see redirects().
 
     Raises:
         TooManyRedirects: there were max_redirects already.
@@ -114,7 +117,7 @@ def get_next_hop(
             timings=response.timings,
         )
     try:
-        return build_redirect(request, response.status_code, location, sensitive_headers)
+        return build_redirect(request, response.status_code, location, sensitive_headers, rebase)
     except RequestException as error:
         # The next request was not sent, so the error belongs to this one.
         error.request, error.response = request, response
@@ -128,6 +131,7 @@ def redirects(
     sensitive_headers: frozenset[str],
     netrc: FindCredentials | None,
     auth_context: AuthContext,
+    rebase: Callable[[URL], URL] | None = None,
 ) -> Layer:
     """Return the layer that follows redirects.
 
@@ -137,6 +141,7 @@ def redirects(
         sensitive_headers: lower-case header names that must not be sent to another origin.
         netrc: returns user name and password for a host; None without netrc.
         auth_context: for authenticate(); its `upgrade` is applied to each hop.
+        rebase: returns the URL to use for that of a redirect, None to use it as it is.
     """
     now, upgrade = clock.now, auth_context.upgrade
 
@@ -176,6 +181,7 @@ def redirects(
                     sensitive_headers,
                     followed=followed,
                     max_redirects=max_redirects,
+                    rebase=rebase,
                 )
                 if following is None:
                     return response

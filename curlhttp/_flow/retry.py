@@ -17,7 +17,7 @@ from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS, store_cookies
 from curlhttp._models.body import rewind
 from curlhttp._models.errors import add_note
 from curlhttp._models.redaction import redact_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ENDPOINTS, Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Attempt
 from curlhttp._policy.retry import (
@@ -176,6 +176,7 @@ class Attempts:
         is_open = isinstance(failure, CircuitBreakerOpen)
         if is_open:
             self._refund(now)
+            is_open = not self._moves  # at another endpoint, the circuit may be closed
         elif (reason := policy.get_give_up_reason(self.request, failure)) is not None:
             return reason
         if self._number > policy.max_retries:
@@ -225,6 +226,8 @@ class Attempts:
         return backoff
 
     def _delay(self, failure: Response | RequestException, backoff: float) -> float | None:
+        if self._moves:
+            return backoff  # what one endpoint asks for is nothing to another
         if isinstance(failure, CircuitBreakerOpen):
             # Before the circuit lets a call through, each attempt would be refused like this one.
             return max(backoff, failure.retry_after)
@@ -234,6 +237,12 @@ class Attempts:
             return backoff
         # Wall time: Retry-After may be a date.
         return self.policy.delay(backoff, parse_retry_after(failure.headers, self._clock.wall()))
+
+    @property
+    def _moves(self) -> bool:
+        """Return whether the next attempt goes to an endpoint that had none yet."""
+        rotation = (self.request.extensions or {}).get(ENDPOINTS)
+        return rotation is not None and rotation.has_more()
 
     def _refund(self, now: float) -> None:
         """Refund the cost of a retry that the breaker refused."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.retry import RetryPolicy
 
 KEEP_CODED = "keep"
+ENDPOINTS = "curlhttp.endpoints"  # the extension with the Rotation of a request
 
 _EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2

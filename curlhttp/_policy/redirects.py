@@ -6,7 +6,7 @@ libcurl's own redirects are never used, because they leak credentials to other o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from curlhttp._models.headers import Headers
@@ -76,7 +76,11 @@ def may_keep_credentials(old: URL, new: URL) -> bool:
 
 
 def build_redirect(
-    request: Request, response_status: int, location: str, sensitive_headers: frozenset[str]
+    request: Request,
+    response_status: int,
+    location: str,
+    sensitive_headers: frozenset[str],
+    rebase: Callable[[URL], URL] | None = None,
 ) -> Request:
     """Return the next request, without the credentials that must not be sent there.
 
@@ -85,6 +89,7 @@ def build_redirect(
         response_status: one of REDIRECT_STATUSES.
         location: of the response; see get_location().
         sensitive_headers: names of further headers that must not be sent to another origin.
+        rebase: returns the URL to use for that of the location, None to use it as it is.
 
     Raises:
         InvalidSchema: the location is neither http nor https.
@@ -92,6 +97,8 @@ def build_redirect(
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
     url = request.url.join(decode_location(location))
+    if rebase is not None:
+        url = rebase(url)
     keeps_body = response_status in _KEEPS_BODY
     dropped = set(_NEVER_FORWARDED)
     if url.origin != request.url.origin:

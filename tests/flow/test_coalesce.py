@@ -1,0 +1,315 @@
+"""Equal GETs that are under way at the same time share one transfer."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+import pytest
+
+import curlhttp
+from curlhttp import Timeout
+from curlhttp.exceptions import ConnectionError, DeadlineExceeded
+from tests.servers import AppConnection, AppServer, Record
+from tests.support.scripted import steady
+
+ASYNC = pytest.mark.colours("asyncio", "uvloop", "trio")
+MakeClient = Callable[..., Any]
+
+
+class Gate:
+    """A path whose responses wait until the test lets them go."""
+
+    def __init__(self, app: AppServer) -> None:
+        self.app = app
+        self.url = app.url + "/gate"
+        self.opened = threading.Event()
+        self.status = 200
+        self.lost = 0
+        app.route("/gate", self._answer)
+
+    def _answer(self, record: Record, conn: AppConnection) -> None:
+        while not self.opened.is_set():
+            if conn.wait_closed(0.005):
+                self.lost += 1
+                conn.closing = True
+                self.app.note()
+                return
+        conn.reply(self.status, b"body", [("Set-Cookie", "s=1")])
+
+    @property
+    def count(self) -> int:
+        return sum(record.path == "/gate" for record in self.app.requests)
+
+
+@pytest.fixture
+def gate(app: AppServer) -> Gate:
+    return Gate(app)
+
+
+async def gather(client: Any, url: str, count: int, gate: Gate, **options: Any) -> list[Any]:
+    """Send so many equal requests at once, and let the first one go when all of them wait."""
+    if client.is_blocking:
+        with ThreadPoolExecutor(count) as pool:
+            futures = [pool.submit(client.real.get, url, **options) for _ in range(count)]
+            await when_waiting(client, count - 1)
+            gate.opened.set()
+            return [future.exception() or future.result() for future in futures]
+    results: list[Any] = []
+
+    async def send() -> None:
+        try:
+            results.append(await client.get(url, **options))
+        except curlhttp.RequestException as error:
+            results.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(count):
+            tasks.start_soon(send)
+        await when_waiting(client, count)
+        gate.opened.set()
+    return results
+
+
+def transfers(client: Any) -> list[Any]:
+    """Return the shared transfers of a client."""
+    import gc
+
+    from curlhttp._flow.coalesce import Coalescing
+
+    found = [each for each in gc.get_objects() if type(each) is Coalescing]
+    return [shared for each in found for shared in each._transfers.values()]
+
+
+async def when_waiting(client: Any, count: int) -> None:
+    for _ in range(4000):
+        if sum(len(shared.waiters) for shared in transfers(client)) >= count:
+            return
+        await anyio.sleep(0.002)
+    raise AssertionError("they do not wait")
+
+
+async def test_equal_requests_share_one_transfer(make_client: MakeClient, gate: Gate) -> None:
+    client = make_client(coalesce=True)
+    responses = await gather(client, gate.url, 5, gate)
+    assert gate.count == 1
+    assert [response.status_code for response in responses] == [200] * 5
+    assert len({id(response) for response in responses}) == 5
+    responses[0].headers["X-Own"] = "1"
+    assert "x-own" not in responses[1].headers
+    assert client.real.cookies["s"] == "1"
+    assert transfers(client) == []
+    assert (await client.get(gate.url)).status_code == 200
+    assert gate.count == 2  # nothing is kept
+
+
+async def test_without_it_nothing_is_shared(make_client: MakeClient, gate: Gate) -> None:
+    gate.opened.set()
+    client = make_client()
+    assert [r.status_code for r in await client.gather(3, "GET", gate.url)] == [200] * 3
+    assert gate.count == 3
+
+
+async def test_an_error_is_shared_and_retried_once(make_client: MakeClient, gate: Gate) -> None:
+    gate.status = 503
+    client = make_client(coalesce=True, retry=steady(1))
+    responses = await gather(client, gate.url, 4, gate)
+    assert gate.count == 2
+    assert [len(response.attempts) for response in responses] == [2] * 4
+
+
+async def test_each_gets_its_own_exception(make_client: MakeClient, gate: Gate) -> None:
+    def close(record: Record, conn: AppConnection) -> None:
+        while not gate.opened.is_set():
+            conn.wait_closed(0.005)
+        conn.closing = True
+
+    gate.app.route("/gate", close)
+    client = make_client(coalesce=True)
+    errors = await gather(client, gate.url, 4, gate)
+    assert gate.count == 1
+    assert all(isinstance(error, ConnectionError) for error in errors)
+    assert len({id(error) for error in errors}) == 4
+    assert len({str(error) for error in errors}) == 1
+    assert all(error.request_sent for error in errors)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{"headers": {"X-A": "1"}}, {"headers": {"X-A": "2"}}],
+        [{"auth": ("a", "b")}, {"auth": ("a", "c")}],
+        [{"params": {"a": 1}}, {"params": {"a": 2}}],
+        [{"headers": {"Cache-Control": "no-store"}}] * 2,
+        [{"timeout": 50}, {"timeout": 51}],
+        [{"max_response_size": 50}, {"max_response_size": 51}],
+        [{"cookies": {"a": "1"}}, {"cookies": {"a": "2"}}],
+        [{"stream": True}] * 2,
+    ],
+    ids=str,
+)
+@ASYNC
+async def test_others_do_not_share(
+    make_client: MakeClient, gate: Gate, changes: list[dict[str, Any]]
+) -> None:
+    client = make_client(coalesce=True)
+    async with anyio.create_task_group() as tasks:
+        for options in changes:
+
+            async def send(options: dict[str, Any] = options) -> None:
+                response = await client.get(gate.url, **options)
+                await response.aread()
+
+            tasks.start_soon(send)
+        while gate.count < 2:
+            await anyio.sleep(0.002)
+        gate.opened.set()
+    assert gate.count == 2
+
+
+@ASYNC
+async def test_a_post_is_not_shared(make_client: MakeClient, gate: Gate) -> None:
+    gate.opened.set()
+    client = make_client(coalesce=True)
+    await client.gather(3, "POST", gate.url, content=b"x")
+    assert gate.count == 3
+
+
+@ASYNC
+async def test_a_cancelled_request_ends_only_its_wait(make_client: MakeClient, gate: Gate) -> None:
+    client = make_client(coalesce=True)
+    results: list[Any] = []
+    scopes: list[anyio.CancelScope] = []
+
+    async def send() -> None:
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            results.append(await client.get(gate.url))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(send)
+        await when_waiting(client, 3)
+        while gate.count < 1:
+            await anyio.sleep(0.002)
+        scopes[0].cancel()  # the one that began it
+        scopes[1].cancel()
+        await anyio.sleep(0.05)
+        gate.opened.set()
+    assert [response.status_code for response in results] == [200]
+    assert (gate.count, gate.lost) == (1, 0)
+
+
+@ASYNC
+async def test_the_last_one_ends_the_transfer(make_client: MakeClient, gate: Gate) -> None:
+    client = make_client(coalesce=True)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(client.get, gate.url)
+        while gate.count < 1:
+            await anyio.sleep(0.002)
+        tasks.cancel_scope.cancel()
+    while gate.lost < 1:
+        await anyio.sleep(0.002)
+    assert gate.count == 1
+    assert transfers(client) == []
+    gate.opened.set()
+    assert (await client.get(gate.url)).status_code == 200
+
+
+async def test_a_deadline_ends_only_its_wait(make_client: MakeClient, gate: Gate) -> None:
+    """The second request has more time left than the first one, which began the transfer."""
+    client = make_client(coalesce=True)
+    options = {"timeout": Timeout(total=0.4)}
+    results: list[Any] = []
+
+    def send_blocking() -> None:
+        try:
+            results.append(client.real.get(gate.url, **options))
+        except DeadlineExceeded as error:
+            results.append(error)
+
+    async def send() -> None:
+        try:
+            results.append(await client.get(gate.url, **options))
+        except DeadlineExceeded as error:
+            results.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for delay in (0, 0.2):
+            await anyio.sleep(delay)
+            if client.is_blocking:
+                tasks.start_soon(anyio.to_thread.run_sync, send_blocking)
+            else:
+                tasks.start_soon(send)
+        while not results:
+            await anyio.sleep(0.002)
+        gate.opened.set()
+    first, second = results
+    assert isinstance(first, DeadlineExceeded)
+    # On a slow machine, the second one's time may be over as well.
+    assert isinstance(second, DeadlineExceeded) or second.status_code == 200
+
+
+async def test_map_shares_too(make_client: MakeClient, app: AppServer) -> None:
+    client = make_client(coalesce=True)
+    results = [result async for result in client.map([app.url + "/delay/0.2"] * 8, concurrency=8)]
+    assert [result.status_code for result in results] == [200] * 8
+    assert len(app.requests) == 1
+
+
+async def test_streams_downloads_and_hooks_work_as_before(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    seen: list[int] = []
+    client = make_client(coalesce=True, hooks={"response": lambda r: seen.append(r.status_code)})
+    async with await client.stream("GET", app.url + "/bytes/3") as stream:
+        assert len(await stream.read()) == 3
+    await client.get(app.url + "/redirect/1")
+    assert seen == [200, 200]
+
+
+def test_an_interrupted_thread_leaves_the_request_to_another(app: AppServer) -> None:
+    gate = Gate(app)
+
+    class Interrupt(BaseException):
+        """Stands for Ctrl-C, which only the main thread gets."""
+
+    first = threading.current_thread()
+
+    async def interrupt(request: Any, send: Any) -> Any:
+        if threading.current_thread() is first:
+            while sum(len(shared.waiters) for shared in transfers(None)) < 1:
+                threading.Event().wait(0.002)
+            raise Interrupt
+        return await send(request)
+
+    with curlhttp.Client(coalesce=True, attempt_middleware=[interrupt]) as client:
+        with ThreadPoolExecutor(1) as pool:
+
+            def follow() -> Any:
+                while not transfers(None):
+                    threading.Event().wait(0.002)
+                return client.get(gate.url)
+
+            future = pool.submit(follow)
+            gate.opened.set()
+            with pytest.raises(Interrupt):
+                client.get(gate.url)
+            assert future.result(60).status_code == 200
+    assert gate.count == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_waits_for_nobody() -> None:
+    from curlhttp._flow.coalesce import Coalescing, _Shared
+
+    client = curlhttp.Client()
+    made = Coalescing(client.clock, client.make_waiter, None, None)
+    made._transfers["key"] = _Shared()
+    made.after_fork_in_child()
+    assert not made._transfers

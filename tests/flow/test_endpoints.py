@@ -1,0 +1,246 @@
+"""Several endpoints in both clients: retries, hedges, redirects, cookies, credentials."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import anyio
+import pytest
+
+import curlhttp
+from curlhttp import CircuitBreaker, ConcurrencyLimit, Endpoints, Hedge
+from curlhttp.exceptions import ConnectionError, ConnectTimeout
+from curlhttp.testing import Answer
+from tests.servers import AppConnection, AppServer, RawServer, Record
+from tests.servers.websocket import echo, speaking
+from tests.support.downloads import download
+from tests.support.scripted import Scripted, asks, moved, steady
+
+A, B, C = (f"http://{name}.test" for name in "abc")
+
+
+def hosts(engine: Any) -> list[str]:
+    return [curlhttp.URL(sent.url).host[0] for sent in engine.sent]
+
+
+def pending(endpoints: Endpoints) -> int:
+    return sum(state.pending for state in endpoints.states(0.0))
+
+
+async def test_requests_are_spread(scripted: Scripted) -> None:
+    endpoints = Endpoints([A, B])
+    client, engine = scripted([200] * 10, base_url=endpoints)
+    responses = [await client.get(f"/users/{number}") for number in range(10)]
+    assert Counter(hosts(engine)) == {"a": 5, "b": 5}
+    assert [response.url for response in responses] == [sent.url for sent in engine.sent]
+    assert pending(endpoints) == 0
+
+
+async def test_a_retry_goes_to_another_endpoint(scripted: Scripted) -> None:
+    for failure in (503, ConnectTimeout("slow")):
+        endpoints = Endpoints([A, B, C])
+        client, engine = scripted([failure] * 2 + [200], base_url=endpoints, retry=steady(2))
+        response = await client.get("/x")
+        assert sorted(hosts(engine)) == ["a", "b", "c"]
+        assert response.url == engine.sent[-1].url
+        assert [each.number for each in response.attempts] == [1, 2, 3]
+        assert pending(endpoints) == 0
+
+
+async def test_one_that_asks_to_wait_does_not_delay_another(scripted: Scripted) -> None:
+    client, engine = scripted(
+        [asks(30), asks(30), 200], base_url=Endpoints([A, B]), retry=steady(2)
+    )
+    await client.get("/")
+    first, second = engine.sleeps
+    assert first == 1.0
+    assert second >= 30.0  # both have asked when the third attempt begins
+
+
+async def test_an_open_circuit_leads_to_another_endpoint(scripted: Scripted) -> None:
+    def answer(request: Any) -> Any:
+        return ConnectTimeout("slow") if request.url.host == "a.test" else 200
+
+    breaker = CircuitBreaker(failure_threshold=1)
+    client, engine = scripted(answer, base_url=Endpoints([A, B]), retry=steady(2), breaker=breaker)
+    for _ in range(6):
+        assert (await client.get("/")).status_code == 200
+    assert Counter(hosts(engine))["a"] == 1
+    assert breaker.state(A) == "open"
+    assert breaker.state(B) == "closed"
+    assert sum(engine.sleeps) < 10
+
+
+async def test_failing_endpoints_are_ejected(scripted: Scripted) -> None:
+    def answer(request: Any) -> Any:
+        return 500 if request.url.host == "a.test" else 200
+
+    endpoints = Endpoints([A, B], eject_after=2, choose="round_robin")
+    client, _ = scripted(answer, base_url=endpoints)
+    statuses = Counter([(await client.get("/")).status_code for _ in range(20)])
+    assert statuses == {500: 2, 200: 18}
+
+
+async def test_cookies_and_credentials_are_for_all_of_them(scripted: Scripted) -> None:
+    client, engine = scripted(
+        [Answer(200, headers={"Set-Cookie": "s=1"})] + [200] * 4,
+        base_url=Endpoints([A, B]),
+        auth=("user", "pass"),
+    )
+    for _ in range(4):
+        await client.get("/")
+    await client.get("http://c.test/")
+    *members, other = engine.sent
+    assert {curlhttp.URL(sent.url).host for sent in members} == {"a.test", "b.test"}
+    assert all("authorization" in sent.headers for sent in members)
+    assert [sent.headers.get("cookie") for sent in members] == [None, "s=1", "s=1", "s=1"]
+    assert other.url == "http://c.test/"
+    assert "cookie" not in other.headers
+
+
+async def test_redirects_to_members_keep_credentials_and_others_do_not(
+    scripted: Scripted,
+) -> None:
+    for target, keeps in ((f"{B}/y", True), ("/y", True), (f"{C}/y", False)):
+        client, engine = scripted(
+            [moved(target), 200], base_url=Endpoints([A, B]), auth=("user", "pass")
+        )
+        response = await client.get("/x")
+        assert ("authorization" in engine.sent[1].headers) == keeps
+        assert response.url.endswith("/y")
+        assert len(response.history) == 1
+
+
+async def test_limits_are_those_of_an_origin(scripted: Scripted) -> None:
+    limit = ConcurrencyLimit(1)
+    endpoints = Endpoints([A, B])
+    client, _ = scripted([200, 200], base_url=endpoints, concurrency_limit=limit)
+    first = await client.stream("GET", "/")
+    second = await client.stream("GET", "/")
+    assert [limit.in_use(f"{each}:80") for each in (A, B)] == [1, 1]
+    assert pending(endpoints) == 2  # until the bodies are read
+    for stream in (first, second):
+        async with stream:
+            await stream.read()
+    assert pending(endpoints) == 0
+
+
+async def test_a_list_is_read_again(scripted: Scripted) -> None:
+    lists: list[Any] = [[A], OSError("no answer"), [B], [C]]
+
+    def list_urls() -> list[str]:
+        found = lists.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return list(found)
+
+    endpoints = Endpoints(list_urls, refresh=10)
+    client, engine = scripted([503, 200] * 5, base_url=endpoints, retry=steady(1))
+    for number in range(5):
+        await client.get(f"/{number}")  # a second later
+        engine._now += 5
+    # Read at the start; 12 s later it failed, and 12 s later it was read.
+    assert hosts(engine) == ["a"] * 8 + ["b"] * 2
+    assert lists == [[C]]
+
+
+async def test_the_first_list_must_come(scripted: Scripted) -> None:
+    def broken() -> list[str]:
+        raise OSError("no answer")
+
+    client, engine = scripted([200], base_url=Endpoints(broken))
+    with pytest.raises(ConnectionError, match="the function that lists the endpoints failed"):
+        await client.get("/")
+    assert not engine.sent
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_an_async_function_lists_them(make_client: Any, app: AppServer) -> None:
+    async def list_urls() -> list[str]:
+        await anyio.sleep(0)
+        return [app.url]
+
+    client = make_client(base_url=Endpoints(list_urls))
+    assert (await client.get("/bytes/3")).url == app.url + "/bytes/3"
+
+
+# --- on sockets ---
+
+
+async def test_every_api_finds_a_server_that_works(
+    make_client: Any, app: AppServer, tmp_path: Any
+) -> None:
+    endpoints = Endpoints(["http://127.0.0.1:1", app.url], eject_after=1000)
+    client = make_client(base_url=endpoints, retry=2)
+    for _ in range(3):
+        assert (await client.get("/bytes/3")).content
+        async with await client.stream("GET", "/bytes/3") as stream:
+            assert await stream.read()
+        results = [result async for result in client.map(["/bytes/3"] * 3)]
+        assert [result.url for result in results] == [app.url + "/bytes/3"] * 3
+        await download(client, "/bytes/3", tmp_path / "file")
+    assert pending(endpoints) == 0
+
+
+def stall(record: Record, conn: AppConnection) -> None:
+    conn.wait_closed(60)
+
+
+def answer_late(record: Record, conn: AppConnection) -> None:
+    conn.wait_closed(0.2)
+    conn.reply(200, b"slow")
+
+
+async def test_a_hedge_goes_to_another_endpoint(make_client: Any) -> None:
+    with AppServer() as slow, AppServer() as fast:
+        slow.route("/x", stall)
+        fast.route("/x", lambda record, conn: conn.reply(200, b"fast"))
+        endpoints = Endpoints([slow.url, fast.url], choose="round_robin")
+        breaker = CircuitBreaker(failure_threshold=1)
+        limit = ConcurrencyLimit(1)
+        client = make_client(
+            base_url=endpoints, hedge=Hedge(after=0.02), breaker=breaker, concurrency_limit=limit
+        )
+        for _ in range(6):
+            response = await client.get("/x")
+            assert (response.content, response.url) == (b"fast", fast.url + "/x")
+        assert len(slow.requests) == 3
+        assert pending(endpoints) == 0
+        assert {breaker.state(url) for url in (slow.url, fast.url)} == {"closed"}
+        assert [limit.in_use(curlhttp.URL(each.url).origin) for each in (slow, fast)] == [0, 0]
+
+
+async def test_a_hedge_counts_for_its_own_endpoint(make_client: Any) -> None:
+    with AppServer() as slow, AppServer() as broken:
+        slow.route("/x", answer_late)
+        broken.route("/x", lambda record, conn: conn.reply(503))
+        endpoints = Endpoints([slow.url, broken.url], choose="round_robin", eject_after=1)
+        breaker = CircuitBreaker(failure_threshold=1)
+        client = make_client(base_url=endpoints, hedge=Hedge(after=0.02), breaker=breaker)
+        response = await client.get("/x")
+        assert response.content == b"slow"
+        assert (breaker.state(slow.url), breaker.state(broken.url)) == ("closed", "open")
+        ejected = [state.url for state in endpoints.states(0.0) if state.ejected_for]
+        assert ejected == [broken.url + "/"]
+
+
+async def test_a_websocket_goes_to_one_that_works(make_client: Any) -> None:
+    with RawServer(speaking(echo)) as server:
+        endpoints = Endpoints(["http://127.0.0.1:1", server.url])
+        client = make_client(base_url=endpoints, retry=2)
+        for _ in range(2):
+            async with await client.websocket("/") as websocket:
+                await websocket.send("hello")
+                assert await websocket.recv() == "hello"
+        assert pending(endpoints) == 0
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_cancelled_requests_are_not_pending(make_client: Any, app: AppServer) -> None:
+    endpoints = Endpoints([app.url])
+    client = make_client(base_url=endpoints)
+    for _ in range(4):
+        with anyio.move_on_after(0.03):
+            await client.get("/stall")
+    assert pending(endpoints) == 0
