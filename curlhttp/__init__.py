@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from curlhttp._client.map.results import Results
     from curlhttp._client.negotiate import Negotiate
     from curlhttp._client.record.record import HarLog, Record
+    from curlhttp._client.stats import ClientStats, ConnectionStats, LimitStats
     from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
     from curlhttp._client.websocket.websocket import AsyncWebSocket, WebSocket
     from curlhttp._curl.engines.loops import install_uvloop
@@ -176,9 +177,11 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ClientRequest",
+    "ClientStats",
     "ConcurrencyLimit",
     "ConnectTimeout",
     "ConnectionError",
+    "ConnectionStats",
     "ContentDecodingError",
     "Cookies",
     "DeadlineExceeded",
@@ -203,6 +206,7 @@ __all__ = [
     "InvalidURL",
     "JSONDecodeError",
     "JSONTypeError",
+    "LimitStats",
     "Limits",
     "Middleware",
     "MissingSchema",
@@ -319,6 +323,7 @@ _NAMES = {
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
     "curlhttp._policy.shared_store": "Store",
     "curlhttp._client.cache": "Cache",
+    "curlhttp._client.stats": "ClientStats ConnectionStats LimitStats",
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",
     "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",

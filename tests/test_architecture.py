@@ -53,7 +53,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_client/base.py": (
         (
             *(*VALUES, *SEAM, *POLICY, *FLOW, *BASE),
-            *("curlhttp._client.record", "curlhttp._client.cache"),
+            *("curlhttp._client.record", "curlhttp._client.cache", "curlhttp._client.stats"),
         ),
         PURE,
     ),

@@ -20,7 +20,7 @@ from curlhttp._client.request_builder import (
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, validate_transport
-from curlhttp._flow.exchange import exchange_async
+from curlhttp._flow.exchange import count_attempts, exchange_async
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -112,7 +112,8 @@ class AsyncClient(BaseClient):
 
     def _make_exchange(self) -> Exchange:
         engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
-        return exchange_async(engine, self.clock.now, AsyncStreamedResponse)
+        last = exchange_async(engine, self.clock.now, AsyncStreamedResponse)
+        return last if self._given_transport is None else count_attempts(last, self.totals)
 
     def _make_coalescing(self) -> Callable[[Clock, MakeWaiter], Layer]:
         from curlhttp._flow.coalesce import coalesce
@@ -144,7 +145,10 @@ class AsyncClient(BaseClient):
         if self._given_transport is not None:
             return self._given_transport
         make_engine = self._loops.make_engine
-        return make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
+        engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
+        engine.totals = self.totals
+        self.engines.add(engine)
+        return engine
 
     async def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from weakref import WeakSet
 
 from curlhttp._client.request_builder import (
     UNSET,
@@ -27,6 +28,7 @@ from curlhttp._engine.engine import (
     Send,
 )
 from curlhttp._engine.run import Offload, run_here
+from curlhttp._engine.totals import Totals
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         UnixSocket,
         VerifyInput,
     )
+    from curlhttp._client.stats import ClientStats
     from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
     from curlhttp._flow.streamed_response import BaseStreamedResponse
@@ -102,6 +105,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         exchange: the last step of the flow, which passes a request to the engine.
         flow: passes a complete request through all layers.
         is_closed: whether the client was closed, so that requests raise ClientClosed.
+        totals: counts what happens, for stats().
+        engines: of libcurl, with those of maps.
         websocket_registries: the registries of open WebSockets, by event loop or engine.
     """
 
@@ -169,6 +174,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         cache: Cache | None = None,
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
+        self.totals: Totals = Totals()
+        self.engines: WeakSet[object] = WeakSet()
         self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
         self._endpoints: Endpoints | None = None
         if hasattr(base_url, "to_canonical"):
@@ -254,7 +261,9 @@ class BaseClient(Unpicklable, RequestBuilder):
             fallback=None if fallback is None else self._make_fallback(fallback),
             hsts=_open_hsts(hsts, self.clock.wall),
             cache=self._make_caching(cache),
+            totals=self.totals,
         )
+        self._policies = (breaker, concurrency_limit)
         self.flow: Send = self.chain.build(self.exchange, self.clock, self.make_waiter)
         _connect_stores(
             rate_limit,
@@ -342,6 +351,31 @@ class BaseClient(Unpicklable, RequestBuilder):
             each.close()
         if self._caching is not None:
             self._caching.close()
+
+    def stats(self) -> ClientStats:
+        """Return what is open, waiting and limited right now, and what the client has done.
+
+            print(client.stats().attempts)
+            print(client.stats().as_prometheus())
+
+        It is cheap, and any thread may call it, also after the client was closed. A forked child
+        starts at zero.
+        """
+        from curlhttp._client.stats import Sources, collect
+
+        breaker, concurrency_limit = self._policies
+        policy = self._retry or self._default_retry
+        return collect(
+            Sources(
+                self.totals,
+                tuple(self.engines),
+                breaker,
+                concurrency_limit,
+                None if policy is None else policy.budget,
+                self._endpoints,
+            ),
+            self.clock.now(),
+        )
 
     def har(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> HarLog:
         """Record everything this client sends and receives to a HAR 1.2 file, for browser tools.

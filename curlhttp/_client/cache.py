@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from curlhttp._client.cache_storage import ResponseStore
     from curlhttp._curl.engines.loops import BackgroundTasks, Loop
     from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send
+    from curlhttp._engine.totals import Totals
     from curlhttp._flow.chain import Chain
     from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import Transport
@@ -125,6 +126,7 @@ class CachingClient(Protocol):
     exchange: Exchange
     clock: Clock
     make_waiter: MakeWaiter
+    totals: Totals
 
 
 class ClientCaching:
@@ -156,6 +158,7 @@ class ClientCaching:
                 'Client(cache=curlhttp.Cache("http.db"))'
             )
         self._client = client
+        self.totals = client.totals
         self.policy = cache.policy
         self.store = cache.store
         self.guard_transport = with_guard

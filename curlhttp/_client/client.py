@@ -17,7 +17,7 @@ from curlhttp._client.request_builder import (
 from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
-from curlhttp._flow.exchange import exchange
+from curlhttp._flow.exchange import count_attempts, exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -102,7 +102,10 @@ class Client(BaseClient):
         if transport is None:
             from curlhttp._curl.engines.blocking import BlockingEngine
 
-            transport = BlockingEngine(self._limits)
+            engine = BlockingEngine(self._limits)
+            engine.totals = self.totals
+            self.engines.add(engine)
+            transport = engine
         validate_transport(transport, "Client")
         self._engine: Engine = transport
         self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
@@ -111,7 +114,8 @@ class Client(BaseClient):
 
     def _make_exchange(self) -> Exchange:
         self._wrapped_engine: Engine = self.wrap(self._engine)
-        return exchange(self._wrapped_engine, self._engine.now, StreamedResponse)
+        last = exchange(self._wrapped_engine, self._engine.now, StreamedResponse)
+        return count_attempts(last, self.totals) if self._has_given_transport else last
 
     def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]

@@ -109,7 +109,7 @@ class ConnectionPool:
                     self.slots.release(origin)
                 raise
             thread_waiter = ThreadWaiter()
-            waiter = SlotWaiter(origin, thread_waiter.wake)
+            waiter = SlotWaiter(origin, thread_waiter.wake, monotonic())
             self.slots.wait(waiter)
         self._release_ready()  # other threads may have kept some before they could see this waiter
         if self._dropped:  # while this thread held the lock
@@ -441,14 +441,18 @@ class SlotWaiter:
     Args:
         origin: see Slots.
         wake: called when the slot is granted, unless the slots have their own `on_grant`.
+        queued_at: the monotonic time.
 
     Attributes:
         granted: this caller has the slot, and must release it.
     """
 
-    __slots__ = ("granted", "origin", "wake")
+    __slots__ = ("granted", "origin", "queued_at", "wake")
 
-    def __init__(self, origin: str, wake: Callable[[], object] | None) -> None:
+    def __init__(
+        self, origin: str, wake: Callable[[], object] | None, queued_at: float = 0.0
+    ) -> None:
+        self.queued_at = queued_at
         self.origin = origin
         self.wake = wake
         self.granted = False
@@ -516,6 +520,11 @@ class Slots:
         if self.per_origin is not None:
             self._used_by[origin] = self._used_by.get(origin, 0) + 1
         return True
+
+    def waits(self) -> list[float]:
+        """Return how many seconds each waiter has waited; any thread may call this."""
+        now = monotonic()
+        return [now - waiter.queued_at for waiter in self.waiters.copy()]
 
     def wait(self, waiter: SlotWaiter) -> None:
         """Queue for a slot."""
@@ -603,7 +612,6 @@ class QueuedRequest(SlotWaiter):
         "error",
         "is_finished",
         "keeps_transfer",
-        "queued_at",
         "request",
         "response",
         "transfer",
@@ -612,9 +620,8 @@ class QueuedRequest(SlotWaiter):
     def __init__(
         self, request: Request, origin: str, queued_at: float, *, keeps_transfer: bool
     ) -> None:
-        super().__init__(origin, None)
+        super().__init__(origin, None, queued_at)
         self.request = request
-        self.queued_at = queued_at
         self.keeps_transfer = keeps_transfer
         self.transfer: Transfer | None = None
         self.response: Response | None = None

@@ -144,6 +144,13 @@ class Connection:
         self.ends_in_alert = False
         self.refusal = ""
 
+    @property
+    def protocol(self) -> str:
+        """Return "HTTP/1.1", "HTTP/2" or "HTTP/3", as far as it is known."""
+        if self.is_quic:
+            return "HTTP/3"
+        return "HTTP/2" if self.multiplexes else "HTTP/1.1"
+
     def is_clean(self) -> bool:
         """Return whether the server neither closed it nor, on HTTP/1, sent unrequested data."""
         events = self.events(0)

@@ -24,6 +24,7 @@ from curlhttp._curl.head import ENDS, is_final, is_unasked_upgrade, parse_respon
 from curlhttp._curl.request_sender import RequestSender
 from curlhttp._engine.engine import MAX_DRAINED
 from curlhttp._engine.log import RequestLog, get_request_log
+from curlhttp._engine.totals import EngineState, Totals
 from curlhttp._models.config import Limits
 from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
@@ -87,6 +88,7 @@ class Transfer(RequestSender):
         "_max_size",  # bytes that the body may have, 0.0 while unknown
         "_unread",  # bytes of the pieces of a streamed body
         "attached",
+        "attempts",
         "done",
         "driver",
         "easy",
@@ -100,15 +102,20 @@ class Transfer(RequestSender):
         "pieces",
         "progress_mark",
         "queue_seconds",
+        "received",
         "recheck_at",
+        "sent",
         "shares",
         "size",
         "timeout_queue",
+        "totals",
         "upload_at",
         "upload_mark",
     )
 
-    def __init__(self, limits: Limits, shares: Shares) -> None:
+    def __init__(self, limits: Limits, shares: Shares, totals: Totals | None = None) -> None:
+        self.totals = totals
+        self.attempts = self.sent = self.received = self.size = 0
         self.pieces: list[bytes] = []
         self.key: Any = None  # a Key of the ConnectionPool
         self.driver: Any = None  # a PooledDriver, which imports this module
@@ -145,6 +152,7 @@ class Transfer(RequestSender):
         """Reset the state that every attempt changes."""
         self._reset_sending()
         self.done = self.is_cut_short = self.paused = False
+        self.received += self.size
         self.size = self._folded = self._unread = 0
         self._max_size = self.queue_seconds = 0.0
         self.head: Head | None = None
@@ -162,15 +170,19 @@ class Transfer(RequestSender):
             request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
         """
         self.request = request
+        self.attempts += 1
         self.handle.prepare(request)
         if request.extensions is not None and (request_log := get_request_log(request)) is not None:
             self._collect_log(request_log, request)
         body = request.body
-        if body is not None and body.data is None:
+        if body is None:
+            self.sends_once = request.method not in IDEMPOTENT
+        elif body.data is None:
             self.feed = body.read
             self.sends_once = True
         else:
             self.sends_once = request.method not in IDEMPOTENT
+            self.sent += len(body.data)
         if request.max_response_size is not None:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
         now = monotonic()
@@ -352,6 +364,7 @@ class Transfer(RequestSender):
         """Forget the request, and reset the options that must not stay on an idle handle."""
         if self.handle.is_dirty:
             self._close_body()
+            self._count_sent()
             self._reset_dirty()
             self.handle.clean()
         self._reset()
@@ -364,9 +377,20 @@ class Transfer(RequestSender):
             with suppress(Exception):  # nothing is lost of a file that was only read
                 request.body.close()
 
+    def _count_sent(self) -> None:
+        if self.feed is not None and self.request is not None:
+            with suppress(pycurl.error):  # the garbage collector has closed the handle
+                self.sent += self.easy.getinfo(pycurl.SIZE_UPLOAD_T)
+
     def close(self) -> None:
         """Close the handle, and the connections that only it has."""
         self._close_body()
+        self._count_sent()
+        if self.totals is not None:
+            self.totals.add("attempts", self.attempts)
+            self.totals.add("bytes_sent", self.sent)
+            self.totals.add("bytes_received", self.received + self.size)
+            self.totals = None
         try:
             if self.driver is not None:
                 self.driver.abandon(self)
@@ -379,6 +403,31 @@ class Transfer(RequestSender):
 
 Counts: TypeAlias = "Counter[tuple[str, bool]]"
 """Numbers of connections by their origin, and by whether they are in use."""
+
+
+def tell_state(
+    known: Iterable[OpenConnections],
+    transfers: Iterable[Transfer],
+    active: Iterable[Transfer],
+    waits: list[float],
+) -> EngineState:
+    """Return what an engine tells of itself; may be called from any thread.
+
+    Args:
+        known: the connections of the engine.
+        transfers: all of them.
+        active: those that are not idle.
+        waits: seconds that each waiting request has waited.
+    """
+    used = {id(transfer.connection) for transfer in active}
+    every = {id(each): each for connections in known for each in connections.open()}
+    counts = Counter((each.origin, each.protocol, number in used) for number, each in every.items())
+    attempts = sent = received = 0
+    for transfer in transfers:
+        attempts += transfer.attempts
+        sent += transfer.sent
+        received += transfer.received + transfer.size
+    return EngineState(counts, waits, attempts, sent, received)
 
 
 def count_connections(known: Iterable[OpenConnections], active: Iterable[Transfer]) -> Counts:

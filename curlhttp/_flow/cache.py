@@ -13,6 +13,7 @@ import hishel
 
 from curlhttp._engine.engine import Clock, Engine, Layer, Send
 from curlhttp._engine.run import Offload
+from curlhttp._engine.totals import Totals
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content
@@ -83,6 +84,9 @@ class CacheContext(Protocol):
     @property
     def streamed(self) -> type[BaseStreamedResponse]: ...
     @property
+    def totals(self) -> Totals: ...
+
+    @property
     def guard_transport(self) -> Callable[[Transport], Transport]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
@@ -113,7 +117,9 @@ def cache_layer(client: CacheContext, clock: Clock) -> Layer:
             why = policy.get_bypass_reason(request)
             if why is not None:
                 return _mark(await send(request), why)
-            return await _CachedRequest(client, clock, request).answer(send)
+            response = await _CachedRequest(client, clock, request).answer(send)
+            client.totals.add("cache_hits" if response.from_cache else "cache_misses")
+            return response
 
         return through
 

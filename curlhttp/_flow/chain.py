@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._engine.engine import Clock, Exchange, Layer, MakeWaiter, Middleware, Send
 from curlhttp._engine.run import Offload
+from curlhttp._engine.totals import Totals
 from curlhttp._flow.auth import AuthContext
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_response, request_hooks
 from curlhttp._flow.redirects import cookies, redirects
@@ -56,6 +57,7 @@ class Chain:
         fallback: the layer that replaces failures, or None.
         hsts: the hosts that require HTTPS, or None.
         cache: of the client, or None.
+        totals: counts retries, hedges and so on; None for new ones.
 
     Attributes:
         retries: the chain needs the retry layer: a request may have a policy, or there are hooks
@@ -87,6 +89,7 @@ class Chain:
         fallback: Callable[[Hooks], Layer] | None = None,
         hsts: HSTS | None = None,
         cache: CacheContext | None = None,
+        totals: Totals | None = None,
     ) -> None:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         # Hooks and middleware may set the policy of a request.
@@ -102,7 +105,7 @@ class Chain:
         self._certificates = certificates
         self._alternatives = alternatives
         self._hsts = hsts
-        self.attempt_hooks: Hooks = Hooks(hooks, awaits=awaits_hooks)
+        self.attempt_hooks: Hooks = Hooks(hooks, awaits=awaits_hooks, totals=totals)
         self._max_redirects = max_redirects
         self._sensitive_headers = sensitive_headers
         self._attempt_middleware = tuple(attempt_middleware)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from curlhttp._engine.engine import Engine, Exchange, HedgePlan
 from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
+from curlhttp._engine.totals import Totals
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.redaction import HeadRedactor, escape_bytes
@@ -121,6 +122,21 @@ def _unlogged(engine: Engine, kind: type[BaseStreamedResponse]) -> Exchange:
         if request.stream:
             return _open(engine, request, kind, plan)
         return engine.perform(request) if plan is None else engine.perform(request, plan)
+
+    return send
+
+
+def count_attempts(last: Exchange, totals: Totals) -> Exchange:
+    """Return a last step that counts attempts, for an engine of the user.
+
+    Args:
+        last: passes the request to the engine.
+        totals: of the client.
+    """
+
+    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+        totals.add("attempts")
+        return last(request) if plan is None else last(request, plan)
 
     return send
 

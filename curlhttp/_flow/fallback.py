@@ -66,6 +66,7 @@ def fallback(function: FallbackInput, hooks: Hooks, streamed: type[BaseStreamedR
             return None
         response.is_fallback = True
         response.attempts = failure.attempts
+        hooks.totals.add("fallbacks")
         for observe in network.fallback_observers:
             observe(request, failure)
         if hooks.has(_EVENT):

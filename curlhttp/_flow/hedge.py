@@ -308,6 +308,8 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
         # Always, because permits that are not released would block leases and circuits for ever.
         plan.close()
         if hooks is not None:
+            if plan.sent:
+                hooks.totals.add("hedges", plan.sent)
             # Here, because the engine, which reports the attempts, cannot await a hook.
             for transition in plan.transitions:
                 await hooks.notify(_EVENT, transition)
@@ -326,6 +328,7 @@ class _HedgedRequest:
         "after",
         "most",
         "request",
+        "sent",
         "transitions",
         "was_sent",
     )
@@ -343,6 +346,7 @@ class _HedgedRequest:
         self.after = policy.seconds(times, request.url.origin)
         self.most = policy.max
         self.transitions: list[Transition] = []
+        self.sent = 0  # extra attempts
         self.was_sent = False  # by an attempt whose outcome was dropped
         self._times = times
         self._admission = admission
@@ -372,6 +376,7 @@ class _HedgedRequest:
             if body is not None:
                 body.close()  # the clone may have opened the file a second time
             return None
+        self.sent += 1
         attempt = request.derive(body=body)
         if found is None:
             self._permits.append(permit)

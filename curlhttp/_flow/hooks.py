@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from curlhttp._engine.engine import Layer, Send
+from curlhttp._engine.totals import Totals
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
@@ -123,9 +124,13 @@ class Hooks:
     Args:
         functions: lists of functions by event.
         awaits: hooks may be async, as in AsyncClient.
+        totals: counts what happens, also without hooks.
     """
 
-    def __init__(self, functions: Mapping[str, list[Hook]], *, awaits: bool) -> None:
+    def __init__(
+        self, functions: Mapping[str, list[Hook]], *, awaits: bool, totals: Totals | None = None
+    ) -> None:
+        self.totals: Totals = totals or Totals()
         self._functions = {event: functions.get(event) or [] for event in EVENTS}
         self._awaits = awaits
         self.watches_attempts: bool = any(self._functions[event] for event in ATTEMPT_EVENTS)

@@ -120,6 +120,7 @@ class Attempts:
             self._give_up(failure, latest)
         else:
             self._record_failure(failure, latest)
+            self._hooks.totals.add("retries")
         self._log(delay)
         return delay
 

@@ -208,6 +208,13 @@ class ConcurrencyLimit(Limit["Lease"]):
         queue = self._queues.get(self._key(origin))
         return 0 if queue is None else queue.used
 
+    def states(self) -> dict[str, tuple[int, int, int]]:
+        """Return the limit, the requests under way and those that wait, by origin."""
+        return {
+            key: (queue.limit, queue.used, len(queue.waiting))
+            for key, queue in self._queues.copy().items()
+        }
+
     def is_own(self, name: str) -> bool:
         """Return whether a slot in a store belongs to this process, not to its parent."""
         return bool(self._name) and name.startswith(self._name)

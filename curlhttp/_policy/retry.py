@@ -276,6 +276,19 @@ class RetryBudget:
             earned = 0.0 if account is None else account.sum(now)
             return earned + self.reserve * self.window
 
+    def balances(self, now: float) -> dict[str, float]:
+        """Return how many retries could be sent now by origin, as far as this process knows.
+
+        Args:
+            now: monotonic seconds.
+        """
+        with self._lock:
+            reserve = self.reserve * self.window
+            return {
+                origin: max(0.0, account.sum(now) + reserve)
+                for origin, account in self._accounts.items()
+            }
+
     # in a store
 
     def make_withdraw_command(self, origin: str) -> StoreCommand:

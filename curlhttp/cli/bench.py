@@ -25,6 +25,7 @@ from curlhttp.cli.options import (
     integer,
     parse_seconds,
 )
+from curlhttp.cli.stats import describe_stats, write_stats
 from curlhttp.cli.terminal import console, format_bytes, format_counts, format_seconds
 from curlhttp.exceptions import RequestException
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from curlhttp._client.async_client import AsyncClient
     from curlhttp._client.client import Client
+    from curlhttp._client.stats import ClientStats
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
@@ -75,6 +77,8 @@ _OPTIONS = (
     click.option("-d", "--data", metavar="DATA", help="Request body, which is sent unchanged."),
     click.option("--plot", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
                  help="Plot latencies by percentile to an SVG file."),
+    click.option("--stats", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+                 help="Write the client's statistics to FILE, as text for Prometheus."),
     click.option("--json", "as_json", is_flag=True, help="Print the results as JSON."),
 )  # fmt: skip
 
@@ -89,6 +93,7 @@ class _BenchOptions(TypedDict):
     method: str
     data: str | None
     plot: str | None
+    stats: str | None
     as_json: bool
 
 
@@ -104,12 +109,15 @@ def bench(
         raise click.UsageError("bench takes one or two URLs")
     plan = _create_plan(urls, options)
     results = [LoadResult(url) for url in urls]
-    status = _run(connection, plan, results)
+    status, stats = _run(connection, plan, results)
     if options["as_json"]:
         shown = [result.as_json() for result in results]
         click.echo(json.dumps(shown[0] if len(shown) == 1 else shown))
     else:
         _print(results)
+        console().print(f"{'client':<10}{describe_stats(stats)}", soft_wrap=True)
+    if options["stats"]:
+        write_stats(stats, options["stats"])
     if options["plot"]:
         _draw_plot([(result.url, result.latencies) for result in results], options["plot"])
     return status or int(any(result.ok != result.done for result in results))
@@ -143,19 +151,25 @@ def _check_open_files(concurrency: int) -> None:
         )
 
 
-def _run(connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult]) -> int:
-    """Fill in the results, and return 0, or 130 after Ctrl-C."""
+def _run(
+    connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult]
+) -> tuple[int, ClientStats]:
+    """Fill in the results; return 0, or 130 after Ctrl-C, and the statistics of the client."""
+    used: list[Client | AsyncClient] = []
+    status = 0
     with connection.client(max_connections=plan.concurrency) as client:  # validates the options
         try:
             if plan.rate is None:
+                used.append(client)
                 _run_closed_loop(client, plan, results)
             else:
                 import asyncio
 
-                asyncio.run(_run_open_loop(connection, plan, results))
+                asyncio.run(_run_open_loop(connection, plan, results, used))
         except KeyboardInterrupt:
-            return INTERRUPTED
-    return 0
+            status = INTERRUPTED
+        stats = (used or [client])[0].stats()  # before the connections are closed
+    return status, stats
 
 
 # --- send requests ---
@@ -247,7 +261,10 @@ def _raise_if_unreachable(outcome: Response | RequestException) -> None:
 
 
 async def _run_open_loop(
-    connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult]
+    connection: ConnectionOptions,
+    plan: LoadPlan,
+    results: list[LoadResult],
+    used: list[Client | AsyncClient],
 ) -> None:
     """Start a number of requests per second, whether or not earlier ones have ended.
 
@@ -259,6 +276,7 @@ async def _run_open_loop(
         connection: the options of the client.
         plan: what to send, and at which rate. Two URLs take turns.
         results: one for each URL, updated while this runs.
+        used: the client is appended to it.
     """
     import asyncio  # here, because every command imports this module
 
@@ -266,6 +284,7 @@ async def _run_open_loop(
 
     settings = {**connection.settings(), "max_connections": plan.concurrency}
     async with AsyncClient(**settings) as client:
+        used.append(client)
         requests = [plan.build_request(client, url) for url in plan.urls]
         for request in requests:
             warm_up = (_send(client, request) for _ in range(min(plan.concurrency, 16)))

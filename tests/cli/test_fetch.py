@@ -403,7 +403,8 @@ def test_the_summary_counts_outcomes(app: AppServer, tmp_path: Path) -> None:
     assert shown[2] == "statuses  2xx 2, 4xx 1"
     assert shown[3] == "errors    BadLine 1, ConnectionError 1"
     assert shown[4].startswith("latency   p50 ")
-    assert shown[5].startswith("failed    3 lines; ")
+    assert shown[5].startswith("client    ")
+    assert shown[6].startswith("failed    3 lines; ")
 
 
 def test_the_summary_can_be_read_by_programs(app: AppServer, tmp_path: Path) -> None:

@@ -25,10 +25,18 @@ from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.poller import PollSockets, SelectorSockets, make_small_poller
 from curlhttp._curl.result import check_opened, make_response, raise_failure, read_piece
-from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
+from curlhttp._curl.transfer import (
+    Counts,
+    Transfer,
+    count_connections,
+    leak,
+    leak_transfer,
+    tell_state,
+)
 from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, to_connector
 from curlhttp._engine.network import network, now, wall
 from curlhttp._engine.run import ThreadWaiter
+from curlhttp._engine.totals import EngineState, Totals
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
@@ -48,6 +56,7 @@ class BlockingEngine:
     def __init__(self, limits: Limits, *, keeps_streams: bool = False) -> None:
         self._limits = limits
         self._keeps_streams = keeps_streams
+        self.totals = Totals()
         self._open()
         register(self)
 
@@ -64,7 +73,7 @@ class BlockingEngine:
         # its own, because libcurl crashes when threads use one share at the same time.
         share = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
-        transfer = Transfer(self._limits, Shares(share))
+        transfer = Transfer(self._limits, Shares(share), self.totals)
         transfer.connections = OpenConnections(self._quarantine)
         return transfer
 
@@ -81,6 +90,8 @@ class BlockingEngine:
             RequestException: the exchange failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
+            if override is network.mocked:
+                self.totals.add("attempts")
             return await other.perform(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
@@ -136,6 +147,8 @@ class BlockingEngine:
             RequestException: the exchange failed before that.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
+            if override is network.mocked:
+                self.totals.add("attempts")
             return await other.open(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
@@ -274,7 +287,7 @@ class BlockingEngine:
             return race.stop()
         try:
             request, first = await race.next(), race.running[0]
-            rival = None if request is None else Transfer(self._limits, first.shares)
+            rival = None if request is None else Transfer(self._limits, first.shares, self.totals)
         except BaseException:
             self._pool.release_slot(origin)
             raise
@@ -356,6 +369,13 @@ class BlockingEngine:
             [transfer.connections for transfer in every],
             [transfer for transfer in every if transfer not in idle],
         )
+
+    def tell_state(self) -> EngineState:
+        """Return what statistics need; may be called from any thread."""
+        every, idle = self._pool.all.copy(), self._pool.idle()
+        active = [transfer for transfer in every if transfer not in idle]
+        connections = [transfer.connections for transfer in every]
+        return tell_state(connections, every, active, self._pool.slots.waits())
 
     def make_waiter(self) -> ThreadWaiter:
         """Return a new waiter for the caller."""

@@ -26,9 +26,17 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import check_opened, make_response, read_piece
-from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
+from curlhttp._curl.transfer import (
+    Counts,
+    Transfer,
+    count_connections,
+    leak,
+    leak_transfer,
+    tell_state,
+)
 from curlhttp._engine.engine import HedgePlan, Incoming, Waiter
 from curlhttp._engine.network import network, now, wall
+from curlhttp._engine.totals import EngineState, Totals
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed, closed_while_reading
@@ -52,6 +60,7 @@ class MultiEngine(ABC):
         slots = Slots(self._max_connections, limits.max_connections_per_host, self._start_queued)
         self._pool = TransferPool(self._make, slots)
         self._shares = Shares()
+        self.totals = Totals()
         self._multiplexes = multiplexes
         self.is_closed = True  # for the finalizer, if there is no descriptor for a driver
         self._driver = self._start_driver()
@@ -59,7 +68,7 @@ class MultiEngine(ABC):
         register(self)
 
     def _make(self) -> Transfer:
-        return Transfer(self._limits, self._shares)
+        return Transfer(self._limits, self._shares, self.totals)
 
     # what subclasses do
 
@@ -104,6 +113,8 @@ class MultiEngine(ABC):
             RequestException: the exchange failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
+            if override is network.mocked:
+                self.totals.add("attempts")
             return await other.perform(request, plan)
         if plan is None:
             transfer = self._try_start(request)
@@ -148,6 +159,8 @@ class MultiEngine(ABC):
             RequestException: the exchange failed before that.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
+            if override is network.mocked:
+                self.totals.add("attempts")
             return await other.open(request, plan)
         transfer = await (self._start(request) if plan is None else self._race(request, plan))
         try:
@@ -389,6 +402,12 @@ class MultiEngine(ABC):
     def open_connections(self) -> Counts:
         """Return how many connections are open; may be called from any thread."""
         return count_connections([self._connections], tuple(self._driver.running.values()))
+
+    def tell_state(self) -> EngineState:
+        """Return what statistics need; may be called from any thread."""
+        running = tuple(self._driver.running.copy().values())
+        every = tuple(self._pool.all.copy())
+        return tell_state([self._connections], every, running, self._pool.slots.waits())
 
     def _release(self, transfer: Transfer) -> None:
         self._store_idle(transfer)

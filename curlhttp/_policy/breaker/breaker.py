@@ -488,6 +488,10 @@ class CircuitBreaker:
         """
         return self.metrics(origin).state
 
+    def states(self) -> dict[str, str]:
+        """Return the state of each circuit by its origin or proxy."""
+        return {origin: self.state(origin) for origin in self._store.origins()}
+
     def metrics(self, origin: str) -> BreakerMetrics:
         """Return what was counted for an origin.
 

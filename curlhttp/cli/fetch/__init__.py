@@ -25,6 +25,7 @@ from curlhttp.cli.options import (
     parse_rate,
     parse_size,
 )
+from curlhttp.cli.stats import describe_stats, keep_writing_stats
 from curlhttp.cli.terminal import console, printable
 
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ _OPTIONS = (
     click.option("--summary", type=click.Choice(["text", "json"]), default="text",
                  show_default=True,
                  help="Format of the summary. JSON goes to stdout if PATH is given."),
+    click.option("--stats", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+                 help="Write the client's statistics to FILE every 5 s and at the end, as text for "
+                 "Prometheus."),
     click.option("--engine", metavar="ENGINE",
                  help="Use many workers: processes, dask, ray, or the address of a cluster such as "
                  "dask://HOST:8786. PATH is a folder of parts, or its URL (s3://...). The same "
@@ -128,6 +132,7 @@ class _FetchOptions(TypedDict):
     method: str
     quiet: bool
     summary: Literal["text", "json"]
+    stats: str | None
     engine: str | None
     processes: int | None
     partition: int | None
@@ -168,7 +173,8 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
             retry_failed=options["retry_failed"],
         )
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        return _run(run, lines, size, path, options)
+        with keep_writing_stats(client, options["stats"]):
+            return _run(run, lines, size, path, options)
 
 
 def _get_mode(path: Path | None, options: _FetchOptions) -> Mode:
@@ -249,6 +255,7 @@ def _print_summary(run: FetchRun, path: Path | None, options: _FetchOptions) -> 
         out = console(stderr=True)
         for name, text in run.counters.rows():
             out.print(f"{name:<8}  {text}", soft_wrap=True)
+        out.print(f"{'client':<8}  {describe_stats(run.stats())}", soft_wrap=True)
         if path is not None and run.failed:
             hint = "fetch them again with --resume --retry-failed"
             out.print(f"{'failed':<8}  {run.failed:,} lines; {hint}", soft_wrap=True)
@@ -307,6 +314,7 @@ def _refuse_other_options(options: _FetchOptions) -> None:
         "method": options["method"] != "GET",
         "burst": options["burst"] != 1,
         "rate-per": options["rate_per"] != "origin",
+        "stats": options["stats"] is not None,
     }
     for name, is_given in refused.items():
         if is_given:

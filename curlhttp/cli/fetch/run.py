@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from curlhttp._client.client import Client
+    from curlhttp._client.stats import ClientStats
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
@@ -79,6 +80,10 @@ class FetchRun:
     def failed(self) -> int:
         """Return the number of lines whose record is a failure, from this run or an earlier one."""
         return self._output.recorded.failed + self.counters.failed
+
+    def stats(self) -> ClientStats:
+        """Return the statistics of the client."""
+        return self._client.stats()
 
     def run(self, concurrency: int, progress: FetchProgress) -> None:
         """Fetch all lines, and close the output.

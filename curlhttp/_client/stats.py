@@ -1,0 +1,261 @@
+"""Statistics of a client: what is open, waiting and limited right now, and what it has done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from curlhttp._engine.totals import EngineState, Totals
+
+if TYPE_CHECKING:
+    from curlhttp._policy.breaker.breaker import CircuitBreaker
+    from curlhttp._policy.endpoints import Endpoints, EndpointState
+    from curlhttp._policy.limits import ConcurrencyLimit
+    from curlhttp._policy.retry import RetryBudget
+
+
+@dataclass(frozen=True)
+class ConnectionStats:
+    """The open connections to one origin with one protocol.
+
+    Attributes:
+        origin: "scheme://host:port".
+        protocol: "HTTP/1.1", "HTTP/2" or "HTTP/3".
+        open: how many are open.
+        idle: how many of them carry no request.
+        active: how many of them carry requests.
+    """
+
+    origin: str
+    protocol: str
+    open: int
+    idle: int
+    active: int
+
+
+@dataclass(frozen=True)
+class LimitStats:
+    """A concurrency limit at one origin, or at all of them together.
+
+    Attributes:
+        limit: how many attempts may be under way; that of an AdaptiveLimit changes.
+        in_use: how many are under way.
+        waiting: how many requests wait.
+    """
+
+    limit: int
+    in_use: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class ClientStats:
+    """Describe what a client does and has done, as returned by `client.stats()`.
+
+    Attributes:
+        connections: the open connections, by origin and protocol.
+        waiting: requests that wait for a connection, because max_connections are in use.
+        longest_wait: seconds that the first of them has waited, 0.0 if there are none.
+        attempts: attempts that were started, with retries, hedges and each hop of a redirect.
+        retries: attempts after the first one of a request.
+        hedges: attempts that a Hedge has sent while another one was under way.
+        fallbacks: failures that the fallback has replaced.
+        bytes_sent: bytes of request bodies.
+        bytes_received: bytes of response bodies, as they were received (coded).
+        cache_hits: responses from the cache.
+        cache_misses: requests that the cache could have answered and did not.
+        breakers: the state of each circuit by origin: "closed", "open", "half_open",
+            "forced_open" or "forced_closed".
+        limits: the concurrency limits by origin; "" if all origins share one.
+        budgets: the retries that are left by origin.
+        endpoints: the endpoints of base_url, if there are several.
+    """
+
+    connections: tuple[ConnectionStats, ...] = ()
+    waiting: int = 0
+    longest_wait: float = 0.0
+    attempts: int = 0
+    retries: int = 0
+    hedges: int = 0
+    fallbacks: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    breakers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    limits: Mapping[str, LimitStats] = field(default_factory=lambda: MappingProxyType({}))
+    budgets: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    endpoints: tuple[EndpointState, ...] = ()
+
+    def as_prometheus(
+        self, *, prefix: str = "curlhttp", labels: Mapping[str, str] | None = None
+    ) -> str:
+        """Return the statistics in the text format of Prometheus, version 0.0.4.
+
+        Args:
+            prefix: of the metrics' names.
+            labels: added to all metrics, such as {"client": "billing"}.
+
+        Source: https://prometheus.io/docs/instrumenting/exposition_formats/
+        """
+        return "".join(_write(self, prefix, labels or {}))
+
+
+# --- The text format of Prometheus ---
+
+
+class _Metric(NamedTuple):
+    name: str
+    kind: str
+    help: str
+    samples: Iterable[tuple[dict[str, str], float]]
+
+
+def _write(stats: ClientStats, prefix: str, labels: Mapping[str, str]) -> Iterator[str]:
+    for metric in _metrics(stats):
+        name = f"{prefix}_{metric.name}"
+        samples = list(metric.samples)
+        if samples:
+            yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
+        for own, value in samples:
+            shown = ",".join(f'{key}="{_escape(text)}"' for key, text in {**labels, **own}.items())
+            yield f"{name}{{{shown}}} {value!r}\n" if shown else f"{name} {value!r}\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _metrics(stats: ClientStats) -> Iterator[_Metric]:
+    yield _Metric(
+        "connections",
+        "gauge",
+        "Open connections.",
+        [
+            ({"origin": each.origin, "protocol": each.protocol, "state": state}, number)
+            for each in stats.connections
+            for state, number in (("idle", each.idle), ("active", each.active))
+        ],
+    )
+    for name, what in (
+        ("waiting", "Requests that wait for a connection."),
+        ("longest_wait", "Seconds that the first of them has waited."),
+    ):
+        unit = "_seconds" if name == "longest_wait" else ""
+        yield _Metric(f"{name}{unit}", "gauge", what, [({}, getattr(stats, name))])
+    for name, what in _COUNTERS.items():
+        total = name.replace("bytes_", "") + "_bytes" if name.startswith("bytes_") else name
+        yield _Metric(f"{total}_total", "counter", what, [({}, getattr(stats, name))])
+    states = ("closed", "open", "half_open", "forced_open", "forced_closed")
+    yield _Metric(
+        "breaker_state",
+        "gauge",
+        "1 for the state of the circuit.",
+        [
+            ({"origin": origin, "state": state}, int(state == now))
+            for origin, now in stats.breakers.items()
+            for state in states
+        ],
+    )
+    for name in ("limit", "in_use", "waiting"):
+        yield _Metric(
+            "limit" if name == "limit" else f"limit_{name}",
+            "gauge",
+            _LIMIT_HELP[name],
+            [({"origin": key}, getattr(each, name)) for key, each in stats.limits.items()],
+        )
+    budgets = [({"origin": origin}, balance) for origin, balance in stats.budgets.items()]
+    yield _Metric("retry_budget", "gauge", "Retries that are left.", budgets)
+    for name, what in (
+        ("pending", "Attempts under way at the endpoint."),
+        ("failures", "Failures in a row at the endpoint."),
+        ("ejected_for", "Seconds until the endpoint is used again."),
+    ):
+        unit = "_seconds" if name == "ejected_for" else ""
+        yield _Metric(
+            f"endpoint_{name.removesuffix('_for')}{unit}",
+            "gauge",
+            what,
+            [({"endpoint": each.url}, getattr(each, name)) for each in stats.endpoints],
+        )
+
+
+_COUNTERS = {
+    "attempts": "Attempts that were started.",
+    "retries": "Attempts after the first one of a request.",
+    "hedges": "Attempts sent while another one was under way.",
+    "fallbacks": "Failures that the fallback has replaced.",
+    "bytes_sent": "Bytes of request bodies.",
+    "bytes_received": "Bytes of response bodies as received.",
+    "cache_hits": "Responses from the cache.",
+    "cache_misses": "Requests that the cache could not answer.",
+}
+_LIMIT_HELP = {
+    "limit": "Attempts that may be under way.",
+    "in_use": "Attempts that are under way.",
+    "waiting": "Requests that wait for the limit.",
+}
+
+
+# --- Collect them ---
+
+
+class _TellsState(Protocol):
+    def tell_state(self) -> EngineState: ...
+
+
+class Sources(NamedTuple):
+    """The objects of a client that statistics are read from; None for what it does not use."""
+
+    totals: Totals
+    engines: Iterable[object]
+    breaker: CircuitBreaker | None
+    concurrency_limit: ConcurrencyLimit | None
+    budget: RetryBudget | None
+    endpoints: Endpoints | None
+
+
+def collect(sources: Sources, now: float) -> ClientStats:
+    """Return the statistics of a client; any thread may call this.
+
+    Args:
+        sources: of the client.
+        now: on the client's clock, in seconds, for its policies.
+    """
+    counts: Counter[str] = Counter(sources.totals.read())
+    connections: Counter[tuple[str, str, bool]] = Counter()
+    waits: list[float] = []
+    for engine in sources.engines:
+        if hasattr(engine, "tell_state"):
+            state = cast("_TellsState", engine).tell_state()
+            connections += state.connections
+            waits += state.waits
+            for name in ("attempts", "bytes_sent", "bytes_received"):
+                counts[name] += getattr(state, name)
+    policies: dict[str, Any] = {}  # Any: fields of different types
+    if sources.breaker is not None:
+        policies["breakers"] = MappingProxyType(sources.breaker.states())
+    if (limit := sources.concurrency_limit) is not None:
+        policies["limits"] = MappingProxyType(
+            {key: LimitStats(*state) for key, state in limit.states().items()}
+        )
+    if sources.budget is not None:
+        policies["budgets"] = MappingProxyType(sources.budget.balances(now))
+    if sources.endpoints is not None:
+        policies["endpoints"] = sources.endpoints.states(now)
+    found: dict[str, Any] = {**counts, **policies}  # Any: fields of different types
+    return ClientStats(
+        connections=tuple(_sum_up(connections)),
+        waiting=len(waits),
+        longest_wait=max(waits, default=0.0),
+        **found,
+    )
+
+
+def _sum_up(counts: Counter[tuple[str, str, bool]]) -> Iterator[ConnectionStats]:
+    for origin, protocol in sorted({(origin, protocol) for origin, protocol, _ in counts}):
+        idle, active = (counts[origin, protocol, is_active] for is_active in (False, True))
+        yield ConnectionStats(origin, protocol, idle + active, idle, active)
