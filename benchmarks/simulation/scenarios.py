@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeAlias
 
-from benchmarks.simulation.clock import run
+from benchmarks.simulation.clock import ScriptedNetwork, run
 from benchmarks.simulation.world import LATENCY, Phase, Server, Tally, call, calls
 from curlhttp import (
     AdaptiveLimit,
     AsyncClient,
     CircuitBreaker,
     ConcurrencyLimit,
+    Endpoints,
     ExponentialBackoff,
     RateLimit,
     RetryBudget,
@@ -71,6 +72,7 @@ class Scenario:
         share: of the full size.
         latency: seconds of a response in addition to the queue and the work.
         joins: when the clients after the first begin to call.
+        others: the phases of further servers, at shop1.test, shop2.test and so on.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Scenario:
     share: float = 1.0
     latency: float = LATENCY
     joins: float = 0.0
+    others: tuple[tuple[Phase, ...], ...] = ()
 
     @property
     def trouble(self) -> tuple[float, float]:
@@ -102,10 +105,21 @@ class Scenario:
 
     def of_size(self, share: float) -> Scenario:
         """Return the scenario with a share of the clients, calls and server capacity."""
-        phases = tuple(replace(phase, capacity=phase.capacity * share) for phase in self.phases)
+        phases, *others = (
+            tuple(replace(phase, capacity=phase.capacity * share) for phase in each)
+            for each in (self.phases, *self.others)
+        )
         clients = max(1, round(self.clients * share))
         rate, queue = self.rate * share, self.queue * share
-        return replace(self, phases=phases, clients=clients, rate=rate, queue=queue, share=share)
+        return replace(
+            self,
+            phases=phases,
+            others=tuple(others),
+            clients=clients,
+            rate=rate,
+            queue=queue,
+            share=share,
+        )
 
     def play(self, variant: Variant, seed: int) -> Tally:
         """Return the results of a variant.
@@ -115,8 +129,14 @@ class Scenario:
             seed: of everything random.
         """
         chance, tally = Random(seed), Tally(self.slice)
-        server = Server(self.phases, self.queue, tally, latency=self.latency)
-        now = server.network.now
+        servers = {
+            f"shop{number or ''}.test": Server(phases, self.queue, tally, latency=self.latency)
+            for number, phases in enumerate((self.phases, *self.others))
+        }
+        network = ScriptedNetwork(lambda request: servers[request.url.host].step(request))
+        for server in servers.values():
+            server.network = network
+        now = network.now
 
         def tell(transition: Transition) -> None:
             tally.add(transition.new, now())
@@ -133,7 +153,7 @@ class Scenario:
             common = settings()
             clients = [
                 AsyncClient(
-                    transport=server.network,
+                    transport=network,
                     timeout=timeout,
                     trust_env=False,
                     **(common if variant.is_shared else settings()),
@@ -222,9 +242,15 @@ def _outage_figures(scenario: Scenario, seen: Tally) -> Figures:
         "calls in the outage": seen.sum("calls", *scenario.trouble),
         "attempts that fail": seen.sum("attempts", *scenario.trouble),
         "refused at once": seen.sum("refused", *scenario.trouble),
+        "answered by the fallback": seen.sum("fallback", *scenario.trouble),
         "openings": seen.sum("open"),
         "good again after, s": _recovery(scenario, seen),
     }
+
+
+def _with_fallback(chance: Random, tell: Tell, share: float) -> Settings:
+    settings: Settings = _breaker()(chance, tell, share)
+    return {**settings, "fallback": lambda request, outcome: request.respond(200, json=[])}
 
 
 _OUTAGE = Scenario(
@@ -236,6 +262,7 @@ _OUTAGE = Scenario(
         Variant("no breaker", lambda chance, tell, share: {}),
         Variant("a breaker in each process", _breaker()),
         Variant("one breaker for all", _breaker(), is_shared=True),
+        Variant("one breaker for all, a fallback", _with_fallback, is_shared=True),
     ),
     figures=_outage_figures,
     clients=1000,
@@ -443,6 +470,96 @@ _TWO = Scenario(
     joins=30,
 )
 
+# --- several endpoints ---
+
+
+def _spread(choose: Any, *, ejects: bool = True, retries: int = 0) -> Variant:
+    def settings(chance: Random, tell: Tell, share: float) -> Settings:
+        names = ["http://shop.test", "http://shop1.test", "http://shop2.test"]
+        endpoints = Endpoints(names, choose=choose, eject_for=5, max_ejected=0.5 if ejects else 0)
+        endpoints._random = chance
+        policy = RetryPolicy(retries, budget=RetryBudget(), random=chance) if retries else None
+        return {"base_url": endpoints, "retry": policy}
+
+    name = choose + ("" if ejects else ", nothing ejected") + (", retry=1" if retries else "")
+    return Variant(name, settings)
+
+
+def _endpoint_figures(scenario: Scenario, seen: Tally) -> Figures:
+    begin, end = scenario.trouble
+    calls = seen.sum("calls", begin, end)
+    return {
+        "calls in the trouble": calls,
+        "good, %": round(100 * seen.sum("good", begin, end) / calls, 1),
+        "attempts at the bad one": seen.sum("attempts at shop.test", begin, end),
+        "p99 of a call, ms": round(1000 * seen.percentile("call", 99, begin, end)),
+        "share of it 10 s later, %": round(
+            100
+            * seen.sum("attempts at shop.test", end + 10, scenario.seconds)
+            / max(1, seen.sum("attempts", end + 10, scenario.seconds)),
+            1,
+        ),
+    }
+
+
+_ENDPOINTS = tuple(
+    Scenario(
+        name=f"one of three endpoints {what}",
+        about=f"Three servers for 200 requests/s each get 360 calls/s from one process. From 20 s "
+        f"to 50 s, one of them {does}. An ejection takes 5 s at first.",
+        phases=(Phase(0, 200), Phase(20, capacity), Phase(50, 200)),
+        others=((Phase(0, 200),), (Phase(0, 200),)),
+        variants=(
+            Variant("one base_url", lambda chance, tell, share: {}),
+            _spread("round_robin", ejects=False),
+            _spread("least_pending", ejects=False),
+            _spread("round_robin"),
+            _spread("least_pending"),
+            _spread("p2c"),
+            _spread("least_pending", retries=1),
+        ),
+        figures=_endpoint_figures,
+        clients=1,
+        rate=360,
+        seconds=80,
+        queue=300,
+        timeout=1.0,
+    )
+    for what, does, capacity in (
+        ("is down", "refuses connections", 0),
+        ("is slow", "handles 10 requests/s", 10),
+    )
+)
+
+# --- equal requests ---
+
+
+def _popular_figures(scenario: Scenario, seen: Tally) -> Figures:
+    return {
+        "calls": seen.sum("calls"),
+        "attempts": seen.sum("attempts"),
+        "good, %": round(100 * seen.sum("good") / seen.sum("calls"), 1),
+        "p99 of a call, ms": round(1000 * seen.percentile("call", 99)),
+    }
+
+
+_POPULAR = Scenario(
+    name="equal requests",
+    about="One process makes 1,000 calls/s for the same page of a server for 300 requests/s, 0.1 s "
+    "away.",
+    phases=(Phase(0, 300), Phase(20, 299)),
+    variants=(
+        Variant("coalesce=False", lambda chance, tell, share: {}),
+        Variant("coalesce=True", lambda chance, tell, share: {"coalesce": True}),
+    ),
+    figures=_popular_figures,
+    clients=1,
+    rate=1000,
+    seconds=30,
+    queue=300,
+    latency=0.1,
+)
+
 SCENARIOS = (
     _STORM,
     _OUTAGE,
@@ -450,5 +567,7 @@ SCENARIOS = (
     _HERD,
     _HALVED,
     _TWO,
+    *_ENDPOINTS,
+    _POPULAR,
     *(_of_rate(rate, clients) for rate, clients in _SIZES.items()),
 )

@@ -103,11 +103,13 @@ class Server:
             delay=latency,
         )
         self._taken = 0.0  # the work up to the end of its queue, in requests since 0
-        self.network = ScriptedNetwork(self._step)
+        self.network = ScriptedNetwork(self.step)
 
-    def _step(self, request: Request) -> Step:
+    def step(self, request: Request) -> Step:
+        """Return what happens to a request."""
         now = self.network.now()
         self._tally.add("attempts", now)
+        self._tally.add(f"attempts at {request.url.host}", now)
         if self._capacity(now) == 0:
             return refused()
         done = self._work(now)
@@ -156,6 +158,8 @@ async def call(
         outcome = "failed"
     else:
         outcome = "good" if response.status_code == 200 else "failed"
+        if response.is_fallback:
+            outcome = "fallback"
     tally.add(outcome, now())
     if number is not None:
         tally.add(f"{outcome} {number}", now())

@@ -316,6 +316,32 @@ def test_two_adaptive_limits_share_a_server_fairly() -> None:
     assert used >= 90
 
 
+def test_endpoints_keep_calls_away_from_a_server_that_is_down() -> None:
+    (down,) = (each for each in SCENARIOS if each.name == "one of three endpoints is down")
+    figures = {
+        variant.name: down.figures(down, down.play(variant, seed=7)) for variant in down.variants
+    }
+    at_bad = {name: found["attempts at the bad one"] for name, found in figures.items()}
+    for choose in ("round_robin", "least_pending", "p2c"):
+        found = at_bad[choose]
+        assert found is not None
+        assert found < 100
+        good = figures[choose]["good, %"]
+        assert good is not None
+        assert good > 99
+        share = figures[choose]["share of it 10 s later, %"]
+        assert share is not None
+        assert 30 < share < 36
+    assert (at_bad["least_pending, nothing ejected"] or 0) > 5000
+
+
+def test_equal_requests_share_transfers_in_a_simulation() -> None:
+    (popular,) = (each for each in SCENARIOS if each.name == "equal requests")
+    figures = popular.figures(popular, _play(popular, "coalesce=True"))
+    assert figures["good, %"] == 100.0
+    assert (figures["attempts"] or 0) < 400
+
+
 def test_requests_of_a_simulation_wait_concurrently_on_its_clock() -> None:
     async def main() -> float:
         network = ScriptedNetwork(lambda request: Answer(delay=3600))
