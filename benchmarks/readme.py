@@ -26,8 +26,8 @@ _SIMULATED = {  # names of markers, and of the cases of the simulation
     "herd": ("thundering herd",),
     "halved": ("half the capacity",),
     "fairness": ("two clients",),
-    "endpoint-down": ("one of three endpoints is down",),
-    "endpoint-slow": ("one of three endpoints is slow",),
+    "endpoint_down": ("one of three endpoints is down",),
+    "endpoint_slow": ("one of three endpoints is slow",),
     "popular": ("equal requests",),
     "sizes": ("10 calls/s", "1,000 calls/s", "100,000 calls/s"),
 }
