@@ -111,6 +111,7 @@ class _Fleeting:
     """A network whose stand-in another thread ends between two looks."""
 
     skipped = 0.0
+    mocked = None
 
     def __init__(self) -> None:
         self.looks = 0
