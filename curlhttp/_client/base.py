@@ -38,13 +38,14 @@ from curlhttp._models.errors import Unpicklable
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import Request, pack_fields
+from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import to_auth
 from curlhttp._policy.environment import find_netrc, find_netrc_credentials
 from curlhttp._version import __version__
-from curlhttp.exceptions import InvalidHeader
+from curlhttp.exceptions import InvalidHeader, InvalidSchema, MissingSchema
 
 if TYPE_CHECKING:
     from curlhttp._client.cache import Cache, ClientCaching
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         UserRequest,
     )
     from curlhttp._models.json_codec import JSON
+    from curlhttp._models.response import DefaultEncoding
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.breaker.shared import SharedCircuits
     from curlhttp._policy.endpoints import Endpoints
@@ -144,6 +146,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         cert: Cert = None,
         pins: Pins = None,
         proxies: Proxies = None,
+        proxy: str | None = None,
         uds: UnixSocket = None,
         resolve: AddressMap = None,
         connect_to: HostMap = None,
@@ -152,6 +155,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         doh: str | None = None,
         ip_version: IPVersion = None,
         happy_eyeballs_timeout: float | None = None,
+        max_send_rate: float | None = None,
+        max_receive_rate: float | None = None,
         hsts: str | os.PathLike[str] | None = None,
         certificates: bool = False,
         trust_env: bool = True,
@@ -171,6 +176,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         fallback: FallbackInput | None = None,
         coalesce: bool = False,
         json: JSON | None = None,
+        default_encoding: DefaultEncoding | None = None,
+        raise_for_status: bool = False,
         cache: Cache | None = None,
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
@@ -206,7 +213,7 @@ class BaseClient(Unpicklable, RequestBuilder):
                 "verify": verify,
                 "cert": cert,
                 "pins": pins,
-                "proxies": proxies,
+                "proxies": _choose_proxies(proxies, proxy),
                 "uds": uds,
                 "resolve": resolve,
                 "connect_to": connect_to,
@@ -215,6 +222,8 @@ class BaseClient(Unpicklable, RequestBuilder):
                 "doh": doh,
                 "ip_version": ip_version,
                 "happy_eyeballs_timeout": happy_eyeballs_timeout,
+                "max_send_rate": max_send_rate,
+                "max_receive_rate": max_receive_rate,
             },
             guard=guard,
             dns_ttl=self._limits.dns_ttl,
@@ -222,6 +231,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._route = self._routing.route
         if json is not None:
             self._use_json(json)
+        if default_encoding is not None:
+            self._add_extension(DEFAULT_ENCODING, validate_encoding(default_encoding))
         self._retry = _make_retry_policy(retry)
         self._fields = pack_fields(
             self._headers,
@@ -262,6 +273,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             hsts=_open_hsts(hsts, self.clock.wall),
             cache=self._make_caching(cache),
             totals=self.totals,
+            raises=raise_for_status,
         )
         self._policies = (breaker, concurrency_limit)
         self.flow: Send = self.chain.build(self.exchange, self.clock, self.make_waiter)
@@ -293,17 +305,20 @@ class BaseClient(Unpicklable, RequestBuilder):
             )
         if codec.dumps is not None:
             self._encode_json = codec.encode
-        if codec.loads is None:
-            return
-        build, loads = super()._build_plain_request, codec.loads
+        if codec.loads is not None:
+            self._add_extension(EXTENSION, codec.loads)
 
-        def build_with_loads(method: str, url: URL) -> Request:
+    def _add_extension(self, name: str, value: object) -> None:
+        """Add an extension to all requests, for their responses."""
+        build = self._build_plain_request
+
+        def build_with_extension(method: str, url: URL) -> Request:
             request = build(method, url)
-            request.extensions = {EXTENSION: loads}
+            request.extensions = {**(request.extensions or {}), name: value}
             return request
 
         # Replaced, because other clients shall have no further step.
-        self._build_plain_request = build_with_loads  # type: ignore[method-assign]
+        self._build_plain_request = build_with_extension  # type: ignore[method-assign]
 
     def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
         from curlhttp._flow.fallback import fallback, validate_fallback
@@ -555,11 +570,30 @@ def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
     return Limits(**given)
 
 
+def _choose_proxies(proxies: Proxies, proxy: str | None) -> Proxies:
+    """Return the setting of both arguments: proxy is for one URL, as in httpx and aiohttp."""
+    if proxy is None:
+        return proxies
+    if proxies is not None:
+        raise TypeError("pass either proxy or proxies, not both")
+    if not isinstance(cast(object, proxy), str):
+        raise TypeError(
+            f"proxy must be one URL, not {type(proxy).__name__}; proxies= takes a mapping by scheme"
+        )
+    return proxy
+
+
 def _parse_base(base_url: str | URL | Endpoints) -> URL | None:
     if not base_url:
         return None
     canonical: URL | None = getattr(base_url, "canonical", None)
-    return parse_url(cast("str | URL", base_url)) if canonical is None else canonical
+    if canonical is not None:
+        return canonical
+    try:
+        return parse_url(cast("str | URL", base_url))
+    except (MissingSchema, InvalidSchema) as error:
+        shown = display_url(str(base_url))
+        raise type(error)(f"base_url must begin with https:// or http://, not {shown!r}") from None
 
 
 def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:

@@ -52,9 +52,11 @@ class Client(BaseClient):
         http3: True to try HTTP/3 over TLS; "auto" for origins that advertise it (RFC 7838).
         verify: see TLS; overrides REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
         cert: see TLS.
-        proxies: a proxy URL, or a mapping as in requests; overrides the environment. The other
-            route settings are those of build_request: pins, uds, resolve, connect_to,
-            local_address, interface, doh, ip_version, happy_eyeballs_timeout.
+        proxies: a proxy URL, or a mapping as in requests; overrides the environment.
+        proxy: a proxy URL, in place of proxies.
+        max_send_rate: the maximum bytes per second that each request sends; max_receive_rate is
+            for what it receives. The other route settings are those of build_request: pins, uds,
+            resolve, connect_to, local_address, interface, doh, ip_version, happy_eyeballs_timeout.
         certificates: record the server's certificate; see Response.certificate.
         hsts: the path of a file that stores the hosts that require HTTPS (RFC 6797).
         trust_env: use proxy variables, NO_PROXY, CA variables and netrc, as they are when you
@@ -82,6 +84,9 @@ class Client(BaseClient):
             its exception, or its response if the retry policy names the status. It returns a
             response, such as request.respond(200, json=[]), or None to leave the failure as it is.
         coalesce: let equal GETs that are under way at the same time share one transfer.
+        default_encoding: the charset of text whose Content-Type names none, or a function of the
+            body that returns it (streams are UTF-8 then); by default UTF-8.
+        raise_for_status: raise HTTPError for a status of 4xx or 5xx, after all retries.
         json: a JSON with the functions that write and read JSON, such as those of orjson.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether the
             client may connect to an address.

@@ -70,6 +70,8 @@ def make_address_fields(
     doh: str | None = None,
     ip_version: IPVersion = None,
     happy_eyeballs_timeout: float | None = None,
+    max_send_rate: float | None = None,
+    max_receive_rate: float | None = None,
 ) -> dict[str, object]:
     """Return the fields of a Transport that differ from its defaults.
 
@@ -82,6 +84,8 @@ def make_address_fields(
         doh: the URL of a DNS over HTTPS server (RFC 8484).
         ip_version: 4 or 6, to connect to such addresses only.
         happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well.
+        max_send_rate: bytes per second of each request that are sent.
+        max_receive_rate: likewise that are received.
 
     Raises:
         TypeError: resolve or connect_to is not a mapping.
@@ -99,6 +103,8 @@ def make_address_fields(
         "doh": None if doh is None else _validate_doh(doh),
         "ip_version": _validate_ip_version(ip_version),
         "happy_eyeballs_ms": _to_milliseconds(happy_eyeballs_timeout),
+        "max_send_rate": _validate_byte_rate("max_send_rate", max_send_rate),
+        "max_receive_rate": _validate_byte_rate("max_receive_rate", max_receive_rate),
     }
     return {name: value for name, value in fields.items() if value not in (None, ())}
 
@@ -141,6 +147,14 @@ def _validate_ip_version(version: IPVersion) -> IPVersion:
     if version not in (None, 4, 6):
         raise ValueError(f"ip_version must be 4, 6 or None, not {version!r}")
     return version
+
+
+def _validate_byte_rate(name: str, rate: float | None) -> int | None:
+    if rate is None:
+        return None
+    if not 1 <= rate < 2**62:  # also refuses NaN
+        raise ValueError(f"{name} must be a number of bytes per second from 1 on, not {rate!r}")
+    return int(rate)
 
 
 def _to_milliseconds(seconds: float | None) -> int | None:
@@ -347,6 +361,9 @@ class RouteOptions(TypedDict, total=False):
         ip_version: 4 or 6, to connect to such addresses only (CURLOPT_IPRESOLVE).
         happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well, 0.2 by default
             (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
+        max_send_rate: the maximum bytes per second that each request sends, on average: libcurl
+            lets about a second's worth through at once (CURLOPT_MAX_SEND_SPEED_LARGE).
+        max_receive_rate: likewise for what it receives (CURLOPT_MAX_RECV_SPEED_LARGE).
     """
 
     proxies: Proxies
@@ -361,6 +378,8 @@ class RouteOptions(TypedDict, total=False):
     doh: str | None
     ip_version: IPVersion
     happy_eyeballs_timeout: float | None
+    max_send_rate: float | None
+    max_receive_rate: float | None
 
 
 TransportWrapper: TypeAlias = "Callable[[Transport], Transport]"
@@ -534,7 +553,20 @@ def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, s
         raise TypeError(
             f'proxies must be a URL or a mapping by scheme, not {shown}: "http://host:1"'
         )
+    for key in proxies:
+        if not _is_proxy_key(key):
+            raise ValueError(
+                f"proxies has the key {key!r}: use 'http', 'https', 'all', 'no_proxy', or one with "
+                "a host, such as 'https://example.com'"
+            )
     return proxies
+
+
+def _is_proxy_key(key: object) -> bool:
+    if not isinstance(key, str):
+        return False
+    scheme, colon, host = key.partition("://")
+    return (scheme in ("http", "https", "all") and bool(host) == bool(colon)) or key == "no_proxy"
 
 
 def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transport:

@@ -199,6 +199,10 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     if why and not _is_of_proxy(failure):
         return e.SSLError, why
     if code == pycurl.E_SSL_CONNECT_ERROR:
+        if _WITHOUT_TLS in failure.message:
+            whom = "the proxy" if _is_of_proxy(failure) else "the server"
+            what = "does not speak TLS on this port; perhaps it is http:// there"
+            return e.SSLError, f"{whom} {what}"
         return _no_handshake(failure)
     if code == pycurl.E_RECV_ERROR:
         return _cut_off(failure)
@@ -241,6 +245,7 @@ _WITHOUT_RESPONSE = (
 )
 _NOT_SENT = "the connection broke before any of the request was sent"
 
+_WITHOUT_TLS = "wrong version number"  # OpenSSL's words for an answer that is no record of TLS
 _BAD_HEADER = "response header"  # in libcurl's message for a folded trailer, for example
 
 _TLS_FAILED = "TLS failed; check the certificate, or pass verify= or cert="

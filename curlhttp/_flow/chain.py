@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from curlhttp._policy.retry import RetryPolicy
 
 
+_EVENTS = "text/event-stream"
+
+
 class Chain:
     """The layers of a client, for one engine or several.
 
@@ -57,6 +60,7 @@ class Chain:
         fallback: the layer that replaces failures, or None.
         hsts: the hosts that require HTTPS, or None.
         cache: of the client, or None.
+        raises: a status of 4xx or 5xx is an exception.
         totals: counts retries, hedges and so on; None for new ones.
 
     Attributes:
@@ -90,6 +94,7 @@ class Chain:
         hsts: HSTS | None = None,
         cache: CacheContext | None = None,
         totals: Totals | None = None,
+        raises: bool = False,
     ) -> None:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         # Hooks and middleware may set the policy of a request.
@@ -114,6 +119,7 @@ class Chain:
         self._concurrency_limit = concurrency_limit
         self._breaker = breaker
         self._cache = cache
+        self._raises = raises
         self._coalesce = coalesce
         self._endpoints = endpoints
         self._fallback = None if fallback is None else fallback(self.attempt_hooks)
@@ -155,6 +161,8 @@ class Chain:
             clock, make_waiter, self._is_async, self._run_blocking, subrequest, upgrade
         )
         layers: tuple[Layer, ...] = (
+            # Downloads and WebSocket handshakes, which pass a layer, raise in their own way.
+            *((raise_for_status,) if self._raises and within_retry is None else ()),
             request_hooks(self._hooks),  # first with the request, last with the final response
             *(() if hsts is None else (hsts.upgrade_layer,)),
             # Deadline, redirects, credentials and cookies.
@@ -320,6 +328,19 @@ def _to_layer(middleware: Middleware) -> Layer:
         return through
 
     return wrap
+
+
+def raise_for_status(send: Send) -> Send:
+    """Return the layer that raises HTTPError for a status of 4xx or 5xx."""
+
+    async def through(request: Request) -> Response:
+        response = await send(request)
+        if response.is_error and request.get_header("accept") != _EVENTS:  # sse() decides itself
+            await response.load()  # so that the exception has the body
+            response.raise_for_status()
+        return response
+
+    return through
 
 
 def alt_svc(alternatives: AltSvcCache) -> Layer:

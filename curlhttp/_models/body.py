@@ -661,19 +661,23 @@ def encode_body(
     Args:
         content: sent as it is, see open_body(); without Content-Type.
         data: a mapping or list of pairs is sent as a form, anything else like content.
-        json: any value but None; ignored together with data or files, as in requests.
+        json: any value but None.
         files: a mapping or list of pairs (field name, file), see MultipartBody; the fields of
             data are sent first.
         length: bytes of a streamed body whose size cannot be determined.
         encode: returns the JSON of a value, None for Python's json.
 
     Raises:
-        TypeError: content together with another argument, or a value that cannot be a body.
+        TypeError: content or json together with another argument, or a value that cannot be a body.
         ValueError: data is a string together with files.
         InvalidJSONError: json holds NaN, an infinity, or itself.
         InvalidHeader: `length` is wrong, or a content type or header of a file would break the
             message.
     """
+    if json is not None and (files or not _is_empty(data)):
+        raise TypeError(
+            f"a request has one body: json cannot go together with {'files' if files else 'data'}"
+        )
     if content is None and not files:
         if data is None:
             return None if json is None else _make_json_body(json, encode)

@@ -217,6 +217,8 @@ class Transport:
         happy_eyeballs_ms: milliseconds to try IPv6 before IPv4 is tried as well; None for
             libcurl's default, 200.
         unix_socket: the path of a Unix socket to connect to instead, or None.
+        max_send_rate: bytes per second that a request sends, None for no limit.
+        max_receive_rate: bytes per second that it receives, None for no limit.
         guard: decides to which addresses the client may connect, or None; compared by identity.
         negotiate: authenticate with GSSAPI (CURLAUTH_NEGOTIATE), on separate connections.
         checked_address: the address that the guard allows the proxy to connect to, or None.
@@ -236,6 +238,8 @@ class Transport:
     doh: str | None = None
     happy_eyeballs_ms: int | None = None
     unix_socket: str | None = None
+    max_send_rate: int | None = None
+    max_receive_rate: int | None = None
     certificates: bool = False
     guard: AddressGuard | None = None
     checked_address: CheckedAddress | None = None

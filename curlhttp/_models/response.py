@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from curlhttp._models.decoding import chosen_charset, decode_text, known_charset
 from curlhttp._models.headers import Headers
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
+DEFAULT_ENCODING = "curlhttp.encoding"  # the extension of requests with the client's setting
+DefaultEncoding: TypeAlias = "str | Callable[[bytes], str | None]"
+"""The charset of text whose Content-Type names none, or a function of the body that returns it."""
 _SHOWN = 60  # characters of a body in an error
 
 # An empty Location does not redirect, so its body is read in full.
@@ -361,7 +364,15 @@ class Response(SuggestingAttributes):
         """Return Python's name for the charset of text, UTF-8 if it is unknown."""
         if self._encoding is not None:
             return chosen_charset(self._encoding) or "utf_8"
-        return known_charset(self.encoding or "") or "utf_8"
+        return known_charset(self.encoding or "") or self._default_charset()
+
+    def _default_charset(self) -> str:
+        extensions = getattr(self.request, "extensions", None)
+        default = None if not extensions else extensions.get(DEFAULT_ENCODING)
+        if default is not None and not isinstance(default, str):
+            content = self._content  # None for a stream, of which a function sees nothing
+            default = None if content is None else default(content)
+        return (default and chosen_charset(default)) or "utf_8"
 
     @overload
     def json(self, *, type: type[T], **options: Any) -> T: ...  # Any: see below
@@ -495,6 +506,24 @@ class Response(SuggestingAttributes):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+def validate_encoding(encoding: DefaultEncoding) -> DefaultEncoding:
+    """Validate the argument `default_encoding` of a client.
+
+    Raises:
+        ValueError: Python knows no such charset.
+        TypeError: it is neither a name nor a function.
+    """
+    if isinstance(encoding, str):
+        if chosen_charset(encoding) is None:
+            raise ValueError(f"default_encoding is no charset that Python knows: {encoding!r}")
+    elif not callable(cast(object, encoding)):
+        raise TypeError(
+            "default_encoding must be the name of a charset, or a function of the body that "
+            f"returns one, not {type(encoding).__name__}"
+        )
+    return encoding
 
 
 # Any: as of json.loads; the drop-in's responses are another class.

@@ -148,7 +148,6 @@ def _instead(context: str, name: str, known: Iterable[str], sign: str) -> str:
 # --- the table ---
 
 _HOOKS = 'hooks={"request": ..., "response": ...}'
-_RAISE = 'response.raise_for_status(), or hooks={"response": ...} of the client for all'
 _VERIFY = "verify=False, a path of authorities, or an ssl.SSLContext"
 _PROXY = 'proxies="http://user:password@host:port"'
 _STREAM = "`with client.stream(method, url) as response:`, which has it"
@@ -181,11 +180,9 @@ _SYNC_AND_ASYNC = frozenset(
 )
 
 _ROUTES: Final = {
-    "proxy": _PROXY,
     "proxy_auth": _PROXY,
     "proxy_headers": 'proxies= with curlhttp.Proxy(url=..., headers=(("Name", "value"),))',
     "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
-    "raise_for_status": _RAISE,
     "skip_auto_headers": 'headers={"User-Agent": None}: None removes a header',
     "auto_decompress": 'headers={"Accept-Encoding": None}, or response.iter_raw() of a stream',
     "ssl": _VERIFY,
@@ -228,11 +225,10 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "keepalive_idle_window": "keepalive_expiry=",
         "conn_timeout": f"timeout={_TIMEOUT}",
         "read_timeout": f"timeout={_TIMEOUT}",
-        "default_encoding": "response.encoding = ..., in a hook for all responses",
-        "fallback_charset_resolver": "response.encoding = ..., in a hook for all responses",
-        "json_serialize": "content=dumps(value) with a Content-Type",
-        "json_serialize_bytes": "content=dumps(value) with a Content-Type",
-        "json_encoder": "content=dumps(value) with a Content-Type",
+        "fallback_charset_resolver": "default_encoding=",
+        "json_serialize": "json=curlhttp.JSON(dumps=...)",
+        "json_serialize_bytes": "json=curlhttp.JSON(dumps=...)",
+        "json_encoder": "json=curlhttp.JSON(dumps=...)",
         "trace_configs": 'hooks={"before_attempt": ..., "after_attempt": ...}, or response.timings',
         "tls_configuration": _CERT,
         "revocation_configuration": "nothing: certificates are not checked for revocation",
@@ -247,6 +243,9 @@ TABLE: Final[dict[str, dict[str, str]]] = {
     },
     "request": {
         **_ROUTES,
+        "proxy": _PROXY,
+        "raise_for_status": "response.raise_for_status(), or raise_for_status=True of the client",
+        "default_encoding": "response.encoding = ..., or default_encoding= of the client",
         "hooks": f"{_HOOKS}, for the client",
         "middleware": f"{_MIDDLEWARE}, for the client",
         "event_hooks": f"{_HOOKS}, for the client",

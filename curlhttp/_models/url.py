@@ -583,8 +583,13 @@ def _split_scheme(text: str) -> tuple[str, str]:
         raise InvalidSchema(
             f"No connection adapters were found for {shown!r}: URLs begin with http:// or https://"
         )
+    if text[:1] in ("", "/") and text[:2] != "//":
+        raise MissingSchema(
+            f"Invalid URL {shown!r}: a relative URL needs a client with a base_url, such as "
+            "Client(base_url='https://example.com')"
+        )
     raise MissingSchema(
-        f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown}?"
+        f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown.lstrip('/')}?"
     )
 
 

@@ -183,8 +183,12 @@ def to_auth(value: AuthInput | None) -> Auth | None:
         return cast(Auth, value)  # it has the methods of httpx.Auth
     if callable(value):
         return _CallableAuth(value)
+    hint = ""
+    if isinstance(value, (str, bytes)):
+        hint = '; for a token, pass curlhttp.BearerAuth("...")'
     raise TypeError(
-        f"auth must be a (user, password) tuple, an Auth or a callable, not {type(value).__name__}"
+        "auth must be a (user, password) tuple, an Auth or a callable, not "
+        f"{type(value).__name__}{hint}"
     )
 
 

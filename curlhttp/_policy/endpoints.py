@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import count
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 from curlhttp._models.errors import Unpicklable
@@ -45,16 +44,15 @@ class EndpointState(NamedTuple):
 
 
 class _Member:
-    __slots__ = ("credit", "ejected_until", "ejections", "failures", "number", "pending", "url")
+    __slots__ = ("credit", "ejected_until", "ejections", "failures", "pending", "url")
 
-    def __init__(self, url: URL, number: int) -> None:
-        self.url = url
-        self.number = number
-        self.pending = 0
-        self.failures = 0
-        self.ejections = 0
-        self.ejected_until = float("-inf")  # and when it came back
-        self.credit = 0.0
+    def __init__(self, url: URL) -> None:
+        self.url: URL = url
+        self.pending: int = 0
+        self.failures: int = 0
+        self.ejections: int = 0
+        self.ejected_until: float = float("-inf")  # and when it came back
+        self.credit: float = 0.0
 
 
 class Endpoints(Unpicklable):
@@ -113,7 +111,7 @@ class Endpoints(Unpicklable):
             raise TypeError("refresh needs a function: Endpoints(list_urls, refresh=30)")
         if refresh is not None and not refresh > 0:
             raise ValueError(f"refresh must be a number of seconds above 0, not {refresh!r}")
-        self.list_urls = urls if callable(urls) else None
+        self.list_urls: ListEndpoints | None = urls if callable(urls) else None
         self.refresh_after: float | None = refresh
         self.due: float = float("-inf")  # when list_urls is called next, monotonic
         self._choose = choose
@@ -121,7 +119,6 @@ class Endpoints(Unpicklable):
         self._eject_for = eject_for
         self._max_ejected = max_ejected
         self._random = random.Random()  # not for secrets
-        self._numbers = count()
         self._members: tuple[_Member, ...] = ()
         self._after_fork()
         self.canonical: URL = parse_url(_UNKNOWN)
@@ -159,9 +156,7 @@ class Endpoints(Unpicklable):
         made = _parse(urls)
         with self._lock:
             known = {member.url: member for member in self._members}
-            self._members = tuple(
-                known.get(url) or _Member(url, next(self._numbers)) for url in made
-            )
+            self._members = tuple(known.get(url) or _Member(url) for url in made)
 
     def to_canonical(self, url: URL) -> URL:
         """Return the URL below the canonical base URL for one below any of the endpoints.

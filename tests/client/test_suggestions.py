@@ -36,11 +36,9 @@ def get_message(call: Callable[..., object], *arguments: Any, **keywords: Any) -
 
 
 CONSTRUCTED = [
-    ({"proxy": "http://p:1"}, "proxies="),
     ({"mounts": {}}, "proxies="),
     ({"event_hooks": {}}, "hooks="),
     ({"connector": None}, "limits=curlhttp.Limits(...)"),
-    ({"raise_for_status": True}, "response.raise_for_status()"),
     ({"cookie_jar": None}, "cookies="),
     ({"ssl": False}, "verify=False"),
     ({"app": None}, "ASGITransport"),
@@ -62,7 +60,7 @@ def test_a_subclass_is_called_by_its_name() -> None:
     class Ours(curlhttp.Client):
         pass
 
-    assert get_message(Ours, proxy="x").startswith("Ours() has no keyword 'proxy'")
+    assert get_message(Ours, proxi="x").startswith("Ours() has no keyword 'proxi'")
 
 
 def test_the_error_says_that_a_client_takes_keywords() -> None:

@@ -185,11 +185,11 @@ def test_a_json_value_inside_itself_is_refused() -> None:
         made(json=loop)
 
 
-def test_data_and_files_take_precedence_over_json() -> None:
-    assert made(data={"a": 1}, json={"b": 1}).data == b"a=1"
-    assert made(data="a", json={"b": 1}).data == b"a"
+def test_json_goes_together_with_no_other_body() -> None:
+    for other in ({"data": {"a": 1}}, {"data": "a"}, {"files": {"f": b""}}):
+        with pytest.raises(TypeError, match=f"json cannot go together with {next(iter(other))}"):
+            made(json={"b": 1}, **other)
     assert made(data={}, json={"b": 1}).data == b'{"b": 1}'
-    assert "multipart" in (made(files={"f": b""}, json=1).content_type or "")
 
 
 @pytest.mark.parametrize(

@@ -181,8 +181,8 @@ def test_a_url_that_parsers_read_differently_is_refused(url: str | bytes) -> Non
     ("url", "error", "message"),
     [
         ("foo", MissingSchema, "Invalid URL 'foo': No scheme supplied. Perhaps you meant https://foo?"),
-        ("", MissingSchema, "Invalid URL '': No scheme supplied. Perhaps you meant https://?"),
-        ("//x/", MissingSchema, "Invalid URL '//x/': No scheme supplied. Perhaps you meant https:////x/?"),
+        ("", MissingSchema, "Invalid URL '': a relative URL needs a client with a base_url, such as Client(base_url='https://example.com')"),
+        ("//x/", MissingSchema, "Invalid URL '//x/': No scheme supplied. Perhaps you meant https://x/?"),
         ("x.com", MissingSchema, "Invalid URL 'x.com': No scheme supplied. Perhaps you meant https://x.com?"),
         ("http:///x", InvalidURL, "Invalid URL 'http:///x': No host supplied"),
         ("ftp://x/", InvalidSchema, NOT_OURS + "'ftp://x/'" + BEGINS),

@@ -1,0 +1,200 @@
+"""raise_for_status, default_encoding, rates of bytes and proxy, and messages about mistakes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import curlhttp
+from curlhttp.exceptions import HTTPError, MissingSchema, RequestException, SSLError
+from curlhttp.testing import Answer
+from tests.servers import AppServer, HTTPProxy, RawConnection, RawServer
+from tests.support.colours import AnyClient
+from tests.support.downloads import download
+from tests.support.scripted import Scripted, steady
+
+CLIENTS = pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
+
+
+# --- raise_for_status ---
+
+
+async def test_a_client_can_raise_for_every_status(make_client: Any, app: AppServer) -> None:
+    client = make_client(raise_for_status=True)
+    assert (await client.get(app.url + "/redirect/1")).status_code == 200
+    with pytest.raises(HTTPError, match="404") as caught:
+        await client.get(app.url + "/status/404")
+    assert caught.value.response is not None
+    with pytest.raises(HTTPError, match="503") as caught:
+        await client.stream("GET", app.url + "/status/503")
+    assert caught.value.response.content == b""  # type: ignore[union-attr]
+    assert (await client.get(app.url)).status_code == 200
+    assert app.connections == 1  # the stream has released its connection
+
+
+async def test_a_map_gets_the_exceptions(make_client: Any, app: AppServer) -> None:
+    client = make_client(raise_for_status=True)
+    results = [result async for result in client.map([app.url + "/status/500"])]
+    assert [type(result) for result in results] == [HTTPError]
+
+
+async def test_it_is_raised_after_retries_fallbacks_and_hooks(scripted: Scripted) -> None:
+    seen: list[int] = []
+    client, engine = scripted(
+        [503, 200, 503, 503, 404],
+        retry=steady(1),
+        raise_for_status=True,
+        hooks={"response": lambda response: seen.append(response.status_code)},
+        fallback=lambda request, outcome: request.respond(203),
+    )
+    for _ in range(2):
+        await client.get("http://a/")
+    with pytest.raises(HTTPError, match="404"):
+        await client.get("http://a/")
+    assert seen == [200, 203, 404]
+    assert len(engine.sent) == 5
+
+
+async def test_without_it_a_status_is_no_exception(client: AnyClient, app: AppServer) -> None:
+    assert (await client.get(app.url + "/status/500")).status_code == 500
+
+
+# --- default_encoding ---
+
+
+async def test_text_without_a_charset(scripted: Scripted) -> None:
+    body, plain = "é".encode("latin-1"), {"Content-Type": "text/plain"}
+    named = {"Content-Type": "text/plain; charset=utf-8"}
+    answers = [
+        Answer(200, plain, content=body),
+        Answer(200, plain, content=body),
+        Answer(200, named, content="é".encode()),
+    ]
+    for encoding in ("latin-1", lambda content: "latin-1" if content == body else None):
+        client, _ = scripted(list(answers), default_encoding=encoding)
+        assert (await client.get("http://a/")).text == "é"
+        response = await client.get("http://a/")
+        response.encoding = "cp1251"
+        assert response.text == "й"
+        assert (await client.get("http://a/")).text == "é"
+
+
+async def test_a_function_may_know_no_charset(scripted: Scripted) -> None:
+    client, _ = scripted([Answer(200, content="é".encode())], default_encoding=lambda body: None)
+    assert (await client.get("http://a/")).text == "é"
+
+
+@CLIENTS
+def test_a_charset_that_python_does_not_know_is_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match="default_encoding is no charset that Python knows: 'x'"):
+        make(default_encoding="x")
+    with pytest.raises(TypeError, match=r"the name of a charset, or a function .* not int"):
+        make(default_encoding=5)
+
+
+# --- rates ---
+
+
+@pytest.mark.colours("blocking", "asyncio")
+@pytest.mark.parametrize("api", ["get", "request option", "stream", "map", "download"])
+async def test_receiving_takes_as_long_as_the_rate_says(
+    make_client: Any, app: AppServer, api: str, tmp_path: Any
+) -> None:
+    client = make_client(max_receive_rate=None if api == "request option" else 100_000)
+    url, begun = app.url + "/bytes/60000", time.monotonic()
+    if api == "stream":
+        async with await client.stream("GET", url) as stream:
+            size = len(await stream.read())
+    elif api == "map":
+        (result,) = [result async for result in client.map([url])]
+        size = len(result.content)
+    elif api == "download":
+        await download(client, url, tmp_path / "file")
+        size = (tmp_path / "file").stat().st_size
+    else:
+        own = {"max_receive_rate": 100_000} if api == "request option" else {}
+        size = len((await client.get(url, **own)).content)
+    assert size == 60_000
+    assert time.monotonic() - begun > 0.3
+
+
+@pytest.mark.colours("blocking", "trio")
+async def test_sending_takes_as_long_as_the_rate_says(make_client: Any, app: AppServer) -> None:
+    """libcurl lets about a second's worth of bytes through at once."""
+    client = make_client(max_send_rate=200_000)
+    begun = time.monotonic()
+    await client.post(app.url + "/upload", content=b"x" * 300_000)
+    assert time.monotonic() - begun > 0.5
+
+
+@CLIENTS
+def test_a_rate_is_a_number_from_1_on(make: Any) -> None:
+    for rate in (0, -1, float("nan"), float("inf")):
+        for name in ("max_send_rate", "max_receive_rate"):
+            with pytest.raises(ValueError, match=f"{name} must be a number of bytes per second"):
+                make(**{name: rate})
+
+
+# --- proxies ---
+
+
+async def test_one_proxy_for_all(make_client: Any, app: AppServer) -> None:
+    with HTTPProxy() as proxy:
+        client = make_client(proxy=proxy.url)
+        assert (await client.get(app.url)).status_code == 200
+        assert len(proxy.log) == 1
+
+
+@CLIENTS
+def test_mistakes_with_proxies(make: Any) -> None:
+    with pytest.raises(TypeError, match="either proxy or proxies"):
+        make(proxy="http://p:1", proxies={"http": "http://p:1"})
+    with pytest.raises(TypeError, match="proxy must be one URL, not dict; proxies= takes"):
+        make(proxy={"http": "http://p:1"})
+    for key in ("htp", "https://", "ftp://a", 5):
+        with pytest.raises(ValueError, match=r"proxies has the key .*: use 'http', 'https', 'all'"):
+            make(proxies={key: "http://p:1"})
+    for key in ("http", "https", "all", "no_proxy", "https://example.com", "all://example.com"):
+        make(proxies={key: "http://p:1"})
+
+
+# --- messages ---
+
+
+async def test_a_relative_url_needs_a_base_url(client: AnyClient) -> None:
+    with pytest.raises(MissingSchema, match=r"'/x': a relative URL needs a client with a base_url"):
+        await client.get("/x")
+
+
+@CLIENTS
+@pytest.mark.parametrize("base", ["example.com", "example.com:80/x", "ftp://example.com"])
+def test_a_base_url_has_a_scheme(make: Any, base: str) -> None:
+    with pytest.raises(RequestException, match="base_url must begin with https:// or http://, not"):
+        make(base_url=base)
+
+
+@CLIENTS
+def test_a_token_is_no_auth(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"for a token, pass curlhttp\.BearerAuth") as caught:
+        make(auth="Bearer secret")
+    assert "secret" not in str(caught.value)
+
+
+async def test_https_on_a_port_for_http(client: AnyClient) -> None:
+    def refuse(conn: RawConnection) -> None:
+        conn.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+    with (
+        RawServer(refuse) as server,
+        pytest.raises(SSLError, match="the server does not speak TLS on this port; perhaps it is"),
+    ):
+        await client.get(server.url.replace("http:", "https:"))
+
+
+@CLIENTS
+def test_json_goes_together_with_no_other_body(make: Any) -> None:
+    for other in ({"data": {"a": "1"}}, {"files": {"f": b"1"}}):
+        with pytest.raises(TypeError, match="json cannot go together with"):
+            make().build_request("POST", "http://a/", json=1, **other)
