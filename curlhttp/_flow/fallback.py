@@ -17,7 +17,7 @@ from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.fallback import FallbackInput, is_failure
-from curlhttp.exceptions import RequestException
+from curlhttp.exceptions import ClientClosed, RequestException
 
 if TYPE_CHECKING:
     from curlhttp._engine.engine import Engine
@@ -77,6 +77,8 @@ def fallback(function: FallbackInput, hooks: Hooks, streamed: type[BaseStreamedR
         async def through(request: Request) -> Response:
             try:
                 response = await send(request)
+            except ClientClosed:  # a mistake of the program, which a fallback would hide
+                raise
             except RequestException as error:
                 replacement = await replace(request, error)
                 if replacement is None:

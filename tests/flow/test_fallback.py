@@ -211,6 +211,13 @@ async def test_a_cancelled_request_stays_cancelled(make_client: Any, app: AppSer
     assert not called
 
 
+async def test_a_closed_client_is_no_failure(make_client: Any) -> None:
+    client = make_client(fallback=cached)
+    await client.aclose()
+    with pytest.raises(curlhttp.ClientClosed):
+        await client.get(NOBODY)
+
+
 def test_bad_functions_are_refused() -> None:
     async def look_up(request: Any, outcome: Any) -> None:
         await asyncio.sleep(0)
