@@ -235,18 +235,17 @@ def collect(sources: Sources, now: float) -> ClientStats:
             waits += state.waits
             for name in ("attempts", "bytes_sent", "bytes_received"):
                 counts[name] += getattr(state, name)
-    policies: dict[str, Any] = {}  # Any: fields of different types
+    found: dict[str, Any] = dict(counts)  # Any: fields of different types
     if sources.breaker is not None:
-        policies["breakers"] = MappingProxyType(sources.breaker.states())
+        found["breakers"] = MappingProxyType(sources.breaker.states())
     if (limit := sources.concurrency_limit) is not None:
-        policies["limits"] = MappingProxyType(
+        found["limits"] = MappingProxyType(
             {key: LimitStats(*state) for key, state in limit.states().items()}
         )
     if sources.budget is not None:
-        policies["budgets"] = MappingProxyType(sources.budget.balances(now))
+        found["budgets"] = MappingProxyType(sources.budget.balances(now))
     if sources.endpoints is not None:
-        policies["endpoints"] = sources.endpoints.states(now)
-    found: dict[str, Any] = {**counts, **policies}  # Any: fields of different types
+        found["endpoints"] = sources.endpoints.states(now)
     return ClientStats(
         connections=tuple(_sum_up(connections)),
         waiting=len(waits),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -21,6 +22,7 @@ from curlhttp.cli.terminal import color_option
 
 if TYPE_CHECKING:
     from curlhttp._client.client import Client
+    from curlhttp._models.inputs import AuthInput
     from curlhttp._models.timeout import Timeout
     from curlhttp._policy.guard import PublicOnly
 
@@ -149,6 +151,17 @@ class ConnectionOptions:
     cert: str | None
     key: str | None
     public_only: bool
+    ip_version: int | None
+    interface: str | None
+    connect_to: dict[str, str]
+    limit_rate: int | None
+    noproxy: str | None
+    proxy_user: str | None
+    socks: str | None
+    max_redirs: int | None
+    doh_url: str | None
+    scheme: str | None
+    oauth2_bearer: str | None
 
     def client(self, **settings: Any) -> Client:  # Any: see settings
         """Create a client with these options.
@@ -176,7 +189,7 @@ class ConnectionOptions:
         agent = [("User-Agent", self.user_agent)] if self.user_agent is not None else []
         return {
             "headers": [*agent, *self.header],
-            "auth": _get_credentials(self.user),
+            "auth": self._auth(),
             "timeout": self._timeout(),
             "retry": self.retry,
             "follow_redirects": self.follow,
@@ -184,11 +197,48 @@ class ConnectionOptions:
             "http3": self.version == "3",
             "verify": False if self.insecure else self.cacert or True,
             "cert": (self.cert, self.key) if self.cert and self.key else self.cert,
-            "proxies": self.proxy,
+            "proxies": self._proxies(),
             "resolve": self.resolve,
+            "connect_to": self.connect_to,
             "uds": self.unix_socket,
             "guard": _create_guard() if self.public_only else None,
+            "ip_version": self.ip_version,
+            **_get_local_end(self.interface),
+            "max_send_rate": self.limit_rate,
+            "max_receive_rate": self.limit_rate,
+            "doh": self.doh_url,
+            **({} if self.max_redirs is None else {"max_redirects": self.max_redirs}),
         }
+
+    def _auth(self) -> AuthInput | None:
+        if self.oauth2_bearer is not None:
+            from curlhttp._policy.token_auth import BearerAuth
+
+            return BearerAuth(self.oauth2_bearer)
+        if self.scheme == "negotiate":
+            from curlhttp._client.negotiate import Negotiate
+
+            return Negotiate()
+        credentials = _get_credentials(self.user)
+        if self.scheme == "digest":
+            if credentials is None:
+                raise click.UsageError("--digest needs -u NAME:PASSWORD")
+            from curlhttp._policy.digest import DigestAuth
+
+            return DigestAuth(*credentials)
+        return credentials
+
+    def _proxies(self) -> str | dict[str, str | None] | None:
+        proxy = self.socks or self.proxy
+        if proxy is not None and self.proxy_user is not None:
+            scheme, _, rest = proxy.rpartition("://")
+            name, _, password = self.proxy_user.partition(":")
+            user = f"{quote(name, safe='')}:{quote(password, safe='')}"
+            proxy = f"{scheme or 'http'}://{user}@{rest}"
+        if self.noproxy is None:
+            return proxy
+        exceptions: dict[str, str | None] = {"no_proxy": self.noproxy}
+        return exceptions if proxy is None else {"all": proxy, **exceptions}
 
     def with_password(self) -> ConnectionOptions:
         """Return these options with a password in `user`, and prompt for it if it is missing."""
@@ -206,6 +256,17 @@ class ConnectionOptions:
         return Timeout(**limits)
 
 
+def _get_local_end(text: str | None) -> dict[str, str]:
+    """Return the setting for --interface, which is a name or an address."""
+    if text is None:
+        return {}
+    try:
+        ip_address(text)
+    except ValueError:
+        return {"interface": text}
+    return {"local_address": text}
+
+
 def _create_guard() -> PublicOnly:
     from curlhttp._policy.guard import PublicOnly
 
@@ -219,6 +280,17 @@ def _get_credentials(user: str | None) -> tuple[str, str] | None:
     if not colon:
         password = click.prompt(f"Password of {name}", hide_input=True, err=True)
     return name, password
+
+
+def _parse_socks(
+    scheme: str,
+) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    def parse(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+        if value is None:
+            return context.params.get("socks")  # of the other option for the same setting
+        return value if "://" in value else f"{scheme}://{value}"
+
+    return parse
 
 
 def _parse_headers(
@@ -248,6 +320,20 @@ def _parse_addresses(
             raise click.BadParameter(f"{line!r} is not HOST:PORT:ADDRESS[,ADDRESS]")
         addresses[f"{host}:{port}"] = [address.strip("[]") for address in listed.split(",")]
     return addresses
+
+
+def _parse_detours(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dict[str, str]:
+    """Parse --connect-to as curl does: HOST1:PORT1:HOST2:PORT2, where parts may be empty."""
+    detours: dict[str, str] = {}
+    for line in lines:
+        match = re.fullmatch(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)", line)
+        if match is None or not (match[1] and (match[3] or match[4])):
+            raise click.BadParameter(f"{line!r} is not HOST1:PORT1:HOST2:PORT2")
+        host, port, other, other_port = match.groups()
+        detours[f"{host}:{port}" if port else host] = (
+            f"{other or host}:{other_port}" if other_port else other
+        )
+    return detours
 
 
 _OPTIONS = (
@@ -284,6 +370,34 @@ _OPTIONS = (
                  help="Connect to this Unix socket, whatever the URL."),
     click.option("--public-only", is_flag=True,
                  help="Connect only to addresses on the public Internet, also after a redirect."),
+    click.option("-4", "--ipv4", "ip_version", flag_value=4, type=int,
+                 help="Connect to IPv4 addresses only."),
+    click.option("-6", "--ipv6", "ip_version", flag_value=6, type=int,
+                 help="Connect to IPv6 addresses only."),
+    click.option("--interface", metavar="NAME|ADDRESS",
+                 help="Connect from this network interface, or from this address."),
+    click.option("--connect-to", multiple=True, callback=_parse_detours,
+                 metavar="HOST1:PORT1:HOST2:PORT2",
+                 help="Connect to HOST2:PORT2 for requests to HOST1:PORT1. May be repeated."),
+    click.option("--doh-url", metavar="URL", help="Look up names with DNS over HTTPS."),
+    click.option("--limit-rate", type=parse_size, metavar="SIZE",
+                 help="Send and receive at most SIZE bytes per second, such as 200k."),
+    click.option("--max-redirs", type=integer(0, 10_000), metavar="N",
+                 help="Maximum number of redirects.  [default: 30]"),
+    click.option("--noproxy", metavar="HOSTS",
+                 help="Hosts to connect to without a proxy, separated by commas."),
+    click.option("--proxy-user", metavar="NAME:PASSWORD", help="Credentials for the proxy."),
+    click.option("--socks5", "socks", callback=_parse_socks("socks5"), metavar="HOST[:PORT]",
+                 help="Use this SOCKS5 proxy; names are looked up here."),
+    click.option("--socks5-hostname", "socks", callback=_parse_socks("socks5h"),
+                 metavar="HOST[:PORT]",
+                 help="Use this SOCKS5 proxy; names are looked up there."),
+    click.option("--digest", "scheme", flag_value="digest",
+                 help="Log in with Digest authentication, with the credentials of -u."),
+    click.option("--negotiate", "scheme", flag_value="negotiate",
+                 help="Log in with your Kerberos ticket."),
+    click.option("--oauth2-bearer", metavar="TOKEN", help="Send this bearer token."),
+    click.option("--basic", is_flag=True, hidden=True, expose_value=False),
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file instead of certifi's."),

@@ -75,6 +75,17 @@ _OUTPUT_OPTIONS = (
                  help=r"Print FORMAT at the end, such as '%{http_code} %{time_total}\n'."),
     click.option("-f", "--fail", is_flag=True,
                  help="If the status is 400 or above, print no body and exit with status 22."),
+    click.option("--fail-with-body", is_flag=True,
+                 help="If the status is 400 or above, exit with status 22 after the body."),
+    click.option("-D", "--dump-header", type=click.Path(dir_okay=False, path_type=str),
+                 metavar="FILE", help="Write the response headers to FILE, or to stdout for -."),
+    click.option("--create-dirs", is_flag=True,
+                 help="With -o: create the folder of FILE if it does not exist."),
+    click.option("-e", "--referer", metavar="URL", help="Set the Referer header."),
+    click.option("-r", "--range", "byte_range", metavar="RANGE",
+                 help="Request only these bytes, such as 0-499."),
+    click.option("-I", "--head", "wants_head", is_flag=True,
+                 help="Send HEAD, and print the response headers."),
     click.option("-v", "--verbose", is_flag=True,
                  help="Print to stderr what is sent and received, for all attempts and redirects."),
     click.option("--show-secrets", is_flag=True,
@@ -96,6 +107,10 @@ _OUTPUT_OPTIONS = (
                  help="Use a saved session without changing it."),
     click.option("-s", "--silent", is_flag=True, help="Show no progress bar."),
     click.option("-S", "--show-error", is_flag=True, hidden=True, expose_value=False),
+    # What these ask for is the default.
+    click.option("--compressed", is_flag=True, hidden=True, expose_value=False),
+    click.option("-N", "--no-buffer", is_flag=True, hidden=True, expose_value=False),
+    click.option("-n", "--netrc", is_flag=True, hidden=True, expose_value=False),
 )  # fmt: skip
 
 
@@ -112,6 +127,12 @@ class OutputOptions:
     as_json: bool
     write_out: str | None
     fail: bool
+    fail_with_body: bool
+    dump_header: str | None
+    create_dirs: bool
+    referer: str | None
+    byte_range: str | None
+    wants_head: bool
     verbose: bool
     show_secrets: bool
     timing: bool
@@ -139,6 +160,12 @@ class OutputOptions:
             raise click.UsageError(
                 "--json prints everything: it cannot be combined with -i, --print or -o -"
             )
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the headers of -e and -r."""
+        found = [] if self.referer is None else [("Referer", self.referer)]
+        return found if self.byte_range is None else [*found, ("Range", f"bytes={self.byte_range}")]
 
     @property
     def shows_progress(self) -> bool:
@@ -207,6 +234,8 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
     ):
         raise click.UsageError("-C needs -o FILE or -O, a GET request, no body and no -J")
+    if output.create_dirs and path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     for file in (path, output.har, output.timing_html, output.cookie_jar):
         if file is not None and not file.parent.is_dir():
             raise CommandFailed(f"{file}: the folder does not exist", WRITE_ERROR)
@@ -249,11 +278,26 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
             with client.stream(spec.method, url, **keywords) as response:
                 if output.fail:
                     response.raise_for_status()
+                if output.dump_header is not None:
+                    _dump_head(response, output.dump_header)
                 _show(response, output, path, output.get_parts(spec.method), chart)
+                if output.fail_with_body:
+                    response.raise_for_status()
         except RequestException as error:
             if output.as_json:
                 print_error_json(error, spec.method, url)
             raise
+
+
+def _dump_head(response: StreamedResponse, path: str) -> None:
+    head = response._head.block
+    if path == "-":
+        sys.stdout.buffer.write(head)
+        return
+    try:
+        Path(path).write_bytes(head)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
 
 
 def _show(
@@ -388,11 +432,15 @@ def _create_command(name: str) -> click.Command:
         )
         output.validate()
         parsed = parse_items(items)
-        connection = replace(connection, header=(*connection.header, *parsed.headers))
+        headers = (*output.headers, *connection.header, *parsed.headers)
+        connection = replace(connection, header=headers)
         with ExitStack() as files:
+            options["uploads_file"] = options["upload"] is not None
             content = pop_content(options, parsed, files)
             method = name.upper() if name != "request" else options["method"]
-            method = method or ("POST" if content.keywords else "GET")
+            uploads = options.get("uploads_file", False)
+            method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
+            method = "HEAD" if output.wants_head and method == "GET" else method
             _send(_RequestSpec(method, url, parsed.params, content), connection, output)
 
     decorated: Callable[..., None] = body_options(add_options(_OUTPUT_OPTIONS)(command))

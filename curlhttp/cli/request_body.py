@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from urllib.parse import quote_plus
 
 import click
 
@@ -43,6 +44,7 @@ _BODY_OPTIONS = {
     "data_binary": "--data-binary",
     "json_text": "--json-body",
     "form": "-F",
+    "upload": "-T",
 }
 
 _OPTIONS = (
@@ -56,6 +58,16 @@ _OPTIONS = (
     click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
                  help="Add a field to a multipart form. NAME=@FILE;type=TYPE uploads FILE. May be "
                  "repeated."),
+    click.option("--data-raw", multiple=True, metavar="DATA",
+                 help="Send form data like -d, where @ has no meaning."),
+    click.option("--data-urlencode", "encoded", multiple=True, metavar="[NAME=]TEXT|NAME@FILE",
+                 help="Send form data like -d, percent-encoded here."),
+    click.option("--form-string", multiple=True, metavar="NAME=VALUE",
+                 help="Add a field to a multipart form like -F, where @ has no meaning."),
+    click.option("-T", "--upload-file", "upload", metavar="FILE",
+                 help="Stream FILE as the body, or stdin for -. `request` uses PUT then."),
+    click.option("--url-query", "url_query", multiple=True, metavar="[NAME=]TEXT",
+                 help="Add this to the query of the URL, percent-encoded here."),
     click.option("-G", "--get", "in_query", is_flag=True,
                  help="With -d: send the data in the query of the URL instead of the body."),
 )  # fmt: skip
@@ -176,7 +188,13 @@ def pop_content(options: dict[str, Any], items: Items, files: ExitStack) -> Requ
         CommandFailed: a file cannot be read.
         click.UsageError: there are two kinds of body, or JSON is invalid.
     """
+    raw, encoded = options.pop("data_raw"), options.pop("encoded")
+    strings = options.pop("form_string")
+    query = [_encode_pair(text) for text in options.pop("url_query")]
     values = {name: options.pop(name) for name in _BODY_OPTIONS}
+    data = [*map(_read_data, values["data"]), *raw, *map(_encode_pair, encoded)]
+    values["data"] = data
+    values["form"] = (*map(_parse_field, values["form"]), *map(_parse_string, strings))
     given = [name for name, value in values.items() if value]
     kinds = [_BODY_OPTIONS[name] for name in given]
     kinds += ["name=value"] * bool(items.members or items.files)
@@ -185,12 +203,21 @@ def pop_content(options: dict[str, Any], items: Items, files: ExitStack) -> Requ
     if options.pop("in_query"):
         if given != ["data"]:
             raise click.UsageError("-G needs -d, because it sends the data of -d in the query")
-        return RequestContent({}, query="&".join(map(_read_data, values["data"])))
+        return RequestContent({}, query="&".join([*query, *data]))
+    return _make_body(values, given, items, files)._replace(query="&".join(query))
+
+
+# Any: the values that click parsed.
+def _make_body(
+    values: dict[str, Any], given: list[str], items: Items, files: ExitStack
+) -> RequestContent:
     if not given:
         return _encode_items(items, files)
     value = values[given[0]]
     if given[0] == "data":
-        return _create_content(_encode("&".join(map(_read_data, value))), _FORM)
+        return _create_content(_encode("&".join(value)), _FORM)
+    if given[0] == "upload":
+        return RequestContent({"content": _open(value, files)})
     if given[0] == "data_binary":
         return _create_content(
             _open(value[1:], files) if value[0] == "@" else _encode(value), _FORM
@@ -239,13 +266,34 @@ def _read_json(value: str) -> bytes:
     return content
 
 
-def _parse_form(fields: tuple[str, ...], files: ExitStack) -> RequestContent:
+def _encode_pair(text: str) -> str:
+    """Encode a value of --data-urlencode: "text", "=text", "name=text", "@file" or "name@file"."""
+    name, mark, value = re.fullmatch(r"([^=@]*)([=@]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    if not mark:
+        name, value = "", name
+    content = _read(value) if mark == "@" else _encode(value)
+    return f"{name}={quote_plus(content)}" if name else quote_plus(content)
+
+
+def _parse_field(text: str) -> tuple[str, str, bool]:
+    """Return the name and the value of -F, and whether @ has a meaning in it."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError("-F needs NAME=VALUE or NAME=@FILE")
+    return name, value, True
+
+
+def _parse_string(text: str) -> tuple[str, str, bool]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError("--form-string needs NAME=VALUE")
+    return name, value, False
+
+
+def _parse_form(fields: tuple[tuple[str, str, bool], ...], files: ExitStack) -> RequestContent:
     parts: list[tuple[str, FileInput]] = []
-    for field in fields:
-        name, equals, value = field.partition("=")
-        if not equals or not name:
-            raise click.UsageError("-F needs NAME=VALUE or NAME=@FILE")
-        if not value.startswith("@"):
+    for name, value, has_files in fields:
+        if not (has_files and value.startswith("@")):
             parts.append((name, (None, _encode(value))))
             continue
         path, _, kind = value[1:].partition(";type=")

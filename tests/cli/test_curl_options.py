@@ -1,0 +1,134 @@
+"""Options that hands know from curl, and what they send."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.servers import AppServer, HTTPProxy, SOCKSProxy
+from tests.support.cli import echoed, run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        (["-d", "a=1", "--data-raw", "@b"], "a=1&@b"),
+        (["--data-urlencode", "a=b c&d"], "a=b+c%26d"),
+        (["--data-urlencode", "b c", "--data-urlencode", "=é"], "b+c&%C3%A9"),
+        (["--url-query", "a=b c"], ""),
+    ],
+    ids=str,
+)
+def test_forms(app: AppServer, arguments: list[str], body: str) -> None:
+    assert echoed("post", app.url + "/echo", *arguments)["body"] == body
+
+
+def test_data_of_a_file_is_encoded(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a b&")
+    got = echoed("post", app.url + "/echo", "--data-urlencode", f"name@{tmp_path / 'text'}")
+    assert got["body"] == "name=a+b%26"
+
+
+def test_the_query(app: AppServer) -> None:
+    run("get", app.url + "/echo?x=1", "--url-query", "a=b c", "--url-query", "d")
+    assert app.requests[-1].target == "/echo?x=1&a=b+c&d"
+    run("get", app.url + "/echo", "-G", "-d", "a=1", "--data-urlencode", "b=c d")
+    assert app.requests[-1].target == "/echo?a=1&b=c+d"
+
+
+def test_a_form_with_literal_values(app: AppServer) -> None:
+    body = echoed("post", app.url + "/echo", "--form-string", "a=@b;type=c", "-F", "d=e")["body"]
+    assert "@b;type=c" in body
+    assert 'name="d"' in body
+
+
+def test_a_file_is_uploaded_with_put(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello")
+    got = echoed("request", app.url + "/echo", "-T", tmp_path / "text")
+    assert (got["method"], got["body"]) == ("PUT", "hello")
+    assert echoed("post", app.url + "/echo", "-T", tmp_path / "text")["method"] == "POST"
+    assert run("get", app.url, "-T", tmp_path / "none").status == 26
+
+
+def test_headers(app: AppServer) -> None:
+    run("get", app.url, "-e", "http://from/", "-r", "0-9", "--oauth2-bearer", "token")
+    headers = {name.lower(): value for name, value in app.requests[-1].headers}
+    assert headers["referer"] == "http://from/"
+    assert headers["range"] == "bytes=0-9"
+    assert headers["authorization"] == "Bearer token"
+
+
+def test_options_that_ask_for_the_default_are_taken(app: AppServer) -> None:
+    assert run("get", app.url, "--compressed", "-N", "-n", "-sS", "--basic").status == 0
+
+
+def test_head(app: AppServer) -> None:
+    ended = run("get", app.url + "/bytes/9", "-I")
+    assert app.requests[-1].method == "HEAD"
+    assert b"content-length: 9" in ended.out.lower()
+
+
+def test_the_head_is_written_to_a_file(app: AppServer, tmp_path: Path) -> None:
+    ended = run("get", app.url + "/bytes/3", "-D", tmp_path / "head")
+    assert (tmp_path / "head").read_bytes().startswith(b"HTTP/1.1 200 OK\r\n")
+    assert len(ended.out) == 3
+    assert run("get", app.url + "/bytes/3", "-D", "-").out.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert run("get", app.url, "-D", tmp_path / "none" / "head").status == 23
+
+
+def test_folders_are_created(app: AppServer, tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    assert run("get", app.url + "/bytes/3", "-o", path).status == 23
+    assert run("get", app.url + "/bytes/3", "-o", path, "--create-dirs").status == 0
+    assert path.stat().st_size == 3
+
+
+def test_an_error_status_with_its_body(app: AppServer) -> None:
+    ended = run("get", app.url + "/404", "--fail-with-body")
+    assert ended.status == 22
+    assert ended.out == run("get", app.url + "/404").out != b""
+
+
+def test_redirects_are_counted(app: AppServer) -> None:
+    assert run("get", app.url + "/redirect/3", "--max-redirs", 3).status == 0
+    assert run("get", app.url + "/redirect/3", "--max-redirs", 2).status == 47
+
+
+def test_a_rate(app: AppServer) -> None:
+    begun = time.monotonic()
+    assert len(run("get", app.url + "/bytes/60000", "--limit-rate", "100k").out) == 60_000
+    assert time.monotonic() - begun > 0.2
+
+
+def test_where_to_connect(app: AppServer) -> None:
+    port = app.port
+    for arguments in (
+        ["http://example.test/", "--connect-to", f"example.test:80:127.0.0.1:{port}"],
+        [f"http://example.test:{port}/", "--connect-to", "example.test::127.0.0.1:"],
+        [f"http://localhost:{port}/", "-4"],
+        [app.url, "--interface", "127.0.0.1"],
+    ):
+        assert run("get", *arguments).status == 0, arguments
+    assert run("get", app.url, "--connect-to", "a:b").status == 2
+    assert run("get", app.url, "--doh-url", "http://a/").status == 2
+
+
+def test_proxies(app: AppServer) -> None:
+    with HTTPProxy() as proxy:
+        assert run("get", app.url, "-x", proxy.url, "--proxy-user", "me:p@ss").status == 0
+        assert len(proxy.log) == 1
+        assert run("get", app.url, "-x", proxy.url, "--noproxy", "127.0.0.1").status == 0
+        assert len(proxy.log) == 1
+    with SOCKSProxy() as socks:
+        host = socks.url.partition("://")[2]
+        for option in ("--socks5", "--socks5-hostname"):
+            assert run("get", app.url, option, host).status == 0
+
+
+def test_digest(app: AppServer) -> None:
+    assert run("get", app.url, "--digest").status == 2
+    url = app.url + "/digest?user=me&password=secret"
+    assert run("get", url, "-f", "--digest", "-u", "me:wrong").status == 22
+    assert run("get", url, "-f", "--digest", "-u", "me:secret").status == 0
