@@ -31,6 +31,10 @@ _HEADERS_WITH_CREDENTIALS = (
     r"authori[sz]ation|cookie|token|secret|passw|passphrase|credential|session|signature|assertion"
     r"|(?:^|[-_])(?:api-?key|key|auth|sig|jwt|pass|pwd)(?:$|[-_])"
 )
+# They only sound like those that do: names of policies and keys of caches.
+_HARMLESS_HEADERS = frozenset(
+    {"access-control-allow-credentials", "surrogate-key", "x-cache-key", "cache-key"}
+)
 # Of JSON: "session_id", "code" and "key" are harmless there.
 _MEMBERS_WITH_CREDENTIALS = (
     r"token|secret|passw|passphrase|passcode|pwd|jwt|cookie|credential|signature|assertion|sessid"
@@ -59,6 +63,8 @@ def is_secret_parameter(name: str) -> bool:
 @lru_cache(maxsize=64)  # the cache asks for each field of a request
 def is_secret_header(name: str) -> bool:
     """Return whether the name of a header field sounds like credentials."""
+    if name.lower() in _HARMLESS_HEADERS:
+        return False
     return re.search(_HEADERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
 
 

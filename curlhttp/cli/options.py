@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
@@ -278,6 +279,11 @@ def _get_credentials(user: str | None) -> tuple[str, str] | None:
         return None
     name, colon, password = user.partition(":")
     if not colon:
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                f"-u {name} has no password, and there is no terminal to ask for it: use "
+                "NAME:PASSWORD, or NAME: for none"
+            )
         password = click.prompt(f"Password of {name}", hide_input=True, err=True)
     return name, password
 

@@ -34,6 +34,7 @@ from curlhttp.cli.request_body import (
     body_options,
     parse_items,
     pop_content,
+    read_piped,
 )
 from curlhttp.exceptions import RequestException
 
@@ -324,6 +325,8 @@ def _show(
         body.read()
     elif "b" in parts:
         print_body(body, raw=output.output == "-")
+        if response.is_error and not body.size and parts == "b" and sys.stdout.isatty():
+            print_head(response)  # otherwise nothing would say what happened
     else:
         body.discard()
     chart.set_end(body.ended, body.size)
@@ -386,6 +389,7 @@ _HELP = {
     "request": "Send a request with any method. The default is GET, or POST if there is a body. "
     "`curlhttp URL` is the same command.",
 }
+_WITH_BODY = ("post", "put", "patch")  # what is piped to them is the body
 _EXAMPLES = {
     "get": """
   curlhttp get api.example.org/users q==ada page==2
@@ -437,6 +441,8 @@ def _create_command(name: str) -> click.Command:
         with ExitStack() as files:
             options["uploads_file"] = options["upload"] is not None
             content = pop_content(options, parsed, files)
+            if name in _WITH_BODY and not content.keywords:
+                content = read_piped()._replace(query=content.query)
             method = name.upper() if name != "request" else options["method"]
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")

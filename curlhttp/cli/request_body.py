@@ -7,7 +7,9 @@ part of the name: `a\:b=c`.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -30,6 +32,7 @@ ITEMS_HELP = """\b
 Each ITEM adds a part to the request, as in httpie:
   name=value     a string in a JSON object (=@FILE: read it from FILE)
   name:=JSON     any JSON value in the object (:=@FILE: read it from FILE)
+  a[b]=value     a member of an object in it; a[]=value adds to an array
   name==value    a query parameter
   Name:value     a header; 'Name:' removes a default header
   name@FILE      a file to upload, in a multipart form instead of JSON
@@ -87,13 +90,13 @@ class Items(NamedTuple):
     Attributes:
         headers: headers, with None as the value to remove a default header, as for -H.
         params: query parameters.
-        members: members of a JSON object, or fields of a form, by name.
+        members: names and values of members of a JSON object, or of fields of a form.
         files: names and paths of files. If there are any, the body is a multipart form.
     """
 
     headers: tuple[tuple[str, str | None], ...]
     params: tuple[tuple[str, str], ...]
-    members: dict[str, object]
+    members: tuple[tuple[str, object], ...]
     files: tuple[tuple[str, str], ...]
 
 
@@ -104,7 +107,7 @@ def parse_items(texts: Iterable[str]) -> Items:
         click.UsageError: an argument is not an item.
         CommandFailed: a file cannot be read.
     """
-    items = Items((), (), {}, ())
+    items = Items((), (), (), ())
     for text in texts:
         items = _add_item(items, text)
     return items
@@ -139,7 +142,7 @@ def _add_item(items: Items, text: str) -> Items:
     if separator.endswith("@"):
         value = _read_text(value)
     member = _parse_member(text, value) if separator.startswith(":") else value
-    return items._replace(members={**items.members, name: member})
+    return items._replace(members=(*items.members, (name, member)))
 
 
 def _parse_member(text: str, value: str) -> object:
@@ -232,14 +235,67 @@ def _encode_items(items: Items, files: ExitStack) -> RequestContent:
     if items.files:
         parts: list[tuple[str, FileInput]] = [
             (name, (None, _encode(value if isinstance(value, str) else json.dumps(value))))
-            for name, value in items.members.items()
+            for name, value in items.members
         ]
         parts += [(name, (Path(path).name, _open(path, files))) for name, path in items.files]
         return RequestContent({"files": parts})
     if not items.members:
         return RequestContent({})
-    content = _encode(json.dumps(items.members, ensure_ascii=False))
+    content = _encode(json.dumps(_nest(items.members), ensure_ascii=False))
     return _create_content(content, _JSON, ("Accept", _JSON))
+
+
+def _nest(members: tuple[tuple[str, object], ...]) -> dict[str, object]:
+    """Return members with names such as a[b] or a[] as objects and arrays, as in httpie.
+
+    Raises:
+        click.UsageError: two names do not go together, or a name is malformed.
+    """
+    root: dict[str, object] = {}
+    for name, value in members:
+        first, *steps = _split_name(name)
+        place: dict[str, object] | list[object] = root
+        key: str | int = first
+        for step in steps:
+            inner = _get(place, key, name)
+            if inner is None:
+                inner = [] if step == "" or step.isdigit() else {}
+                _put(place, key, inner, name)
+            if isinstance(inner, list) and (step == "" or step.isdigit()):
+                place, key = inner, len(inner) if step == "" else int(step)
+            elif isinstance(inner, dict) and step:
+                place, key = inner, step
+            else:
+                raise click.UsageError(f"{name!r} does not fit an earlier ITEM")
+        _put(place, key, value, name)
+    return root
+
+
+def _split_name(name: str) -> list[str]:
+    if not name.endswith("]") or not name[0].strip("["):
+        return [name]
+    match = re.fullmatch(r"([^\[\]]+)((?:\[[^\[\]]*\])+)", name)
+    if match is None:
+        raise click.UsageError(f"{name!r} is not a name such as a[b], a[0] or a[]")
+    return [match[1], *match[2][1:-1].split("][")]
+
+
+def _get(place: dict[str, object] | list[object], key: str | int, name: str) -> object:
+    if isinstance(place, dict):
+        return place.get(str(key))
+    assert isinstance(key, int)
+    if key > len(place):
+        raise click.UsageError(f"{name!r} leaves out an element of the array")
+    return place[key] if key < len(place) else None
+
+
+def _put(place: dict[str, object] | list[object], key: str | int, value: object, name: str) -> None:
+    if isinstance(place, dict):
+        place[str(key)] = value
+        return
+    assert isinstance(key, int)
+    _get(place, key, name)
+    place[key:] = [value, *place[key + 1 :]]
 
 
 def _create_content(content: bytes | BinaryIO, kind: str, *more: tuple[str, str]) -> RequestContent:
@@ -264,6 +320,24 @@ def _read_json(value: str) -> bytes:
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--json-body: the value is not JSON: {error}") from None
     return content
+
+
+def read_piped() -> RequestContent:
+    """Return what is piped to stdin, or comes from a file there, as the body; as in httpie."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # closed, or replaced
+        return RequestContent({})
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+        return RequestContent({})
+    content = sys.stdin.buffer.read()
+    if not content:
+        return RequestContent({})
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return RequestContent({"content": content})
+    return _create_content(content, _JSON, ("Accept", _JSON))
 
 
 def _encode_pair(text: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 from tests.servers import AppServer, HTTPProxy, SOCKSProxy
 from tests.support.cli import echoed, run
+from tests.support.internals import ROOT
 
 
 @pytest.mark.parametrize(
@@ -132,3 +136,68 @@ def test_digest(app: AppServer) -> None:
     url = app.url + "/digest?user=me&password=secret"
     assert run("get", url, "-f", "--digest", "-u", "me:wrong").status == 22
     assert run("get", url, "-f", "--digest", "-u", "me:secret").status == 0
+
+
+# --- of httpie ---
+
+
+@pytest.mark.parametrize(
+    ("items", "body"),
+    [
+        (["user[name]=ada", "user[year]:=1815"], {"user": {"name": "ada", "year": 1815}}),
+        (["a[]=1", "a[]:=2"], {"a": ["1", 2]}),
+        (["a[0]=1", "a[1]:=2"], {"a": ["1", 2]}),
+        (["a[0][b]=c", "a[0][d]=e", "a[1]:=null"], {"a": [{"b": "c", "d": "e"}, None]}),
+        (["a[b][]=c"], {"a": {"b": ["c"]}}),
+    ],
+    ids=str,
+)
+def test_items_nest(app: AppServer, items: list[str], body: object) -> None:
+    assert json.loads(echoed("post", app.url + "/echo", *items)["body"]) == body
+
+
+@pytest.mark.parametrize("items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"]], ids=str)
+def test_items_that_do_not_nest_are_refused(app: AppServer, items: list[str]) -> None:
+    assert run("post", app.url + "/echo", *items).status == 2
+    assert not app.requests
+
+
+def piped(data: bytes, *arguments: object) -> bytes:
+    """Run a command with a pipe as stdin, and return what it prints."""
+    return subprocess.run(
+        [sys.executable, "-m", "curlhttp", *map(str, arguments)],
+        input=data,
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout
+
+
+@pytest.mark.parametrize("data", [b'{"z": 1}', b"text"], ids=["JSON", "text"])
+def test_what_is_piped_is_the_body(app: AppServer, data: bytes) -> None:
+    for command in ("post", "put", "patch"):
+        got = json.loads(piped(data, command, app.url + "/echo"))
+        assert got["body"].encode() == data
+        headers = {name.lower(): value for name, value in app.requests[-1].headers}
+        expected = "application/json" if data == b'{"z": 1}' else None
+        assert headers.get("content-type") == expected
+
+
+def test_nothing_is_read_for_other_methods_or_with_a_body(app: AppServer) -> None:
+    assert json.loads(piped(b"x", "get", app.url + "/echo"))["body"] == ""
+    assert json.loads(piped(b"x", "post", app.url + "/echo", "-d", "a=1"))["body"] == "a=1"
+
+
+def test_fetch_adds_schemes_as_get_does(app: AppServer, tmp_path: Path) -> None:
+    urls, out = tmp_path / "urls.txt", tmp_path / "out.jsonl"
+    urls.write_text(f"127.0.0.1:{app.port}/bytes/3\nftp://a/\nnope\n")
+    run("fetch", urls, "-o", out)
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert sorted(str(record["status"]) for record in records) == ["200", "None", "None"]
+    assert "adapters" not in out.read_text()
+
+
+def test_a_password_needs_a_terminal(app: AppServer) -> None:
+    ended = run("get", app.url, "-u", "me")
+    assert ended.status == 2
+    assert "-u me has no password, and there is no terminal to ask for it" in ended.err

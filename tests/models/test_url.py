@@ -23,8 +23,8 @@ from tests.support.pace import assert_cheap
 ASCII_VISIBLE = re.compile(r"https?://[!-~]+").fullmatch
 
 
-NOT_OURS = "No connection adapters were found for "
-BEGINS = ": URLs begin with http:// or https://"
+NOT_OURS = "Invalid URL "
+BEGINS = ": it must begin with http:// or https://"
 
 
 @pytest.mark.parametrize(
