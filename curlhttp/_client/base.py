@@ -26,9 +26,9 @@ from curlhttp._engine.engine import (
     MakeWaiter,
     Middleware,
     Send,
+    Totals,
 )
 from curlhttp._engine.run import Offload, run_here
-from curlhttp._engine.totals import Totals
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         VerifyInput,
     )
     from curlhttp._client.stats import ClientStats
+    from curlhttp._flow.fallback import FallbackInput
     from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
     from curlhttp._flow.streamed_response import BaseStreamedResponse
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.breaker.shared import SharedCircuits
     from curlhttp._policy.endpoints import Endpoints
-    from curlhttp._policy.fallback import FallbackInput
     from curlhttp._policy.guard import GuardInput
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from curlhttp._client.cache_storage import ResponseStore
     from curlhttp._curl.engines.loops import BackgroundTasks, Loop
-    from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send
-    from curlhttp._engine.totals import Totals
+    from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send, Totals
     from curlhttp._flow.chain import Chain
     from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import Transport

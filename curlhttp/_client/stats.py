@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from curlhttp._engine.totals import EngineState, Totals
+from curlhttp._engine.engine import EngineState, Totals
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import CircuitBreaker

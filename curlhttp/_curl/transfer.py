@@ -22,9 +22,8 @@ from curlhttp._curl.errors import head_error, too_large_error
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, is_final, is_unasked_upgrade, parse_response_head
 from curlhttp._curl.request_sender import RequestSender
-from curlhttp._engine.engine import MAX_DRAINED
+from curlhttp._engine.engine import MAX_DRAINED, EngineState, Totals
 from curlhttp._engine.log import RequestLog, get_request_log
-from curlhttp._engine.totals import EngineState, Totals
 from curlhttp._models.config import Limits
 from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request

@@ -6,9 +6,12 @@ The methods of the blocking engine never suspend, so `run_sync` can run the same
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
+from curlhttp._models.fork import register
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
@@ -307,3 +310,72 @@ MakeWaiter: TypeAlias = Callable[[], Waiter]
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
 Layer: TypeAlias = Callable[[Send], Send]
 Middleware: TypeAlias = Callable[[Request, Send], Awaitable[Response]]
+
+
+# --- What an engine tells of itself, and what a client counts, for statistics ---
+#
+# Most counts are made where something rare happens. Attempts and received bytes are counted by each
+# transfer, which one thread uses at a time, and are added to the totals when it is closed.
+
+COUNTED = (
+    "attempts",
+    "retries",
+    "hedges",
+    "fallbacks",
+    "bytes_sent",
+    "bytes_received",
+    "cache_hits",
+    "cache_misses",
+)
+
+
+class Totals:
+    """Counts by name; any thread may add to them."""
+
+    __slots__ = ("__weakref__", "_counts", "_lock")
+
+    def __init__(self) -> None:
+        self._clear()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        """Start at zero, because the parent counts what it does itself."""
+        self._clear()
+
+    def _clear(self) -> None:
+        # Reentrant, because a finalizer may close a transfer while its thread adds something.
+        self._lock = threading.RLock()
+        self._counts = dict.fromkeys(COUNTED, 0)
+
+    def add(self, name: str, number: int = 1) -> None:
+        """Add to a count.
+
+        Args:
+            name: one of COUNTED.
+            number: to add.
+        """
+        with self._lock:
+            self._counts[name] += number
+
+    def read(self) -> dict[str, int]:
+        """Return a copy of all counts."""
+        with self._lock:
+            return dict(self._counts)
+
+
+class EngineState(NamedTuple):
+    """What an engine tells of itself.
+
+    Attributes:
+        connections: numbers of open connections by origin, protocol and whether they are active.
+        waits: seconds that each waiting request has waited.
+        attempts: of the transfers that are not closed; likewise the others.
+        bytes_sent: of request bodies.
+        bytes_received: of response bodies.
+    """
+
+    connections: Counter[tuple[str, str, bool]]
+    waits: list[float]
+    attempts: int
+    bytes_sent: int
+    bytes_received: int

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 import hishel
 
-from curlhttp._engine.engine import Clock, Engine, Layer, Send
+from curlhttp._engine.engine import Clock, Engine, Layer, Send, Totals
 from curlhttp._engine.run import Offload
-from curlhttp._engine.totals import Totals
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content

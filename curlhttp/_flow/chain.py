@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from curlhttp._engine.engine import Clock, Exchange, Layer, MakeWaiter, Middleware, Send
+from curlhttp._engine.engine import Clock, Exchange, Layer, MakeWaiter, Middleware, Send, Totals
 from curlhttp._engine.run import Offload
-from curlhttp._engine.totals import Totals
 from curlhttp._flow.auth import AuthContext
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_response, request_hooks
 from curlhttp._flow.redirects import cookies, redirects

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from curlhttp._engine.engine import Engine, Exchange, HedgePlan
+from curlhttp._engine.engine import Engine, Exchange, HedgePlan, Totals
 from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
-from curlhttp._engine.totals import Totals
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.redaction import HeadRedactor, escape_bytes

@@ -1,4 +1,4 @@
-"""Replace a failure by the response of the user's function; _policy/fallback.py says what fails.
+"""Replace a failure by the response of the user's function.
 
 This layer is above the cache and all layers of attempts, so it sees what is left after retries. A
 cancellation is no failure.
@@ -7,6 +7,7 @@ cancellation is no failure.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from curlhttp._engine.engine import Layer, Send
@@ -16,15 +17,25 @@ from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.fallback import FallbackInput, is_failure
+from curlhttp._policy.retry import STATUSES
 from curlhttp.exceptions import ClientClosed, RequestException
 
 if TYPE_CHECKING:
     from curlhttp._engine.engine import Engine
 
+FallbackInput: TypeAlias = Callable[
+    [Request, "Response | RequestException"], "Response | Awaitable[Response | None] | None"
+]
+"""A function of the request and what became of it: the response to return, or None."""
 Failure: TypeAlias = "Response | RequestException"
 
 _EVENT = "on_fallback"
+
+
+def is_failure(request: Request, response: Response) -> bool:
+    """Return whether the status is one after which the request would be retried."""
+    policy = request.retry
+    return response.status_code in (STATUSES if policy is None else policy.statuses)
 
 
 def validate_fallback(function: object, awaits: bool) -> None:

@@ -11,8 +11,7 @@ import inspect
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from curlhttp._engine.engine import Layer, Send
-from curlhttp._engine.totals import Totals
+from curlhttp._engine.engine import Layer, Send, Totals
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
@@ -26,6 +26,9 @@ from curlhttp._policy.limits import (
 )
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
+
+if TYPE_CHECKING:
+    from curlhttp._policy.adaptive import AdaptiveLimit
 
 
 def limits(
@@ -45,7 +48,7 @@ def limits(
 
     def wrap(send: Send) -> Send:
         if concurrency is not None and concurrency.adapts:
-            send = _observe(concurrency, clock, send)
+            send = _observe(cast("AdaptiveLimit", concurrency), clock, send)
         inner = send if rate is None else _limit_rate(rate, clock, make_waiter, send)
         if rate is not None and rate.store is not None:
             inner = _limit_shared_rate(rate, clock, make_waiter, send, inner)
@@ -58,11 +61,31 @@ def limits(
     return wrap
 
 
-def _observe(limit: ConcurrencyLimit, clock: Clock, send: Send) -> Send:
-    from curlhttp._flow.adaptive import observe
-    from curlhttp._policy.adaptive import AdaptiveLimit
+def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
+    """Return a function that sends a request and tells the limit what happened.
 
-    return observe(cast(AdaptiveLimit, limit), clock, send)
+    It is below the rate limit, so that waits for that do not count as latency.
+
+    Args:
+        limit: of the attempts.
+        clock: of the engine.
+        send: sends an attempt.
+    """
+
+    async def observed(request: Request) -> Response:
+        origin, begun = request.url.origin, clock.now()
+        try:
+            response = await send(request)
+        # BaseException, because callers also limit the time of a request by cancelling it.
+        except BaseException as error:
+            limit.note_failure(origin, error, begun, clock.now())
+            raise
+        times = response.timings
+        latency = times.first_byte - times.dns - times.connect - times.tls
+        limit.note_response(origin, response.status_code, latency, begun, clock.now())
+        return response
+
+    return observed
 
 
 # --- per second ---

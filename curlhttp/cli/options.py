@@ -1,4 +1,4 @@
-"""The connection options, which several commands share, and parsers of numbers and URLs.
+"""The options that several commands share: for connections and statistics, and their parsers.
 
 Values are validated while the command line is parsed. A command receives the connection options as
 one `ConnectionOptions`.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,11 +21,12 @@ from urllib.parse import quote
 
 import click
 
-from curlhttp.cli.errors import CommandFailed
-from curlhttp.cli.terminal import color_option
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.terminal import color_option, format_bytes
 
 if TYPE_CHECKING:
     from curlhttp._client.client import Client
+    from curlhttp._client.stats import ClientStats
     from curlhttp._models.inputs import AuthInput
     from curlhttp._models.timeout import Timeout
     from curlhttp._policy.guard import PublicOnly
@@ -435,3 +439,64 @@ def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
         return command(connection=ConnectionOptions(**values), **options)
 
     return add_options(_OPTIONS)(wrapped)
+
+
+# --- statistics of a command's client ---
+
+_EVERY = 5.0  # seconds
+
+
+def describe_stats(stats: ClientStats) -> str:
+    """Return a line about what a client did, and has open."""
+    parts = [f"{stats.attempts:,} attempts"]
+    for name in ("retries", "hedges"):
+        if number := getattr(stats, name):
+            parts.append(f"{number:,} {name}")
+    parts.append(f"{format_bytes(stats.bytes_received)} received")
+    for protocol in sorted({each.protocol for each in stats.connections}):
+        number = sum(each.open for each in stats.connections if each.protocol == protocol)
+        parts.append(f"{number:,} connections of {protocol}")
+    return ", ".join(parts)
+
+
+def write_stats(stats: ClientStats, path: str) -> None:
+    """Write statistics as text for Prometheus; a reader never sees a part of them.
+
+    Raises:
+        CommandFailed: the file cannot be written.
+    """
+    partial = f"{path}.part"
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(stats.as_prometheus())
+        os.replace(partial, path)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
+
+
+@contextmanager
+def keep_writing_stats(client: Client, path: str | None) -> Iterator[None]:
+    """Write statistics every few seconds, and at the end.
+
+    Args:
+        client: whose statistics.
+        path: of the file, or None for none.
+    """
+    if path is None:
+        yield
+        return
+    write_stats(client.stats(), path)  # fails now if it cannot be written
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.wait(_EVERY):
+            write_stats(client.stats(), path)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        write_stats(client.stats(), path)

@@ -565,7 +565,7 @@ class TimingChart:
         Raises:
             OSError: the file cannot be written.
         """
-        from curlhttp.cli.waterfall import Row, explain_attempt, render
+        from curlhttp.cli.har import Row, explain_attempt, render
 
         rows: list[Row] = []
         for attempt in self._attempts:

@@ -31,7 +31,7 @@ from curlhttp.requests._core_request import (
     set_proxy_authorization,
 )
 from curlhttp.requests._environment import get_plain_http_verify
-from curlhttp.requests._forwarding import GetAttr, make_getattr
+from curlhttp.requests._internal_utils import GetAttr, make_getattr
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._unread_bodies import follows_redirects
 from curlhttp.requests.models import Response

@@ -26,8 +26,7 @@ from curlhttp._models.cookies.jar import (
     remove_cookie_by_name,
 )
 from curlhttp._models.cookies.parsing import SetCookies, lines_for_stdlib
-from curlhttp.requests._forwarding import GetAttr, make_getattr
-from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests._internal_utils import GetAttr, make_getattr, to_native_string
 
 if TYPE_CHECKING:
     from http.cookies import Morsel

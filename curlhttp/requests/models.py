@@ -27,9 +27,8 @@ from curlhttp.exceptions import (
     StreamConsumedError,
 )
 from curlhttp.exceptions import SSLError as RequestsSSLError
-from curlhttp.requests._forwarding import GetAttr, make_getattr
 from curlhttp.requests._headers import are_known_good, check_header
-from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests._internal_utils import GetAttr, make_getattr, to_native_string
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._url import prepare_url
 from curlhttp.requests.structures import CaseInsensitiveDict

@@ -25,8 +25,8 @@ from curlhttp._models.url import parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._environment import get_netrc_auth
-from curlhttp.requests._forwarding import GetAttr, make_getattr
 from curlhttp.requests._headers import are_known_good, make_default_headers
+from curlhttp.requests._internal_utils import GetAttr, make_getattr
 from curlhttp.requests._unread_bodies import (
     expect_hop,
     expect_redirects,

@@ -18,9 +18,7 @@ from hypothesis import strategies as st
 import curlhttp
 from curlhttp import Hedge
 from curlhttp.cli import har as commands
-from curlhttp.cli import waterfall
-from curlhttp.cli.har import parse_rows
-from curlhttp.cli.waterfall import PHASES, Row, render
+from curlhttp.cli.har import PHASES, Row, parse_rows, render
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer, refused_port
 from tests.support.cli import run
@@ -248,7 +246,7 @@ def test_an_entry_without_a_date_starts_with_the_one_before(date: Any) -> None:
 
 
 def test_a_page_has_a_limited_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waterfall, "MAX_ROWS", 3)
+    monkeypatch.setattr(commands, "MAX_ROWS", 3)
     rows, unreadable = parse_rows([*[entry()] * 5, "no entry"])
     text = render("x", rows, unreadable=unreadable)
     assert len(Page(text).rows) == 4

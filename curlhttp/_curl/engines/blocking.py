@@ -33,10 +33,16 @@ from curlhttp._curl.transfer import (
     leak_transfer,
     tell_state,
 )
-from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, to_connector
+from curlhttp._engine.engine import (
+    ByteStream,
+    EngineState,
+    HedgePlan,
+    Incoming,
+    Totals,
+    to_connector,
+)
 from curlhttp._engine.network import network, now, wall
 from curlhttp._engine.run import ThreadWaiter
-from curlhttp._engine.totals import EngineState, Totals
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register

@@ -34,9 +34,8 @@ from curlhttp._curl.transfer import (
     leak_transfer,
     tell_state,
 )
-from curlhttp._engine.engine import HedgePlan, Incoming, Waiter
+from curlhttp._engine.engine import EngineState, HedgePlan, Incoming, Totals, Waiter
 from curlhttp._engine.network import network, now, wall
-from curlhttp._engine.totals import EngineState, Totals
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed, closed_while_reading
