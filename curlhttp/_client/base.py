@@ -324,7 +324,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         from curlhttp._flow.fallback import fallback, validate_fallback
 
         validate_fallback(function, self._awaits_hooks)
-        return lambda hooks: fallback(function, hooks, self._streamed)
+        return lambda hooks: fallback(function, hooks, self._streamed, self._awaits_hooks)
 
     def _make_caching(self, cache: Cache | None) -> ClientCaching | None:
         if cache is None:
