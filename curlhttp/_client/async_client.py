@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._engine.engine import Exchange, Layer, MakeWaiter
+    from curlhttp._flow.coalesce import SpawnedTask
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
@@ -120,11 +121,11 @@ class AsyncClient(BaseClient):
 
         return partial(coalesce, spawn=self._spawn, where=self._running_loop)
 
-    def _spawn(self, run: Callable[[], Coroutine[object, None, None]]) -> Callable[[], None]:
+    def _spawn(self, run: Callable[[], Coroutine[object, None, None]]) -> SpawnedTask:
         """Start a task of the running loop; see Spawn."""
         tasks = self._loops.background_tasks(self._running_loop(), copy_context())
         tasks.spawn(run)
-        return tasks.cancel
+        return tasks
 
     def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
         from curlhttp._models.progress import AsyncProgressBody

@@ -267,7 +267,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             run_blocking=self._run_blocking,
             certificates=certificates,
             alternatives=self._routing.alternatives,
-            coalesce=self._make_coalescing() if coalesce else None,
+            coalesce=None if coalesce is False else self._validate_coalescing(coalesce),
             endpoints=self._endpoints,
             fallback=None if fallback is None else self._make_fallback(fallback),
             hsts=_open_hsts(hsts, self.clock.wall),
@@ -283,6 +283,11 @@ class BaseClient(Unpicklable, RequestBuilder):
             None if breaker is None else breaker.shared,
             None if self._retry is None else self._retry.budget,
         )
+
+    def _validate_coalescing(self, coalesce: object) -> Callable[[Clock, MakeWaiter], Layer] | None:
+        from curlhttp._flow.coalesce import validate_coalesce
+
+        return self._make_coalescing() if validate_coalesce(coalesce) else None
 
     def _make_coalescing(self) -> Callable[[Clock, MakeWaiter], Layer]:
         from curlhttp._flow.coalesce import coalesce
@@ -324,7 +329,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         from curlhttp._flow.fallback import fallback, validate_fallback
 
         validate_fallback(function, self._awaits_hooks)
-        return lambda hooks: fallback(function, hooks, self._streamed)
+        return lambda hooks: fallback(function, hooks, self._streamed, self._awaits_hooks)
 
     def _make_caching(self, cache: Cache | None) -> ClientCaching | None:
         if cache is None:

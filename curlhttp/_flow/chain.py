@@ -153,8 +153,12 @@ class Chain:
             self._build_below_auth, clock=clock, make_waiter=make_waiter, retries=retries
         )
         subrequest = None
-        if within_retry is not None:
-            subrequest = partial(_with_cookies, below, last if plain is None else plain)
+        if within_retry is not None or self._fallback is not None:
+            subrequest = partial(
+                _with_cookies,
+                partial(below, is_subrequest=True),
+                last if plain is None else plain,
+            )
         upgrade = None if hsts is None else hsts.upgrade
         auth_context = AuthContext(
             clock, make_waiter, self._is_async, self._run_blocking, subrequest, upgrade
@@ -186,11 +190,12 @@ class Chain:
         make_waiter: MakeWaiter,
         retries: bool | None,
         within_retry: Layer | None = None,
+        is_subrequest: bool = False,
     ) -> Send:
         """Return the function that sends a request through all layers below authentication."""
         layers: tuple[Layer, ...] = (
             *map(_to_layer, self.middleware),
-            *self._layers_of_responses(clock, make_waiter, within_retry),
+            *self._layers_of_responses(clock, make_waiter, within_retry, is_subrequest),
             # A cache hit is not an attempt: no layer below delays, counts or refuses it.
             *self._cache_layers(clock, within_retry),
             *self._attempt_layers(clock, make_waiter, retries, within_retry),
@@ -229,11 +234,16 @@ class Chain:
         )
 
     def _layers_of_responses(
-        self, clock: Clock, make_waiter: MakeWaiter, within_retry: Layer | None
+        self,
+        clock: Clock,
+        make_waiter: MakeWaiter,
+        within_retry: Layer | None,
+        is_subrequest: bool,
     ) -> Iterator[Layer]:
         if within_retry is not None:  # of downloads and WebSocket handshakes
             return
-        if self._fallback is not None:
+        # The user's response is none to the requests of an Auth, such as those for a token.
+        if self._fallback is not None and not is_subrequest:
             yield self._fallback
         if self._coalesce is not None:
             yield self._coalesce(clock, make_waiter)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Hashable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
 from curlhttp._models.errors import Unpicklable
@@ -20,18 +20,50 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded
 
-Spawn: TypeAlias = Callable[[Callable[[], Coroutine[object, None, None]]], Callable[[], None]]
-"""Starts a task, and returns a function that cancels it."""
+E = TypeVar("E", bound=BaseException)
+
+
+class SpawnedTask(Protocol):
+    """A task that runs apart from its caller.
+
+    Attributes:
+        cancelled: the exception that is raised in a cancelled task.
+    """
+
+    cancelled: type[BaseException]
+
+    def cancel(self) -> None:
+        """Cancel the task."""
+
+
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[object, None, None]]], SpawnedTask]
+"""Starts a task, which only raises `cancelled`."""
+
+
+def validate_coalesce(coalesce: object) -> bool:
+    """Validate the argument `coalesce` of a client.
+
+    Raises:
+        TypeError: it is not a bool.
+    """
+    if not isinstance(coalesce, bool):
+        raise TypeError(f"coalesce must be True or False, not {type(coalesce).__name__}")
+    return coalesce
 
 
 class _Shared:
-    """A transfer that several requests wait for."""
+    """A transfer that several requests wait for.
 
-    def __init__(self) -> None:
+    Args:
+        begun: the request that began it.
+    """
+
+    def __init__(self, begun: Request) -> None:
+        self.extensions = begun.extensions or {}
         self.waiters: set[Waiter] = set()
-        self.cancel: Callable[[], None] | None = None
+        self.task: SpawnedTask | None = None
         self.is_done = False
-        self.result: Response | Exception | None = None  # None: it was abandoned
+        self.result: Response | BaseException | None = None  # None: it was abandoned
 
 
 class Coalescing(Unpicklable):
@@ -76,32 +108,35 @@ class Coalescing(Unpicklable):
             if self._where is not None:
                 key = (self._where(), key)
             while True:
-                with self._lock:
-                    shared = self._transfers.get(key)
-                    is_first = shared is None
-                    if shared is None:
-                        shared = self._transfers[key] = _Shared()
-                    elif self._spawn is None:
-                        waiter = self._make_waiter()
-                        shared.waiters.add(waiter)
-                if is_first and self._spawn is None:
-                    return await self._send_here(shared, key, request, send)
-                if self._spawn is not None:
-                    waiter = self._make_waiter()
-                    shared.waiters.add(waiter)
-                    if is_first:
-                        self._start(shared, key, request, send, self._spawn)
-                await self._wait(shared, key, waiter, request)
-                result = shared.result
+                own = _Shared(request)
+                try:
+                    shared, waiter = self._join(key, own)
+                    if shared is own:
+                        if self._spawn is None:
+                            return await self._send_here(own, key, request, send)
+                        self._start(own, key, request, send, self._spawn)
+                except BaseException:  # such as Ctrl-C, after which nobody else would end it
+                    self._end(own, key, None)
+                    raise
+                result = await self._wait(shared, key, waiter, request, is_first=shared is own)
                 if isinstance(result, Response):
-                    return _copy(result)
+                    return _copy(result, shared, request)
                 if result is None or self._has_time(request, result):
                     continue  # the request that began it was interrupted, or had less time
-                raise _copy_error(result)
+                raise _copy_error(result, shared, request)
 
         return through
 
-    def _has_time(self, request: Request, error: Exception) -> bool:
+    def _join(self, key: Hashable, own: _Shared) -> tuple[_Shared, Waiter]:
+        """Return the transfer to wait for, which is `own` if there was none, and its waiter."""
+        waiter = self._make_waiter()
+        with self._lock:
+            shared = self._transfers.setdefault(key, own)
+            if shared is not own or self._spawn is not None:
+                shared.waiters.add(waiter)
+        return shared, waiter
+
+    def _has_time(self, request: Request, error: BaseException) -> bool:
         return (
             isinstance(error, DeadlineExceeded)
             and request.deadline is not None
@@ -113,12 +148,15 @@ class Coalescing(Unpicklable):
     ) -> Response:
         result: Response | Exception | None = None
         try:
-            response = result = await send(request)
+            response = await send(request)
+            # A copy, because the caller and the layers above change the response.
+            result = _copy(response, shared, request)
         except Exception as error:
-            result = _copy_error(error)
+            result = _copy_error(error, shared, request)
             raise
         finally:
             self._end(shared, key, result)
+            del result  # otherwise the error's traceback and this frame would hold each other
         return response
 
     def _start(
@@ -127,21 +165,29 @@ class Coalescing(Unpicklable):
         own = request.copy()  # the caller may leave and use its request again
 
         async def run() -> None:
-            result: Response | Exception | None = None
+            result: Response | BaseException | None = None
             try:
                 result = await send(own)
-            except Exception as error:
+            except BaseException as error:
+                if shared.task is not None and isinstance(error, shared.task.cancelled):
+                    raise
+                # Those that wait raise it. In the task, it would be lost, or end the event loop.
                 result = error
             finally:
                 self._end(shared, key, result)
+                del result  # see _send_here
 
-        shared.cancel = spawn(run)
+        shared.task = spawn(run)
 
-    async def _wait(self, shared: _Shared, key: Hashable, waiter: Waiter, request: Request) -> None:
+    async def _wait(
+        self, shared: _Shared, key: Hashable, waiter: Waiter, request: Request, *, is_first: bool
+    ) -> Response | BaseException | None:
+        """Return the result of a transfer, None if it was abandoned."""
+        # The transfer has the deadline of the first request, and its error says more.
+        deadline = None if is_first else request.deadline
         try:
             if not shared.is_done:
                 # Only once, because a waiter whose time is over cannot wait again.
-                deadline = request.deadline
                 left = None if deadline is None else max(0.0, deadline - self._now())
                 await waiter.wait(left)
             if not shared.is_done:
@@ -151,20 +197,25 @@ class Coalescing(Unpicklable):
                     request=request,
                     request_sent=True,
                 )
+            return shared.result
         finally:
-            shared.waiters.discard(waiter)
-            if not shared.waiters and not shared.is_done and shared.cancel is not None:
+            with self._lock:
+                shared.waiters.discard(waiter)
+                is_last = not shared.waiters
+            if is_last and shared.is_done:
+                shared.result = None  # otherwise an error's traceback would hold this for longer
+            elif is_last and shared.task is not None:
                 self._end(shared, key, None)
-                shared.cancel()
+                shared.task.cancel()
 
-    def _end(self, shared: _Shared, key: Hashable, result: Response | Exception | None) -> None:
+    def _end(self, shared: _Shared, key: Hashable, result: Response | BaseException | None) -> None:
+        """End a transfer, unless it has ended; repeat what an interrupted call may have omitted."""
         with self._lock:
             if self._transfers.get(key) is shared:
                 del self._transfers[key]
-            if shared.is_done:
-                return
-            shared.result, shared.is_done = result, True
             waiters = tuple(shared.waiters)
+            if not shared.is_done:
+                shared.result, shared.is_done = result if waiters else None, True
         for waiter in waiters:
             waiter.wake()
 
@@ -192,24 +243,49 @@ def _make_key(request: Request) -> Hashable:
     )
 
 
-def _copy(response: Response) -> Response:
-    """Return a response that only shares bytes with another one."""
-    made = Response(response.request.copy(), response._head, response._content, response._times)
-    made.attempts = response.attempts
-    made.from_cache, made.cache_status = response.from_cache, response.cache_status
-    made._coded, made._certificate = response._coded, response._certificate
-    made.history = [*response.history]
+def _copy(response: Response, shared: _Shared, request: Request) -> Response:
+    """Return a response to another request, which shares only bytes with the first one."""
+    attempts = response.attempts  # which the first look at a response works out
+    made = object.__new__(type(response))
+    made.__dict__.update(response.__dict__)
+    made.attempts = attempts
+    made.request = _copy_request(response.request, shared, request)
+    made._cookies = None
+    if response._headers is not None:
+        made._headers = response._headers.copy()
+    if response._history is not None:
+        made._history = response._history.copy()
     return made
 
 
-def _copy_error(error: Exception) -> Exception:
-    """Return an error of its own for each caller, which adds its own traceback."""
+def _copy_request(sent: Request, shared: _Shared, request: Request) -> Request:
+    """Return what was sent, with that of the caller's request which is not part of the key."""
+    made = sent.copy()
+    if made.url.wire == request.url.wire:
+        made.url = request.url  # with its own fragment
+    made.deadline = request.deadline
+    added = {
+        name: value
+        for name, value in (sent.extensions or {}).items()
+        if name not in shared.extensions
+    }
+    made.extensions = {**(request.extensions or {}), **added} or None
+    return made
+
+
+def _copy_error(error: E, shared: _Shared, request: Request) -> E:
+    """Return an error for one caller, which adds to its traceback and its notes."""
     made = type(error).__new__(type(error), *error.args)
     made.args = error.args
     made.__dict__.update(error.__dict__)
+    sent, notes = getattr(error, "request", None), getattr(error, "__notes__", None)
+    if isinstance(sent, Request):
+        vars(made)["request"] = _copy_request(sent, shared, request)
+    if notes is not None:
+        vars(made)["__notes__"] = [*notes]
     made.__cause__ = error.__cause__
     made.__suppress_context__ = error.__suppress_context__
-    return made
+    return made.with_traceback(error.__traceback__)
 
 
 def coalesce(

@@ -1,7 +1,7 @@
 """Replace a failure by the response of the user's function.
 
 This layer is above the cache and all layers of attempts, so it sees what is left after retries. A
-cancellation is no failure.
+cancellation is no failure. An Auth's own requests, such as those for a token, do not pass it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FallbackInput: TypeAlias = Callable[
 Failure: TypeAlias = "Response | RequestException"
 
 _EVENT = "on_fallback"
+_NEEDS_ASYNC_CLIENT = "an async fallback needs AsyncClient"
 
 
 def is_failure(request: Request, response: Response) -> bool:
@@ -53,22 +54,30 @@ def validate_fallback(function: object, awaits: bool) -> None:
             "fallback must be a function of (request, outcome) that returns a response or None, "
             f"not {type(function).__name__}"
         )
-    if not awaits and inspect.iscoroutinefunction(function):
-        raise TypeError("an async fallback needs AsyncClient")
+    called = type(function).__call__  # of an object that is no function
+    if not awaits and any(map(inspect.iscoroutinefunction, (function, called))):
+        raise TypeError(_NEEDS_ASYNC_CLIENT)
 
 
-def fallback(function: FallbackInput, hooks: Hooks, streamed: type[BaseStreamedResponse]) -> Layer:
+def fallback(
+    function: FallbackInput, hooks: Hooks, streamed: type[BaseStreamedResponse], awaits: bool
+) -> Layer:
     """Return the layer that calls a fallback for requests that failed.
 
     Args:
         function: from the user.
         hooks: the user's; "on_fallback" is called for each response that replaces a failure.
         streamed: the class of streamed responses.
+        awaits: see validate_fallback.
     """
 
     async def replace(request: Request, failure: Failure) -> Response | None:
         found = function(request, failure)
         if inspect.isawaitable(found):
+            if not awaits:
+                if inspect.iscoroutine(found):  # otherwise Python warns that it was never awaited
+                    found.close()
+                raise TypeError(_NEEDS_ASYNC_CLIENT)
             found = await found
         if found is None:
             return None

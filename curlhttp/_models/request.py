@@ -413,7 +413,8 @@ class Request:
             headers: a mapping or pairs. JSON gets a Content-Type if they have none.
 
         Raises:
-            TypeError: there is both content and json.
+            ValueError: the status has not three digits.
+            TypeError: there is both content and json, or one value is of another type.
             InvalidHeader: a name or value is not valid in a header.
         """
         from curlhttp._models.response import Response

@@ -179,10 +179,13 @@ class Response(SuggestingAttributes):
             content: the body; str is sent as UTF-8.
 
         Raises:
+            ValueError: the status has not three digits.
+            TypeError: the status is no int, or the content neither bytes nor str.
             InvalidHeader: a name or value is not valid in a header.
         """
+        _validate_made(status_code, content)
         fields = Headers(headers).multi_items()
-        lines = [f"HTTP/1.1 {status_code:03} {get_reason_phrase(status_code)}"]
+        lines = [f"HTTP/1.1 {status_code:d} {get_reason_phrase(status_code)}"]
         lines += [f"{name}: {value}" for name, value in fields]
         head = Head("\r\n".join([*lines, "", ""]).encode("latin-1"))
         body = content.encode() if isinstance(content, str) else content
@@ -506,6 +509,17 @@ class Response(SuggestingAttributes):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+def _validate_made(status_code: object, content: object) -> None:
+    if not isinstance(status_code, int) or isinstance(status_code, bool):
+        raise TypeError(f"status_code must be an int, not {type(status_code).__name__}")
+    if not 100 <= status_code <= 999:
+        raise ValueError(f"status_code must be from 100 to 999, not {status_code}")
+    if not isinstance(content, (bytes, str)):
+        raise TypeError(
+            f"content must be bytes or str, not {type(content).__name__}; json= takes other values"
+        )
 
 
 def validate_encoding(encoding: DefaultEncoding) -> DefaultEncoding:

@@ -18,6 +18,7 @@ import pytest
 import curlhttp
 from curlhttp import CircuitBreaker, Client, Hedge, RateLimit, Timeout, requests
 from curlhttp._engine.engine import Send
+from curlhttp._models.fork import registered
 from tests.servers import AppServer
 
 if TYPE_CHECKING:
@@ -146,13 +147,14 @@ _HANDOVER = ("connection_pool.py", "blocking.py")
 
 
 class _Interrupt:
-    """Raises KeyboardInterrupt at the n-th point of the hand-over where a signal could arrive.
+    """Raises KeyboardInterrupt at the n-th point of some files where a signal could arrive.
 
     The interpreter looks for signals when a function begins and when a call has returned.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, files: tuple[str, ...] = _HANDOVER) -> None:
         self.left = number
+        self._files = files
         self._is_after_call: dict[FrameType, bool] = {}
         self._keeps_alive = self._trace  # see _CtrlC
 
@@ -169,7 +171,9 @@ class _Interrupt:
             self._is_after_call[frame.f_back] = False  # it looks when it begins, no more
         code = frame.f_code
         # A driver does not see slots, and Ctrl-C in a callback of libcurl is another test's.
-        if not code.co_filename.endswith(_HANDOVER) or "Driver" in getattr(code, "co_qualname", ""):
+        if not code.co_filename.endswith(self._files) or "Driver" in getattr(
+            code, "co_qualname", ""
+        ):
             return None
         frame.f_trace_opcodes = True
         if event == "call":
@@ -208,9 +212,12 @@ def _idle(url: str) -> curlhttp.Client:
     return client
 
 
-@pytest.mark.skipif(
+_AT_THESE_POINTS = pytest.mark.skipif(
     not (3, 11) <= sys.version_info < (3, 14), reason="signals come in at other places"
 )
+
+
+@_AT_THESE_POINTS
 @pytest.mark.parametrize("make", [_ready, _idle, _new])
 def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
     app: AppServer, make: Callable[[str], curlhttp.Client]
@@ -230,3 +237,25 @@ def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
             assert len(client._engine._pool.all) == 1  # type: ignore[attr-defined]
     assert number > 12
     assert not lost
+
+
+@_AT_THESE_POINTS
+# No signal comes in between the call of a coroutine function and `await`, but _Interrupt does.
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_ctrl_c_leaves_no_shared_transfer_for_which_others_would_wait(app: AppServer) -> None:
+    url, left = app.url + "/bytes/3", []
+    with curlhttp.Client(coalesce=True) as client:
+        client.get(url)
+        (made,) = [each for each in registered() if type(each).__name__ == "Coalescing"]
+        transfers = made._transfers  # type: ignore[attr-defined]
+        for number in range(1, 1000):
+            try:
+                with _Interrupt(number, ("coalesce.py",)):
+                    client.get(url)
+                break
+            except KeyboardInterrupt:
+                if transfers:
+                    left.append(number)
+                    transfers.clear()
+    assert number > 12
+    assert not left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +13,7 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import Timeout
+from curlhttp import RetryBudget, Timeout
 from curlhttp.exceptions import ConnectionError, DeadlineExceeded
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.scripted import steady
@@ -310,6 +311,157 @@ def test_a_forked_child_waits_for_nobody() -> None:
 
     client = curlhttp.Client()
     made = Coalescing(client.clock, client.make_waiter, None, None)
-    made._transfers["key"] = _Shared()
+    made._transfers["key"] = _Shared(client.build_request("GET", "http://a/"))
     made.after_fork_in_child()
     assert not made._transfers
+
+
+async def test_each_has_its_own_history_and_request(make_client: MakeClient, gate: Gate) -> None:
+    """Also in threads, where the first one goes on before the others copy its response."""
+    gate.app.route("/moved", lambda record, conn: conn.reply(302, b"", [("Location", "/gate")]))
+    client = make_client(coalesce=True)
+    responses = await gather(client, gate.url, 3, gate)
+    assert [response.history for response in responses] == [[]] * 3
+    assert len({id(response.request) for response in responses}) == 3
+    for _ in range(10):  # the redirect may be over before the others ask for it
+        responses = await client.gather(8, "GET", gate.app.url + "/moved")
+        assert [len(response.history) for response in responses] == [1] * 8
+
+
+@ASYNC
+async def test_what_is_not_compared_is_that_of_each_request(
+    make_client: MakeClient, gate: Gate
+) -> None:
+    seen: list[tuple[str, str, Any]] = []
+    numbers = iter(range(9))
+
+    async def mark(request: Any, send: Any) -> Any:
+        number = next(numbers)
+        request = request.derive(extensions={"number": number, number: None})
+        response = await send(request)
+        own = response.request.extensions
+        seen.append((request.url.fragment, response.request.url.fragment, own))
+        assert own == {"number": number, number: None, "attempt": 1}
+        return response
+
+    async def attempt(request: Any, send: Any) -> Any:
+        request.extensions["attempt"] = 1
+        return await send(request)
+
+    client = make_client(coalesce=True, middleware=[mark], attempt_middleware=[attempt])
+    async with anyio.create_task_group() as tasks:
+        for fragment in "abc":
+            tasks.start_soon(client.get, f"{gate.url}#{fragment}")
+        await when_waiting(client, 3)
+        gate.opened.set()
+    assert gate.count == 1
+    assert sorted(sent for sent, _, _ in seen) == ["a", "b", "c"]
+    assert all(sent == received for sent, received, _ in seen)
+
+
+async def test_an_exhausted_budget_is_seen_by_all(make_client: MakeClient, gate: Gate) -> None:
+    gate.status = 503
+    retry = steady(1, budget=RetryBudget(0, reserve=0))
+    client = make_client(coalesce=True, retry=retry)
+    responses = await gather(client, gate.url, 3, gate)
+    assert [response.budget_exhausted for response in responses] == [True] * 3
+
+
+class Failure(BaseException):
+    """As that of pytest.fail() in a mock; no Exception, and no cancellation."""
+
+
+async def test_any_exception_ends_the_transfer(make_client: MakeClient, gate: Gate) -> None:
+    sent: list[Any] = []
+
+    async def fail(request: Any, send: Any) -> Any:
+        sent.append(request)
+        raise Failure("of the test")
+
+    client = make_client(coalesce=True, attempt_middleware=[fail])
+    with pytest.raises(Failure, match="of the test"):
+        await client.get(gate.url)
+    assert len(sent) == 1
+    assert transfers(client) == []
+
+
+async def test_errors_say_where_they_come_from(make_client: MakeClient, gate: Gate) -> None:
+    async def fail(request: Any, send: Any) -> Any:
+        await send(request)
+        raise KeyError("of the middleware")
+
+    client = make_client(coalesce=True, attempt_middleware=[fail])
+    client_errors: list[BaseException] = []
+
+    async def send() -> None:
+        try:
+            await client.get(gate.url)
+        except KeyError as error:
+            client_errors.append(error)
+
+    gate.opened.set()
+    await send()
+    if not client.is_blocking:
+        gate.opened.clear()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(send)
+            await when_waiting(client, 2)
+            gate.opened.set()
+        assert len({id(error) for error in client_errors}) == 3
+    for error in client_errors:
+        names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        assert "fail" in names
+
+
+@ASYNC
+async def test_notes_of_one_error_are_not_in_another(make_client: MakeClient, gate: Gate) -> None:
+    async def fail(request: Any, send: Any) -> Any:
+        await send(request)
+        error = ConnectionError("lost", request=request)
+        error.__notes__ = ["shared"]  # type: ignore[attr-defined]  # add_note of Python 3.11
+        raise error
+
+    client = make_client(coalesce=True, attempt_middleware=[fail])
+    first, second = await gather(client, gate.url, 2, gate)
+    first.__notes__.append("of the first")
+    assert (first.__notes__[0], second.__notes__) == ("shared", ["shared"])
+    assert first.request is not second.request
+
+
+@ASYNC
+async def test_a_request_that_shares_with_nobody_has_the_usual_error(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    client = make_client(coalesce=True)
+    with pytest.raises(DeadlineExceeded) as caught:
+        await client.get(app.url + "/stall", timeout=Timeout(total=0.05))
+    assert "shared" not in str(caught.value)
+    assert caught.value.timings is not None
+
+
+@ASYNC
+async def test_a_closed_client_leaves_nobody_waiting(make_client: MakeClient, gate: Gate) -> None:
+    client = make_client(coalesce=True)
+    results: list[Any] = []
+
+    async def send() -> None:
+        try:
+            await client.get(gate.url)
+        except curlhttp.ClientClosed as error:
+            results.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(send)
+        await when_waiting(client, 3)
+        await client.aclose()
+    assert len(results) == 3
+    assert transfers(client) == []
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_coalesce_is_a_bool(value: Any) -> None:
+    for client in (curlhttp.Client, curlhttp.AsyncClient):
+        with pytest.raises(TypeError, match="coalesce must be True or False, not "):
+            client(coalesce=value)

@@ -9,13 +9,14 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import CircuitBreaker, Timeout
+from curlhttp import CircuitBreaker, OAuth2ClientCredentials, OAuth2Error, Timeout
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     ConnectionError,
     ConnectTimeout,
     DeadlineExceeded,
     HTTPError,
+    InvalidHeader,
 )
 from curlhttp.testing import Answer
 from tests.servers import AppServer
@@ -222,8 +223,19 @@ def test_bad_functions_are_refused() -> None:
     async def look_up(request: Any, outcome: Any) -> None:
         await asyncio.sleep(0)
 
-    with pytest.raises(TypeError, match="an async fallback needs AsyncClient"):
-        curlhttp.Client(fallback=look_up)
+    class LookUp:
+        async def __call__(self, request: Any, outcome: Any) -> None:
+            await asyncio.sleep(0)
+
+    for function in (look_up, LookUp()):
+        with pytest.raises(TypeError, match="an async fallback needs AsyncClient"):
+            curlhttp.Client(fallback=function)
+    with (
+        curlhttp.Client(fallback=lambda *arguments: look_up(*arguments)) as client_of_lambda,
+        pytest.raises(TypeError, match="an async fallback needs AsyncClient") as caught,
+    ):
+        client_of_lambda.get(NOBODY)
+    assert isinstance(caught.value.__context__, ConnectionError)
     for client in (curlhttp.Client, curlhttp.AsyncClient):
         with pytest.raises(TypeError, match=r"fallback must be a function of .* not str"):
             client(fallback="cached")  # type: ignore[arg-type]
@@ -261,3 +273,46 @@ async def test_the_deadline_is_a_failure(make_client: Any, app: AppServer) -> No
     with pytest.raises(DeadlineExceeded):
         await client.get(app.url + "/stall", timeout=Timeout(total=0.05))
     assert seen == [DeadlineExceeded]
+
+
+async def test_requests_of_an_auth_have_none(make_client: Any, app: AppServer) -> None:
+    """The user's response is no token, and its function is not for the request with the secret."""
+    seen: list[str] = []
+
+    def note(request: Any, outcome: Any) -> Any:
+        seen.append(request.url.path)
+        return request.respond(json={"users": []})
+
+    auth = OAuth2ClientCredentials(app.url + "/status/503", "id", "secret")
+    client = make_client(fallback=note, auth=auth)
+    with pytest.raises(OAuth2Error, match="the token server answered 503"):
+        await client.get(app.url + "/bytes/3")
+    assert seen == []
+    auth = OAuth2ClientCredentials(app.url + "/token", "id", "secret")
+    app.route(
+        "/token",
+        lambda record, conn: conn.reply(200, b'{"access_token": "t", "token_type": "bearer"}'),
+    )
+    client = make_client(fallback=note, auth=auth)
+    assert (await client.get(app.url + "/bytes/3")).content != b""
+    assert (await client.get(app.url + "/status/503")).json() == {"users": []}
+    assert seen == ["/status/503"]
+
+
+@pytest.mark.parametrize(
+    ("status_code", "options", "error"),
+    [
+        (99, {}, ValueError),
+        (1000, {}, ValueError),
+        ("200", {}, TypeError),
+        (True, {}, TypeError),
+        (200, {"content": 5}, TypeError),
+        (200, {"headers": {"X-A": "b\r\nX-B: c"}}, InvalidHeader),
+    ],
+)
+def test_respond_refuses_what_is_no_response(
+    status_code: Any, options: Any, error: type[Exception]
+) -> None:
+    request = curlhttp.Client().build_request("GET", "http://a/")
+    with pytest.raises(error):
+        request.respond(status_code, **options)
