@@ -326,7 +326,7 @@ def test_clients_say_which_hooks_and_urls_they_take() -> None:
     assert "hooks must be a mapping by event, not int" in get_message(a_client, hooks=3)
     with a_client() as client:
         assert "the URL is None: give text" in get_message(client.get, None)
-        assert "URLs begin with http://" in get_message(client.get, "localhost:8000/x")
+        assert "it must begin with http://" in get_message(client.get, "localhost:8000/x")
 
 
 def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
