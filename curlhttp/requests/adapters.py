@@ -182,6 +182,7 @@ class HTTPAdapter(BaseAdapter):
     _http2: bool = False
     _address_checker: AddressChecker | None = None
     _guard: GuardInput = None
+    _response_class: type[Response] = Response
     poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
     _pool_connections: int
@@ -258,7 +259,7 @@ class HTTPAdapter(BaseAdapter):
 
     def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
         """Return the response to a request."""
-        response = Response()
+        response = self._response_class()
         response.raw = resp
         response.request = req
         response.connection = self
