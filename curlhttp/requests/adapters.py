@@ -551,7 +551,7 @@ class HTTPAdapter(BaseAdapter):
         try:
             return RawResponse(self._attempt(sent))
         except RequestException as error:
-            error.request = request  # type: ignore[assignment]
+            error.request = request
             if error.response is not None:
                 return _keep_incomplete(error)
             from curlhttp.requests._retries import increment_after_error
@@ -572,7 +572,7 @@ class HTTPAdapter(BaseAdapter):
             try:
                 received = self._attempt(sent)
             except RequestException as error:
-                error.request = request  # type: ignore[assignment]
+                error.request = request
                 if error.response is not None and error.response._head.redirects:
                     return _keep_incomplete(error)
                 retries = increment_after_error(retries, method, url, error)
@@ -582,7 +582,7 @@ class HTTPAdapter(BaseAdapter):
                 try:
                     again = increment_after_response(retries, method, url, raw)
                 except RequestException as error:
-                    error.request = request  # type: ignore[assignment]
+                    error.request = request
                     raise
                 if again is None:
                     raw.retries = retries
@@ -802,7 +802,7 @@ def _pause(
     try:
         pause(retries, raw, sent)
     except RequestException as error:
-        error.request = request  # type: ignore[assignment]
+        error.request = request
         raise
 
 
