@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from curlhttp._models.body import encode_body
 from curlhttp._models.headers import Headers, check_method
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from curlhttp._models.cookies import LazyCookieJar
     from curlhttp._models.inputs import (
         JSON,
+        AuthInput,
         ContentInput,
         DataInput,
         FilesInput,
@@ -175,7 +176,7 @@ class ClientRequest:
         files: FilesInput | None = None,
         data: DataInput | None = None,
         params: ParamsInput | None = None,
-        auth: Auth | None = None,
+        auth: AuthInput | None = None,
         cookies: CookieJar | None = None,
         hooks: None = None,  # in the same place as in requests
         json: JSON = None,
@@ -198,7 +199,7 @@ class ClientRequest:
             timeout,  # type: ignore[arg-type]  # the client fills in what is None
             transport,  # type: ignore[arg-type]
             body=body,
-            auth=auth,
+            auth=cast("Auth | None", auth),  # the client or the flow makes an Auth of it
             cookies=cookies,
             stream=stream,
             follow_redirects=follow_redirects,

@@ -29,7 +29,7 @@ class Auth:
 
         class TokenAuth(curlhttp.Auth):
             def auth_flow(self, request):
-                response = yield curlhttp.Request("POST", "https://id.example.org/token")
+                response = yield curlhttp.ClientRequest("POST", "https://id.example.org/token")
                 request.headers["Authorization"] = f"Bearer {response.json()['token']}"
                 yield request
 
@@ -40,14 +40,14 @@ class Auth:
 
     The client sends each yielded request like the request itself: with its time limits, and through
     cookies, middleware, retries, limits and proxies. It follows no redirects for it, and does not
-    apply this Auth to it. A `curlhttp.Request` to another origin is sent without the client's own
-    headers.
+    apply this Auth to it. A ClientRequest that the flow makes, to another origin, is sent without
+    the client's own headers.
 
     Attributes:
         requires_request_body: the flow reads `request.content`, so the client reads a streamed body
             into memory first.
         requires_response_body: the flow reads the bodies of responses to streamed requests. The
-            body of a response to a `curlhttp.Request` can always be read.
+            body of a response to a request that the flow makes can always be read.
     """
 
     __slots__ = ()

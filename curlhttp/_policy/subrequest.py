@@ -13,7 +13,7 @@ from curlhttp._models.body import SecretBody
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import is_secret_header
 from curlhttp._models.request import ClientRequest
-from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, to_auth
+from curlhttp._policy.auth import NO_AUTH, BasicAuth, to_auth
 from curlhttp._policy.redirects import drop_headers, may_keep_credentials
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _complete(
     own: ClientRequest, original: ClientRequest, cookies: Callable[[URL], Cookies | None]
 ) -> ClientRequest:
     url = own.url
-    auth: Auth | None = own.auth
+    auth = to_auth(own.auth)
     if auth is None and url.username is not None:
         auth = BasicAuth(url.username, url.password or "")
     body = own.body

@@ -212,13 +212,14 @@ async def test_an_auth_is_not_applied_to_its_own_requests(scripted: Scripted) ->
 
 @ONE_OF_EACH
 @pytest.mark.parametrize("how", ("auth", "userinfo"))
+@pytest.mark.parametrize("kind", (curlhttp.ClientRequest, curlhttp.Request))
 async def test_a_request_of_a_flow_may_have_its_own_credentials(
-    scripted: Scripted, how: str
+    scripted: Scripted, how: str, kind: type[curlhttp.ClientRequest | curlhttp.Request]
 ) -> None:
     asked = (
-        curlhttp.Request("POST", TOKEN_URL, auth=("id", "secret"))
+        kind("POST", TOKEN_URL, auth=("id", "secret"))
         if how == "auth"
-        else curlhttp.Request("POST", "http://id:secret@id.test/token")
+        else kind("POST", "http://id:secret@id.test/token")
     )
 
     class Fetch(curlhttp.Auth):

@@ -1,7 +1,8 @@
 """The Python of README and docs passes `mypy --strict` and pyright.
 
-For each block of a page there is a program: the block, and those above it whose names it uses, on
-the lines of the page that they have. A function allows those to `await` that do.
+For each block of a page, and each cell of a table that has code, there is a program: the block and
+those above it whose names it uses, on the lines that they have on the page. From the first block on
+that awaits, the program is a function.
 """
 
 from __future__ import annotations
@@ -39,24 +40,25 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the programs, and the settings of pyright."""
     folder = tmp_path_factory.mktemp("snippets")
     for page in PAGES:
-        for line, source in programs_of(page.read_text(encoding="utf-8")):
-            name = "_".join(page.relative_to(ROOT).with_suffix("").parts).replace("-", "_")
-            (folder / f"{name}_at_{line}.py").write_text(source, encoding="utf-8")
+        name = "_".join(page.relative_to(ROOT).with_suffix("").parts).replace("-", "_")
+        for number, source in enumerate(programs_of(page.read_text(encoding="utf-8"))):
+            (folder / f"{name}_at_{number}.py").write_text(source, encoding="utf-8")
     settings = {"reportPossiblyUnboundVariable": False}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     return folder
 
 
-def programs_of(text: str) -> Iterator[tuple[int, str]]:
-    """Give the program of each block of a page, with the line above the block."""
+def programs_of(text: str) -> Iterator[str]:
+    """Yield the program of each block of a page, and of each cell with code."""
     above: list[Block] = []
     for snippet in snippets(text):
-        if snippet.kind == "python" and snippet.needs not in OTHERS:
+        if snippet.kind in ("python", "cell") and snippet.needs not in OTHERS:
             block = Block(snippet)
             needed = [*block.needs(above), block]
             if all(each.can_run for each in needed):
-                yield snippet.line, program(needed)
-            above.append(block)
+                yield program(needed)
+            if snippet.kind == "python":
+                above.append(block)
 
 
 class Block:
@@ -64,21 +66,13 @@ class Block:
 
     def __init__(self, snippet: Snippet) -> None:
         self.line = snippet.line
+        self.awaits = snippet.kind == "cell" or not compiles(snippet.source)
         self.source = snippet.source
         self.can_run = not snippet.needs or has(snippet.needs)
         inside = IN_A_FUNCTION + indent(snippet.source, "    ")
         table = symtable.symtable(inside, "page", "exec").get_children()[0]
         self.gives = {each.get_name() for each in table.get_symbols() if each.is_local()}
         self.takes = set(global_names(table)) - KNOWN
-
-    @property
-    def awaits(self) -> bool:
-        """Return whether it awaits outside of functions."""
-        try:
-            compile(self.source, "page", "exec")
-        except SyntaxError:
-            return True
-        return False
 
     def needs(self, above: list[Block]) -> list[Block]:
         """Return the blocks above that it needs, in order."""
@@ -89,6 +83,15 @@ class Block:
                 missing = missing - block.gives | block.takes
                 found.insert(0, block)
         return found
+
+
+def compiles(source: str) -> bool:
+    """Return whether no `await` is outside of functions."""
+    try:
+        compile(source, "page", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def global_names(table: symtable.SymbolTable) -> Iterator[str]:
