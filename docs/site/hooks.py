@@ -13,8 +13,8 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.DOTALL)
 _CODE = re.compile(r"(<code[^>]*>)(.*?)(</code>)", re.DOTALL)
 _LINE = re.compile(r'(<span id="__span-[\d-]+")>((?:<a [^>]*></a>)?(?:<span class="w">)?)( *)')
-# Where lines of code may break: in paths, behind parentheses and "=", and before ".".
-_STRING = re.compile(r'(?<=<span class="s[12]">)[^<]+(?=</span>)')
+# Where lines of code may break: in long paths, behind parentheses and "=", and before ".".
+_STRING = re.compile(r'(?<=<span class="s[12]">)[^<]{30,}(?=</span>)')
 _OPENING = re.compile(r'<span class="(?:p|o)">[(=]</span>')
 # Behind punctuation, not within a tag or an entity; an underscore is part of a name.
 _BREAK = re.compile(r"(&\w+;|<[^>]+>)|([./(,=:|\[{-]+)(?=[^\s./(,=:|\[{-])")
