@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.json_codec import JSON
-    from curlhttp._models.request import Request as ClientRequest
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
     from curlhttp._models.timeout import Timeout as _Setting
@@ -303,6 +303,7 @@ _NAMES = {
     "curlhttp._models.headers": "Headers",
     "curlhttp._models.json_codec": "JSON",
     "curlhttp._models.timings": "Attempt AttemptCancelled Timings",
+    "curlhttp._models.request": "ClientRequest",
     "curlhttp._models.url": "URL",
     "curlhttp._client.negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
@@ -364,8 +365,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             return importlib.import_module(f"curlhttp.{name}")
         if name in _SUBMODULE_OF:
             return importlib.import_module(_SUBMODULE_OF[name])
-        if name == "ClientRequest":
-            return importlib.import_module("curlhttp._models.request").Request
         module = _MODULE_OF.get(name)
         if module is None:
             from curlhttp._models.suggestions import no_name

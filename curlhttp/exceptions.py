@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._models.inputs import ErrorOptions
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Attempt, Timings
 
@@ -118,7 +118,7 @@ class RequestException(OSError):
         timings: see the attributes.
     """
 
-    request: Request | None
+    request: ClientRequest | None
     response: Response | None
     curl_code: int | None = None
     request_sent: bool = False
@@ -132,7 +132,7 @@ class RequestException(OSError):
     def __init__(
         self,
         *args: object,
-        request: Request | None = None,
+        request: ClientRequest | None = None,
         response: Response | None = None,
         curl_code: int | None = None,
         request_sent: bool = False,

@@ -22,7 +22,7 @@ from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._flow.exchange import count_attempts, exchange_async
 from curlhttp._models.errors import client_closed
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 
@@ -167,8 +167,8 @@ class AsyncClient(BaseClient):
         built = self._build_any_request(method, url, options)
         return await self.flow(built)
 
-    async def send(self, request: Request | UserRequest) -> Response:
-        """Send a request from build_request, or a Request with the client's settings added.
+    async def send(self, request: ClientRequest | UserRequest) -> Response:
+        """Send a request from build_request, or another one with the client's settings added.
 
         Raises:
             RequestException: the request could not be sent, or no response was received.

@@ -37,7 +37,7 @@ from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import display_url
-from curlhttp._models.request import Request, pack_fields
+from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
@@ -317,7 +317,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Add an extension to all requests, for their responses."""
         build = self._build_plain_request
 
-        def build_with_extension(method: str, url: URL) -> Request:
+        def build_with_extension(method: str, url: URL) -> ClientRequest:
             request = build(method, url)
             request.extensions = {**(request.extensions or {}), name: value}
             return request
@@ -475,9 +475,9 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Return the limits of this client."""
         return self._limits
 
-    def complete(self, request: Request | UserRequest) -> Request:
+    def complete(self, request: ClientRequest | UserRequest) -> ClientRequest:
         """Return the request with the client's settings where it has no settings."""
-        if not isinstance(request, Request):
+        if not isinstance(request, ClientRequest):
             return self._convert(request)
         if request.retry is not None:
             self._allow_retries()
@@ -508,10 +508,10 @@ class BaseClient(Unpicklable, RequestBuilder):
             self.flow = chain.build(self.exchange, self.clock, self.make_waiter, retries=True)
             chain.retries = True
 
-    def _convert(self, user_request: UserRequest) -> Request:
-        """Build the Request for a curlhttp.Request."""
+    def _convert(self, user_request: UserRequest) -> ClientRequest:
+        """Build the ClientRequest for a curlhttp.Request."""
         if not hasattr(user_request, "prepare"):
-            raise TypeError(f"send takes a Request, not {type(user_request).__name__}")
+            raise TypeError(f"send takes a ClientRequest, not {type(user_request).__name__}")
         if any(dict(user_request.hooks or {}).values()):
             raise ValueError("hooks of one request are for Session; pass hooks=... to the client")
         names = ("headers", "files", "data", "params", "auth", "cookies", "json")

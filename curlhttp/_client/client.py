@@ -18,7 +18,7 @@ from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
 from curlhttp._flow.exchange import count_attempts, exchange
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 
@@ -70,7 +70,7 @@ class Client(BaseClient):
         middleware: `async def middleware(request, send)`, outermost first. Each redirect hop
             passes through them.
         attempt_middleware: like middleware, but around each attempt, including retries and hedges.
-        hooks: functions by event. "request" gets the Request and "response" the Response, and
+        hooks: functions by event. "request" gets the ClientRequest and "response" the Response, and
             what they return replaces it. "before_attempt", "after_attempt", "before_sleep",
             "on_give_up" and "on_fallback" get an AttemptEvent, "breaker_transition" a Transition.
             What these return or raise is ignored.
@@ -138,8 +138,8 @@ class Client(BaseClient):
         built = self._build_any_request(method, url, options)
         return send_sync(self.flow, built)
 
-    def send(self, request: Request | UserRequest) -> Response:
-        """Send a request from build_request, or a Request with the client's settings added.
+    def send(self, request: ClientRequest | UserRequest) -> Response:
+        """Send a request from build_request, or another one with the client's settings added.
 
         Raises:
             RequestException: the request could not be sent, or no response was received.

@@ -24,7 +24,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
@@ -65,7 +65,7 @@ class ConnectionPool:
 
     # acquire
 
-    def acquire(self, request: Request) -> Transfer:
+    def acquire(self, request: ClientRequest) -> Transfer:
         """Choose a transfer for a request, with a connection to its server if one is idle.
 
         Wait until one more may run.
@@ -95,7 +95,7 @@ class ConnectionPool:
                 self.drop(transfer)
             raise
 
-    def _acquire_slowly(self, key: Key, request: Request, held: list[Transfer]) -> Transfer:
+    def _acquire_slowly(self, key: Key, request: ClientRequest, held: list[Transfer]) -> Transfer:
         origin = key[0]
         self._make_room()
         with self._lock:
@@ -145,12 +145,14 @@ class ConnectionPool:
         with self._lock:
             self._idle.add(first.key, transfer, self._max_connections)
 
-    def _pop(self, key: Key, request: Request) -> Transfer:
+    def _pop(self, key: Key, request: ClientRequest) -> Transfer:
         if self.is_closed:
             raise client_closed(request)
         return self._idle.pop(key, self._max_connections)
 
-    def _wait(self, waiter: SlotWaiter, thread_waiter: ThreadWaiter, request: Request) -> None:
+    def _wait(
+        self, waiter: SlotWaiter, thread_waiter: ThreadWaiter, request: ClientRequest
+    ) -> None:
         seconds = request.pool_seconds(time.monotonic())
         try:
             if thread_waiter.wait_blocking(seconds):
@@ -575,7 +577,7 @@ class Slots:
         self._grant_all()
 
 
-def no_slot_error(request: Request, limit: int) -> PoolTimeout | DeadlineExceeded:
+def no_slot_error(request: ClientRequest, limit: int) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait for a slot that took too long."""
     return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
         f"{request}: none of the {limit} connections became free in time; "
@@ -618,7 +620,7 @@ class QueuedRequest(SlotWaiter):
     )
 
     def __init__(
-        self, request: Request, origin: str, queued_at: float, *, keeps_transfer: bool
+        self, request: ClientRequest, origin: str, queued_at: float, *, keeps_transfer: bool
     ) -> None:
         super().__init__(origin, None, queued_at)
         self.request = request

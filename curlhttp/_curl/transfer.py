@@ -26,7 +26,7 @@ from curlhttp._engine.engine import MAX_DRAINED, EngineState, Totals
 from curlhttp._engine.log import RequestLog, get_request_log
 from curlhttp._models.config import Limits
 from curlhttp._models.decoding import MANY, fold
-from curlhttp._models.request import IDEMPOTENT, Request
+from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings
 from curlhttp.exceptions import ConnectionError
@@ -162,7 +162,7 @@ class Transfer(RequestSender):
         super()._reset_dirty()
         self.feeds_in_task = False
 
-    def prepare(self, request: Request) -> None:
+    def prepare(self, request: ClientRequest) -> None:
         """Prepare to send a request.
 
         Args:
@@ -188,7 +188,7 @@ class Transfer(RequestSender):
         self.idle = now - self.last_activity
         self.last_activity = now
 
-    def _collect_log(self, request_log: RequestLog, request: Request) -> None:
+    def _collect_log(self, request_log: RequestLog, request: ClientRequest) -> None:
         """Add libcurl's log of a request that is about to go out to its log."""
         from curlhttp._curl.libcurl_log import DebugLog
 

@@ -19,7 +19,7 @@ from curlhttp.exceptions import HTTPError, JSONDecodeError, JSONTypeError
 if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import HeadersInput
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
@@ -150,7 +150,7 @@ class Response(SuggestingAttributes):
 
     def __init__(
         self,
-        request: Request,
+        request: ClientRequest,
         head: Head,
         content: bytes | None,
         timings: Timings | CurlTimings,
@@ -164,7 +164,7 @@ class Response(SuggestingAttributes):
     @classmethod
     def of(
         cls,
-        request: Request,
+        request: ClientRequest,
         status_code: int = 200,
         *,
         headers: HeadersInput | None = None,
@@ -430,7 +430,7 @@ class Response(SuggestingAttributes):
     def without_secrets(self: Self) -> Self:
         """Return a copy without credentials and secrets of URLs; its body is unchanged.
 
-        Pickled errors have this copy, see `Request.without_secrets`.
+        Pickled errors have this copy, see `ClientRequest.without_secrets`.
         """
         return self._redacted_copy({})
 

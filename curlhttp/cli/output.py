@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from curlhttp._client.stream import StreamedResponse
     from curlhttp._engine.engine import Send
     from curlhttp._flow.hooks import AttemptEvent
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.url import URL
 
@@ -537,7 +537,7 @@ class TimingChart:
     def __init__(self) -> None:
         self._attempts: list[_TimedAttempt] = []
 
-    async def record(self, request: Request, send: Send) -> Response:
+    async def record(self, request: ClientRequest, send: Send) -> Response:
         """Record the timings of an attempt. This is an attempt middleware."""
         started, status_code, text, timings = perf_counter(), 0, "", NO_TIME
         method, url = request.method, request.url

@@ -30,7 +30,7 @@ from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._client.client import Client
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
 
 _KEY = "curlhttp.distributed"  # in a request's extensions
 _MAX_ROWS = 64  # in a batch
@@ -193,7 +193,7 @@ class _Part:
         self._counters.add(rows)
         writer.add(rows)
 
-    def _build_requests(self, client: Client) -> Iterator[Request]:
+    def _build_requests(self, client: Client) -> Iterator[ClientRequest]:
         for row, url in self._partition.source.read():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             try:

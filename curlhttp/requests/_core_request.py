@@ -15,8 +15,7 @@ from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
 from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.headers import Headers, check_method, without_userinfo
-from curlhttp._models.request import Request as CoreRequest
-from curlhttp._models.request import pack_fields
+from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
 from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
@@ -42,7 +41,7 @@ _VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address 
 
 def make_core_request(
     request: PreparedRequest, url: URL, transport: Transport, timeout: TimeoutInput, stream: bool
-) -> CoreRequest:
+) -> ClientRequest:
     """Return the core's request for a prepared one.
 
     Raises:
@@ -65,7 +64,7 @@ def make_core_request(
         decode=False,
         deadline=None if limits.total is None else now() + limits.total,
     )
-    return CoreRequest.__new__(CoreRequest).fill(method, url, fields)
+    return ClientRequest.__new__(ClientRequest).fill(method, url, fields)
 
 
 def get_url(request: PreparedRequest) -> URL:
@@ -88,7 +87,7 @@ def replace_target(url: URL, target: str) -> URL:
     return parse_url(target).without_userinfo() if "://" in target else url
 
 
-def set_certificate_name(name: str, sent: CoreRequest) -> None:
+def set_certificate_name(name: str, sent: ClientRequest) -> None:
     """Check the certificate for this name: put it in the URL, and connect to the URL's old host."""
     url = sent.url
     if sent.get_header("host") is None:
@@ -100,7 +99,7 @@ def set_certificate_name(name: str, sent: CoreRequest) -> None:
     sent.url = parse_url(f"https://{bracketed(name)}:{url.port}{url.target}")
 
 
-def set_proxy_authorization(credentials: object, sent: CoreRequest) -> None:
+def set_proxy_authorization(credentials: object, sent: ClientRequest) -> None:
     """Send the credentials in the request's headers to the proxy alone."""
     assert sent.transport.proxy is not None
     headers = (("Proxy-Authorization", to_header_text(credentials)),)
@@ -347,7 +346,7 @@ def pass_numbers_on(response: Response, following: PreparedRequest) -> None:
         following.__dict__[_NUMBERS] = get_attempt_numbers(received.request)
 
 
-def continue_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
+def continue_numbering(request: PreparedRequest, sent: ClientRequest) -> None:
     """Continue the attempt numbers of the earlier hops; sending the request again restarts them."""
     numbers = request.__dict__.pop(_NUMBERS, None)
     if numbers is not None:

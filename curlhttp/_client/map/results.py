@@ -13,7 +13,7 @@ from curlhttp._engine.run import send_sync
 from curlhttp._flow.exchange import exchange
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.errors import Unpicklable, client_closed
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ConnectionError
 
@@ -35,7 +35,7 @@ class Sender(Protocol):
     def is_lost(self) -> bool:
         """Return whether it belongs to the parent process, because this process was forked."""
 
-    def start(self, request: Request, finish: Finish) -> bool:
+    def start(self, request: ClientRequest, finish: Finish) -> bool:
         """Start a request.
 
         Args:
@@ -127,7 +127,7 @@ class MultiSender:
     def is_lost(self) -> bool:
         return self._engine.is_closed
 
-    def start(self, request: Request, finish: Finish) -> bool:
+    def start(self, request: ClientRequest, finish: Finish) -> bool:
         self._engine.start(self._flow, request, finish)
         return True
 
@@ -136,7 +136,7 @@ def _make_exchange(engine: SteppedEngine, client: BaseClient) -> Exchange:
     """Return the last step of a map's flow. A middleware's streams use the client's own engine."""
     own = exchange(engine, engine.now, BaseStreamedResponse)
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
             return client.exchange(request, plan)
         wrapped = client.wrap(engine)  # the wrappers may change between requests
@@ -154,7 +154,7 @@ class SequentialSender:
     def __init__(self, client: BaseClient) -> None:
         self._client = client
 
-    def start(self, request: Request, finish: Finish) -> bool:
+    def start(self, request: ClientRequest, finish: Finish) -> bool:
         outcome: Response | Exception
         try:
             outcome = send_sync(self._client.flow, request)

@@ -11,7 +11,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from curlhttp._client.request_builder import DownloadOptions, RequestOptions
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 from curlhttp.exceptions import ClientClosed, RequestException, UnrewindableBodyError
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
     from curlhttp._models.inputs import UserRequest
 
-Item: TypeAlias = "str | bytes | URL | Request | UserRequest"
+Item: TypeAlias = "str | bytes | URL | ClientRequest | UserRequest"
 MapResult: TypeAlias = Response | RequestException
-Job: TypeAlias = tuple[int, Request]
+Job: TypeAlias = tuple[int, ClientRequest]
 
 _URLS = (str, bytes, URL)
 _END: Any = object()  # Any: the last entry in the queue of items
@@ -55,7 +55,7 @@ class MapScheduler:
     def __init__(
         self,
         client: BaseClient,
-        build: Callable[[str, str | bytes | URL, RequestOptions], Request],
+        build: Callable[[str, str | bytes | URL, RequestOptions], ClientRequest],
         requests: Iterable[Item],
         *,
         queued: bool = False,
@@ -131,10 +131,10 @@ class MapScheduler:
         self.running += 1
         return number, request
 
-    def _make_request(self, item: Item) -> Request:
+    def _make_request(self, item: Item) -> ClientRequest:
         if isinstance(item, _URLS):
             return self._build("GET", item, self._options)
-        if not isinstance(item, Request) and not hasattr(item, "prepare"):
+        if not isinstance(item, ClientRequest) and not hasattr(item, "prepare"):
             raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
         request = self._client.complete(item)
         if request.stream:
@@ -143,7 +143,7 @@ class MapScheduler:
             )
         return self._clone_shared_body(request)
 
-    def _clone_shared_body(self, request: Request) -> Request:
+    def _clone_shared_body(self, request: ClientRequest) -> ClientRequest:
         """Return the request with a body that no other running request is reading."""
         body = request.body
         if body is None or body.data is not None:
@@ -302,4 +302,4 @@ class UnbuiltRequest:
         self.url = url
 
     def __repr__(self) -> str:
-        return f"<Request [{self.method}]>"  # the item may hold credentials
+        return f"<ClientRequest [{self.method}]>"  # the item may hold credentials
