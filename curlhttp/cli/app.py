@@ -64,6 +64,17 @@ class App(click.Group):
         ctx.meta[ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command and its arguments, with the options of files."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is None or command is None or ctx.resilient_parsing or {"-h", "--help"} & {*rest}:
+            return name, command, rest
+        from curlhttp.cli.config import add_options_of_files
+
+        return name, command, add_options_of_files(command, name, ctx, rest)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Handle a closed pipe here, because click would exit with status 1."""
         try:

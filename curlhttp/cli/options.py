@@ -496,6 +496,8 @@ _OPTIONS = (
     click.option("--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
     click.option("--key", type=_FILE, metavar="FILE",
                  help="Private key of the client certificate, if it is in a separate file."),
+    click.option("-K", "--config", multiple=True, expose_value=False, metavar="FILE",
+                 help="Read options from FILE, or from stdin for -: one per line, as in curl."),
     color_option,
 )  # fmt: skip
 
