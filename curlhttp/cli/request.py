@@ -436,7 +436,9 @@ def _create_command(name: str) -> click.Command:
         )
         output.validate()
         parsed = parse_items(items)
-        headers = (*output.headers, *connection.header, *parsed.headers)
+        named = {name.lower() for name, _ in parsed.headers}
+        given = [field for field in connection.header if field[0].lower() not in named]
+        headers = (*output.headers, *given, *parsed.headers)
         connection = replace(connection, header=headers)
         with ExitStack() as files:
             options["uploads_file"] = options["upload"] is not None

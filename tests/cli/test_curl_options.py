@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import ssl
 import subprocess
 import sys
 import time
@@ -10,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import AppServer, HTTPProxy, SOCKSProxy
+from curlhttp.cli.options import _create_context
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    Certs,
+    HTTPProxy,
+    Record,
+    SOCKSProxy,
+    refused_port,
+)
 from tests.support.cli import echoed, run
 from tests.support.internals import ROOT
 
@@ -110,6 +121,8 @@ def test_where_to_connect(app: AppServer) -> None:
     port = app.port
     for arguments in (
         ["http://example.test/", "--connect-to", f"example.test:80:127.0.0.1:{port}"],
+        ["http://example.test/", "--connect-to", f"::127.0.0.1:{port}"],
+        ["http://example.test/", "--connect-to", f":80:127.0.0.1:{port}"],
         [f"http://example.test:{port}/", "--connect-to", "example.test::127.0.0.1:"],
         [f"http://localhost:{port}/", "-4"],
         [app.url, "--interface", "127.0.0.1"],
@@ -117,6 +130,49 @@ def test_where_to_connect(app: AppServer) -> None:
         assert run("get", *arguments).status == 0, arguments
     assert run("get", app.url, "--connect-to", "a:b").status == 2
     assert run("get", app.url, "--doh-url", "http://a/").status == 2
+
+
+def test_the_entry_for_a_host_comes_before_the_one_for_any(app: AppServer) -> None:
+    with refused_port() as refused:
+        detours = ["--connect-to", f"::127.0.0.1:{refused}"]
+        assert run("get", "http://example.test/", *detours).status == 7
+        detours += ["--connect-to", f"example.test::127.0.0.1:{app.port}"]
+        assert run("get", "http://example.test/", *detours).status == 0
+
+
+def test_versions_of_tls(tls_app: AppServer, certs: Certs) -> None:
+    trust = ["--cacert", certs.ca_path]
+    for option in (["--tlsv1.2"], ["--tlsv1.3"], ["--tls-max", "1.2"], ["--tlsv1"]):
+        assert run("get", tls_app.url, *trust, *option).status == 0, option
+        assert run("get", tls_app.url, "-k", *option).status == 0, option
+        if option != ["--tlsv1"]:
+            assert run("get", tls_app.url, *option).status == 60
+    assert run("get", tls_app.url, "-k", "--tlsv1.3", "--tls-max", "1.2").status == 35
+    context = pickle.loads(pickle.dumps(_create_context(None, False, "1.2", "1.3")))
+    assert (context.minimum_version, context.maximum_version) == (
+        ssl.TLSVersion.TLSv1_2,
+        ssl.TLSVersion.TLSv1_3,
+    )
+
+
+def test_all_errors_are_retried(app: AppServer) -> None:
+    def flaky(record: Record, conn: AppConnection) -> None:
+        conn.reply(503 if len(app.requests) < 3 else 200, b"done")
+
+    app.route("/flaky", flaky)
+    assert run("post", app.url + "/flaky", "-d", "a", "--retry", 2, "-f").status == 22
+    app.requests.clear()
+    ended = run("post", app.url + "/flaky", "-d", "a", "--retry", 2, "--retry-all-errors")
+    assert (ended.out, len(app.requests)) == (b"done", 3)
+
+
+def test_a_request_is_signed_for_aws(app: AppServer) -> None:
+    pytest.importorskip("botocore")
+    option = ["--aws-sigv4", "aws:amz:eu-west-1:execute-api"]
+    headers = echoed("post", app.url + "/echo", *option, "-u", "KEY:SECRET", "a=1")["headers"]
+    assert "/eu-west-1/execute-api/aws4_request" in headers["authorization"]
+    assert "Credential=KEY/" in headers["authorization"]
+    assert run("get", app.url, "--aws-sigv4", "aws:amz:eu-west-1").status == 2
 
 
 def test_proxies(app: AppServer) -> None:
