@@ -1,38 +1,39 @@
-"""Every error that curlhttp raises, in one tree (requests' own, with a few additions marked *).
+"""Every error that curlhttp raises, in one tree. Those marked + are not in requests.
 
-RequestException(OSError)
-├── InvalidURL, MissingSchema, InvalidSchema, InvalidHeader, InvalidMethod*   (also ValueError)
-│   └── InvalidProxyURL(InvalidURL)
-├── URLRequired
-├── HTTPError                    raise_for_status()
-├── ConnectionError
-│   ├── ProxyError, SSLError
-│   ├── RemoteProtocolError*     the peer violated HTTP
-│   ├── BlockedAddress*          a guard refused the address
-│   └── CircuitBreakerOpen*
-├── Timeout
-│   ├── ConnectTimeout           (also ConnectionError)
-│   ├── ReadTimeout
-│   ├── WriteTimeout*            the server accepted no byte of the body
-│   ├── PoolTimeout*             no free connection in time
-│   └── DeadlineExceeded*        the total ran out
-├── ChunkedEncodingError         the body ended early or its framing broke
-├── ContentDecodingError         the content coding is corrupt, truncated or nested too deeply
-├── ResponseTooLarge*            max_response_size, max_event_size
-├── ChecksumMismatch*            a download has the wrong checksum
-├── InvalidJSONError
-│   ├── JSONDecodeError          (also json.JSONDecodeError)
-│   └── JSONTypeError            (also ValueError)
-├── OAuth2Error*                 the token server returned no token
-├── TooManyRedirects
-├── StreamConsumedError          (also TypeError)
-├── WebSocketRefused*, WebSocketClosed*
-├── RetryError
-├── StoreError*                  a store that processes share does not respond
-├── UnrewindableBodyError
-└── ClientClosed*                (also RuntimeError)
-
-Warnings: RequestsWarning, with FileModeWarning and RequestsDependencyWarning.
+* RequestException (an OSError)
+    * InvalidURL, InvalidSchema, MissingSchema, InvalidHeader, InvalidMethod+ (also a ValueError)
+        * InvalidProxyURL
+    * URLRequired
+    * HTTPError: from `raise_for_status()`
+    * ConnectionError
+        * ProxyError
+        * SSLError
+        * RemoteProtocolError+: the peer violated HTTP
+        * BlockedAddress+: a guard refused the address
+        * CircuitBreakerOpen+
+    * Timeout
+        * ConnectTimeout (also a ConnectionError)
+        * ReadTimeout
+        * WriteTimeout+: the server accepted no byte of the body
+        * PoolTimeout+: no free connection in time
+        * DeadlineExceeded+: the total ran out
+    * ChunkedEncodingError: the body ended early or its framing broke
+    * ContentDecodingError: the content coding is corrupt, truncated or nested too deeply
+    * ResponseTooLarge+: the limits are `max_response_size` and `max_event_size`
+    * ChecksumMismatch+: a download has the wrong checksum
+    * InvalidJSONError
+        * JSONDecodeError (also a json.JSONDecodeError)
+        * JSONTypeError+ (also a ValueError)
+    * OAuth2Error+: the token server returned no token
+    * TooManyRedirects
+    * StreamConsumedError (also a TypeError)
+    * WebSocketRefused+, WebSocketClosed+
+    * RetryError
+    * StoreError+: a store that processes share does not respond
+    * UnrewindableBodyError
+    * ClientClosed+ (also a RuntimeError)
+* RequestsWarning (a Warning)
+    * FileModeWarning, RequestsDependencyWarning
 """
 
 from __future__ import annotations

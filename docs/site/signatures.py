@@ -36,6 +36,7 @@ class Signatures(Extension):
         if pkg.name != PACKAGE:
             return
         show_constructors(pkg)
+        link_tree(pkg["exceptions"])
         links = exported(pkg)
         for found in objects(pkg):
             if isinstance(found, Function):
@@ -68,6 +69,17 @@ def exported(pkg: Module) -> dict[str, str]:
     found["Timeout"] = f"{PACKAGE}._models.timeout.Timeout"
     found["Transport"] = ""  # of httpx' room alone
     return found
+
+
+def link_tree(module: Module) -> None:
+    """Link the classes of a module in its docstring."""
+
+    def link(match: re.Match[str]) -> str:
+        name = match[0]
+        return f"[`{name}`][{module.path}.{name}]" if name in module.members else name
+
+    assert module.docstring is not None
+    module.docstring.value = re.sub(r"(?<![\w.])[A-Z]\w+", link, module.docstring.value)
 
 
 def show_constructors(pkg: Module) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 
@@ -17,6 +18,7 @@ import curlhttp
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+ERRORS = "reference/errors/index.html"
 TAGS = re.compile(r"<[^>]+>")
 # What people call it, and the page that the search must list first.
 FIRST_PAGES = {
@@ -170,6 +172,26 @@ def test_names_in_docstrings_are_links(pages: dict[str, str]) -> None:
     page = pages["reference/clients/index.html"]
     for target in ("RetryPolicy", "TLS", "build_request", "PublicOnly"):
         assert re.search(rf'<a class="autorefs[^>]*href="[^"]*\.{target}"', page), target
+
+
+def test_the_tree_of_errors_is_a_list_of_links_below_their_base_classes(
+    pages: dict[str, str],
+) -> None:
+    tree, _, _ = pages[ERRORS].partition("in one tree")[2].partition("</p>")[2].partition("<div")
+    tree = re.sub(r"\([^)]*\)", "", tree)  # other base classes
+    names: set[str] = set()
+
+    def walk(level: ElementTree.Element, bases: tuple[type, ...]) -> None:
+        for line in level.findall("li"):
+            own = [each.get("href", "").rpartition(".")[2] for each in line.findall("a")]
+            classes = tuple(getattr(curlhttp.exceptions, name) for name in own)
+            assert all(issubclass(each, bases) for each in classes), own
+            names.update(own)
+            for deeper in line.findall("ul"):
+                walk(deeper, classes)
+
+    walk(ElementTree.fromstring(tree), (OSError, Warning))
+    assert names == set(curlhttp.exceptions.__all__)
 
 
 def test_each_page_links_to_the_repository(pages: dict[str, str]) -> None:
