@@ -24,6 +24,7 @@ from curlhttp.cli.output import (
     print_request,
     print_response_json,
     print_retry,
+    print_unsent,
     show_wire,
     validate_format,
     write_out,
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
     from curlhttp._client.client import Client
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._client.stream import StreamedResponse
+    from curlhttp._engine.engine import Send
     from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
     from curlhttp.cli.sessions import SavedSession
 
 _PARTS = "HhBbm"
@@ -64,6 +68,9 @@ _OUTPUT_OPTIONS = (
                  help="Save the body to a file named after the last part of the URL's path."),
     click.option("-J", "--remote-header-name", is_flag=True,
                  help="With -O: use the file name in the Content-Disposition header, if any."),
+    click.option("--download", is_flag=True,
+                 help="Save the body to a new file, with the name that the server or the URL gives "
+                 "it. If the status is 400 or above, save nothing and exit with status 22."),
     click.option("-C", "--continue", "resumes", is_flag=True,
                  help="With -o or -O: resume an interrupted download. GET only."),
     click.option("-i", "--include", is_flag=True, help="Also print the response headers."),
@@ -95,6 +102,8 @@ _OUTPUT_OPTIONS = (
                  help="Print to stderr how long each phase took, for all attempts and redirects."),
     click.option("--timing-html", type=_FILE, metavar="FILE",
                  help="Write an HTML page with the phases of all attempts and redirects."),
+    click.option("--offline", is_flag=True,
+                 help="Print the request instead of sending it."),
     click.option("--har", type=_FILE, metavar="FILE",
                  help="Write all requests and responses to a HAR file. Credentials are masked."),
     click.option("-b", "--cookie", "cookies", multiple=True, metavar="COOKIES|FILE",
@@ -122,6 +131,8 @@ class OutputOptions:
     output: str | None
     remote_name: bool
     remote_header_name: bool
+    download: bool
+    offline: bool
     resumes: bool
     include: bool
     parts: str | None
@@ -155,12 +166,29 @@ class OutputOptions:
             raise click.UsageError("-J needs -O")
         if self.remote_name and self.output is not None:
             raise click.UsageError("-o and -O cannot be combined")
+        if self.download and self.remote_name:
+            raise click.UsageError("--download and -O cannot be combined")
+        if self.offline and self.as_json:
+            raise click.UsageError("--offline and --json cannot be combined")
         if self.session is not None and self.session_read_only is not None:
             raise click.UsageError("--session and --session-read-only cannot be combined")
         if self.as_json and (self.include or self.parts is not None or self.output == "-"):
             raise click.UsageError(
                 "--json prints everything: it cannot be combined with -i, --print or -o -"
             )
+
+    def without_files(self) -> OutputOptions:
+        """Return these options without those that write files."""
+        return replace(
+            self,
+            session=None,
+            session_read_only=self.session or self.session_read_only,
+            cookie_jar=None,
+            har=None,
+            timing=False,
+            timing_html=None,
+            create_dirs=False,
+        )
 
     @property
     def headers(self) -> list[tuple[str, str]]:
@@ -221,6 +249,19 @@ class _RequestSpec(NamedTuple):
         return keywords
 
 
+class _NotSent(Exception):
+    """Ends a request right before it would be sent."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__()
+        self.request = request
+
+
+async def _refuse_to_send(request: Request, _: Send) -> Response:
+    """End the request here. This is an attempt middleware, so the request is complete."""
+    raise _NotSent(request)
+
+
 def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptions) -> None:
     """Send a request, and print the response.
 
@@ -230,6 +271,8 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         RequestException: no response was received, or its status is an error with --fail.
     """
     url = spec.full_url
+    if output.offline:
+        output = output.without_files()
     path = output.get_path(url)
     if output.resumes and (
         spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
@@ -249,6 +292,8 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         "middleware": [] if session is None else [session.middleware(connection)],
         "attempt_middleware": [chart.record] * (output.timing or output.timing_html is not None),
     }
+    if output.offline:
+        settings["attempt_middleware"] = [_refuse_to_send]
     with ExitStack() as stack:
         if output.verbose:
             stack.enter_context(show_wire(shows_secrets=output.show_secrets))
@@ -277,13 +322,16 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
                 resume(client, url, path, keywords, shows_progress=output.shows_progress)
                 return
             with client.stream(spec.method, url, **keywords) as response:
-                if output.fail:
+                if output.fail or output.download:
                     response.raise_for_status()
                 if output.dump_header is not None:
                     _dump_head(response, output.dump_header)
-                _show(response, output, path, output.get_parts(spec.method), chart)
+                _show(response, output, url, path, output.get_parts(spec.method), chart)
                 if output.fail_with_body:
                     response.raise_for_status()
+        except _NotSent as unsent:
+            parts = output.parts or "HB"
+            print_unsent(unsent.request, parts, shows_secrets=output.show_secrets)
         except RequestException as error:
             if output.as_json:
                 print_error_json(error, spec.method, url)
@@ -304,6 +352,7 @@ def _dump_head(response: StreamedResponse, path: str) -> None:
 def _show(
     response: StreamedResponse,
     output: OutputOptions,
+    url: str,
     path: Path | None,
     parts: str,
     chart: TimingChart,
@@ -313,14 +362,22 @@ def _show(
         from curlhttp.cli.download import get_server_name
 
         path = get_server_name(response, path)
+    elif output.download and path is None:
+        from curlhttp.cli.download import choose_name
+
+        path = choose_name(response, url)
     if not output.as_json:
-        print_request(response, parts, shows_secrets=output.show_secrets)
+        print_request(
+            response.request, response.http_version, parts, shows_secrets=output.show_secrets
+        )
         if "h" in parts:
             print_head(response)
     if path is not None:
         from curlhttp.cli.download import save
 
         save(body, path, shows_progress=output.shows_progress)
+        if output.download and not output.silent:
+            print_info(f"saved {body.size:,} bytes in {path}")
     elif output.as_json:
         body.read()
     elif "b" in parts:
