@@ -23,7 +23,7 @@ from curlhttp.cli.options import ARGUMENTS, looks_like_url
 # In the order of --help: the module below curlhttp.cli that defines a command.
 _MODULES = {
     **dict.fromkeys(
-        ("get", "head", "options", "post", "put", "patch", "delete", "request"), "request"
+        ("get", "head", "options", "post", "put", "patch", "delete", "request", "curl"), "request"
     ),
     "ws": "streams",
     "sse": "streams",

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
-_SECRETS = ("user", "cookies", "proxy", "data", "show_secrets")  # parameters of the command
+_SECRETS = (  # parameters of the command
+    *("user", "proxy_user", "oauth2_bearer", "cookies", "proxy", "socks", "show_secrets"),
+    *("data", "data_raw", "encoded", "url_query", "url_option"),
+)
 _PARTIAL_SUFFIXES = (".part", ".part.json")  # files of an interrupted download
 
 
@@ -193,7 +196,7 @@ def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has its o
     """Return whether a command line contains no secret, and names its file."""
     if params["remote_header_name"] or any(map(params.get, _SECRETS)):
         return False
-    url = add_scheme(params["url"])
+    url = add_scheme(params["url"] or "")
     items = [split_item(text) for text in params["items"]]
     headers = [*params["header"], *((name, value) for name, mark, value in items if mark == ":")]
     query = [f"{name}={value}" for name, mark, value in items if mark == "=="]

@@ -493,7 +493,7 @@ _OPTIONS = (
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file instead of certifi's."),
-    click.option("--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
+    click.option("-E", "--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
     click.option("--key", type=_FILE, metavar="FILE",
                  help="Private key of the client certificate, if it is in a separate file."),
     click.option("-K", "--config", multiple=True, expose_value=False, metavar="FILE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from curlhttp.cli.sessions import SavedSession
 
 _PARTS = "HhBbm"
+_ESCAPED_BRACKET = re.compile(r"\\([][{}])")  # browsers escape them, because curl has ranges
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 # --- what to print, and where to save the body ---
@@ -230,12 +232,7 @@ class _RequestSpec(NamedTuple):
     @property
     def full_url(self) -> str:
         """Return the URL with a scheme, and with the data of -G added to its query."""
-        url = add_scheme(self.url)
-        if not self.content.query:
-            return url
-        before, hash_mark, fragment = url.partition("#")
-        separator = "&" if "?" in before else "?"
-        return f"{before}{separator}{self.content.query}{hash_mark}{fragment}"
+        return self.content.add_query(add_scheme(self.url))
 
     def keywords(self, output: OutputOptions) -> RequestOptions:
         """Return the arguments of build_request."""
@@ -311,9 +308,7 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
             stack.callback(chart.draw)
         if output.timing_html is not None:
             stack.callback(chart.write_page, output.timing_html)
-        for name, value in spec.content.headers:
-            if name not in {given.title() for given, _ in connection.header}:
-                client.headers[name] = value
+        spec.content.set_headers(client, connection.header)
         keywords = spec.keywords(output)
         try:
             if output.resumes and path is not None:
@@ -445,6 +440,9 @@ _HELP = {
     "delete": "Send a DELETE request.",
     "request": "Send a request with any method. The default is GET, or POST if there is a body. "
     "`curlhttp URL` is the same command.",
+    "curl": "Run a command line of curl, such as one that a browser copied: write `curlhttp` and "
+    "paste it. Options mean the same as for curl: --json sends JSON, and redirects are followed "
+    "only with -L.",
 }
 _WITH_BODY = ("post", "put", "patch")  # what is piped to them is the body
 _EXAMPLES = {
@@ -471,7 +469,11 @@ _EXAMPLES = {
     "request": """
   curlhttp request -X PURGE https://example.org/
   curlhttp request https://api.example.org/users name=Ada""",
+    "curl": """
+  curlhttp curl 'https://api.example.org/users' -H 'accept: */*' \\
+    -b 'id=1' --data-raw '{"name": "Ada"}' --compressed""",
 }
+_OF_ANY_METHOD = ("request", "curl")
 _URL_HELP = """\b
 A URL without a scheme means http for local hosts, and https for others.
 
@@ -479,11 +481,11 @@ A URL without a scheme means http for local hosts, and https for others.
 
 
 def _create_command(name: str) -> click.Command:
-    """Create the command for a method. `request` has an option for the method."""
+    """Create the command for a method. `request` and `curl` have an option for the method."""
 
     @connection_options
     def command(
-        url: str,
+        url: str | None,
         items: tuple[str, ...],
         connection: ConnectionOptions,
         **options: Any,  # see pop_content
@@ -492,6 +494,9 @@ def _create_command(name: str) -> click.Command:
             **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
         )
         output.validate()
+        url, items = _find_url(url, items, options)
+        if name == "curl":
+            url = _ESCAPED_BRACKET.sub(r"\1", url)
         parsed = parse_items(items)
         named = {name.lower() for name, _ in parsed.headers}
         given = [field for field in connection.header if field[0].lower() not in named]
@@ -502,20 +507,55 @@ def _create_command(name: str) -> click.Command:
             content = pop_content(options, parsed, files)
             if name in _WITH_BODY and not content.keywords:
                 content = read_piped()._replace(query=content.query)
-            method = name.upper() if name != "request" else options["method"]
+            method = options["method"] if name in _OF_ANY_METHOD else name.upper()
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
             method = "HEAD" if output.wants_head and method == "GET" else method
             _send(_RequestSpec(method, url, parsed.params, content), connection, output)
 
     decorated: Callable[..., None] = body_options(add_options(_OUTPUT_OPTIONS)(command))
-    if name == "request":
-        option = click.option("-X", "--method", "--request", "method", help="HTTP method.")
-        decorated = option(decorated)
+    if name in _OF_ANY_METHOD:
+        decorated = add_options(_METHOD_OPTIONS)(decorated)
     decorated = click.argument("items", nargs=-1, metavar="[ITEM]...")(decorated)
-    decorated = click.argument("url")(decorated)
+    decorated = click.argument("url", required=name not in _OF_ANY_METHOD)(decorated)
     epilog = f"{_URL_HELP}{ITEMS_HELP}\n\b\nExamples:{_EXAMPLES[name]}"
-    return click.command(name, help=_HELP[name], epilog=epilog)(decorated)
+    created = click.command(name, help=_HELP[name], epilog=epilog)(decorated)
+    if name == "curl":
+        _set_meaning_of_curl(created)
+    return created
+
+
+_METHOD_OPTIONS = (
+    click.option("-X", "--method", "--request", "method", help="HTTP method."),
+    click.option("--url", "url_option", hidden=True),
+)
+
+
+def _find_url(
+    url: str | None, items: tuple[str, ...], options: dict[str, Any]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the URL and the items. With --url, all arguments are items.
+
+    Raises:
+        click.UsageError: there is no URL.
+    """
+    given = options.get("url_option")
+    if given is not None:
+        return given, items if url is None else (url, *items)
+    if url is None:
+        raise click.UsageError("Missing argument 'URL'.")
+    return url, items
+
+
+def _set_meaning_of_curl(command: click.Command) -> None:
+    """Change what options of `request` mean where they mean something else for curl."""
+    for option in command.params:
+        if option.name == "follow":
+            option.default = False
+        elif option.name == "as_json":
+            option.opts = ["--json-output"]
+        elif option.name == "json_text":
+            option.opts = [*option.opts, "--json"]
 
 
 def __getattr__(name: str) -> click.Command:
