@@ -16,9 +16,10 @@ import click
 
 from curlhttp._client.partial_file import PartialFile
 from curlhttp._models.redaction import redact_field, redact_text, redact_url
+from curlhttp._models.url import add_scheme
 from curlhttp._policy.resume import ResumeRecord
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
-from curlhttp.cli.options import ARGUMENTS, add_scheme
+from curlhttp.cli.options import ARGUMENTS
 from curlhttp.cli.output import MeasuredBody
 from curlhttp.cli.request_body import split_item
 from curlhttp.cli.terminal import console, printable

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from curlhttp._models.redaction import display_url
+from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
-from curlhttp.cli.options import ConnectionOptions, add_options, add_scheme, connection_options
+from curlhttp.cli.options import ConnectionOptions, add_options, connection_options
 from curlhttp.cli.output import (
     MeasuredBody,
     TimingChart,

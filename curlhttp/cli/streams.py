@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import CommandFailed
-from curlhttp.cli.options import ConnectionOptions, add_scheme, connection_options, integer
+from curlhttp.cli.options import ConnectionOptions, connection_options, integer
 from curlhttp.cli.output import print_json
 from curlhttp.cli.request_body import ITEMS_HELP, body_options, parse_items, pop_content
 from curlhttp.cli.terminal import printable
