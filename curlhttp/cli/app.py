@@ -16,14 +16,15 @@ from typing import Any, NoReturn
 import click
 
 from curlhttp._curl import libcurl_version
+from curlhttp._models.url import looks_like_url
 from curlhttp._version import __version__
 from curlhttp.cli.errors import INTERRUPTED, improve_suggestions, to_failure
-from curlhttp.cli.options import ARGUMENTS, looks_like_url
+from curlhttp.cli.options import ARGUMENTS
 
 # In the order of --help: the module below curlhttp.cli that defines a command.
 _MODULES = {
     **dict.fromkeys(
-        ("get", "head", "options", "post", "put", "patch", "delete", "request"), "request"
+        ("get", "head", "options", "post", "put", "patch", "delete", "request", "curl"), "request"
     ),
     "ws": "streams",
     "sse": "streams",

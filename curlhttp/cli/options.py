@@ -41,11 +41,6 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True)
 _CA_ERROR = 77  # CURLE_SSL_CACERT_BADFILE
 _PERIODS = {"s": 1, "m": 60, "h": 3600}
 _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_match_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://").match
-_match_host = re.compile(
-    r"(?:[^/?#@]*@)?(?P<host>\[[^]]*\]|[^:/?#]*)(?::(?P<port>\d+))?(?=[/?#]|$)"
-).match
-_HTTPS_PORT = "443"
 
 
 # --- numbers ---
@@ -96,43 +91,6 @@ def parse_size(text: str) -> int:
     if not match:
         raise click.BadParameter(f"{text!r} is not a size such as 1000, 64k, 10M or 1G")
     return int(match[1]) * _SIZES[match[2]]
-
-
-# --- URLs ---
-
-
-def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
-    """Return a URL with a scheme: its own, or else `plain` for local hosts, `secure` for others.
-
-    A host is local if it is a loopback or private address, or a name without a dot or below
-    "localhost" or "local", unless the port is 443. ":8000/x" means port 8000 of localhost.
-
-    Args:
-        url: as it was typed.
-        secure: the scheme for hosts that are not local.
-        plain: the scheme for local hosts.
-    """
-    if not url or _match_scheme(url):
-        return url
-    if url.startswith(":") and url[1:2].isdigit():
-        url = f"localhost{url}"
-    url = url.removeprefix("//")
-    match = _match_host(url)
-    is_plain = match is not None and match["port"] != _HTTPS_PORT and _is_local(match["host"])
-    return f"{plain if is_plain else secure}://{url}"
-
-
-def looks_like_url(text: str) -> bool:
-    """Return whether the first argument is more likely a URL than the name of a command."""
-    return text == "localhost" or any(mark in text for mark in ".:/")
-
-
-def _is_local(host: str) -> bool:
-    host = host.strip("[]").lower().rstrip(".")
-    try:
-        return not ip_address(host).is_global
-    except ValueError:
-        return "." not in host or host.endswith((".localhost", ".local"))
 
 
 # --- how to connect and send ---
@@ -493,7 +451,7 @@ _OPTIONS = (
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file instead of certifi's."),
-    click.option("--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
+    click.option("-E", "--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
     click.option("--key", type=_FILE, metavar="FILE",
                  help="Private key of the client certificate, if it is in a separate file."),
     click.option("-K", "--config", multiple=True, expose_value=False, metavar="FILE",

@@ -194,6 +194,73 @@ def test_digest(app: AppServer) -> None:
     assert run("get", url, "-f", "--digest", "-u", "me:secret").status == 0
 
 
+# --- command lines of curl ---
+
+
+def test_options_mean_the_same_as_for_curl(app: AppServer) -> None:
+    assert b"302" in run("curl", app.url + "/redirect/1", "-i").out.splitlines()[0]
+    assert run("curl", "-L", app.url + "/redirect/1").out == b"hello"
+    for arguments in (["--url", app.url + "/echo"], [app.url + "/echo"]):
+        got = echoed("curl", *arguments, "--json", '{"a": 1}')
+        assert (got["method"], got["body"]) == ("POST", '{"a": 1}')
+        assert got["headers"]["content-type"] == "application/json"
+    assert run("curl").status == run("request").status == 2
+    assert echoed("request", "--url", app.url + "/echo", "a=1")["body"] == '{"a": "1"}'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("copied", "method", "body"),
+    [
+        pytest.param(
+            r"""curl 'URL/echo?a\[0\]=1' \
+  -X 'PUT' \
+  -H 'accept: */*' \
+  -H 'x-empty;' \
+  -b 'a=1; b="2"' \
+  -H 'priority: u=1, i' \
+  --data-raw $'{"a":"it\'s\u0021"}' \
+  --insecure""",
+            "PUT",
+            '{"a":"it\'s!"}',
+            id="Chrome",
+        ),
+        pytest.param(
+            r"""curl --globoff 'URL/echo?a[0]=1' --compressed -X POST """
+            r"""-H 'Accept: */*' -H 'X-Empty;' -H 'Accept-Encoding: gzip, deflate, br, zstd' """
+            r"""-H 'Cookie: a=1; b="2"' -H 'TE: trailers' --data-raw 'a=1&b=%20'""",
+            "POST",
+            "a=1&b=%20",
+            id="Firefox",
+        ),
+        pytest.param(
+            r"""curl 'URL/echo?a\[0\]=1' \
+-X 'POST' \
+-H 'Accept: */*' \
+-H 'X-Empty;' \
+-H 'Cookie: a=1; b="2"' \
+--data-binary '{"a":1}'""",
+            "POST",
+            '{"a":1}',
+            id="Safari",
+        ),
+    ],
+)
+def test_a_command_line_that_a_browser_copied(
+    app: AppServer, copied: str, method: str, body: str
+) -> None:
+    script = 'curlhttp() { "$0" -m curlhttp "$@"; }; curlhttp ' + copied.replace("URL", app.url)
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable], capture_output=True, check=True, cwd=ROOT
+    )
+    got = json.loads(done.stdout)
+    assert (got["method"], got["body"]) == (method, body)
+    headers = {name.lower(): value for name, value in got["headers"]}
+    assert (headers["accept"], headers["x-empty"]) == ("*/*", "")
+    assert headers["cookie"] == 'a=1; b="2"'
+    assert app.requests[-1].target in ("/echo?a[0]=1", "/echo?a%5B0%5D=1")
+
+
 # --- of httpie ---
 
 
