@@ -97,7 +97,7 @@ class RequestException(OSError):
     """Report that a request failed; the base of every error here.
 
     Attributes:
-        request: the request that failed, or None if it failed before there was one.
+        request: the request that failed, or None if it failed before there was one, which is rare.
         response: the response so far, or None.
         curl_code: libcurl's CURLcode, or None if the error is not from libcurl.
         errno: why the system could not connect, such as errno.ECONNREFUSED, or None.
@@ -119,7 +119,7 @@ class RequestException(OSError):
         timings: see the attributes.
     """
 
-    request: ClientRequest | None
+    request: ClientRequest | Any  # Any: it is rarely None, and the drop-in's is another class
     response: Response | None
     curl_code: int | None = None
     request_sent: bool = False
@@ -367,6 +367,8 @@ class RetryError(RequestException):
 class HTTPError(RequestException):
     """Report a 4xx or 5xx status; raised by raise_for_status(), download() and sse()."""
 
+    response: Response
+
 
 class ChunkedEncodingError(RequestException):
     """Report a response body that ended early or whose framing broke."""
@@ -468,6 +470,8 @@ class StreamConsumedError(RequestException, TypeError):
 
 class WebSocketRefused(RequestException):
     """Report that the server did not open a WebSocket; .response is what it sent instead."""
+
+    response: Response
 
 
 class WebSocketClosed(RequestException):

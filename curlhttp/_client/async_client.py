@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Itera
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -316,6 +316,26 @@ class AsyncClient(BaseClient):
             max_event_size=max_event_size,
         )
 
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: Literal[False],
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults[Response]: ...
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults: ...
     def map(
         self,
         requests: Iterable[Item] | AsyncIterable[Item],

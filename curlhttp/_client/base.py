@@ -33,9 +33,8 @@ from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
 from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.errors import Unpicklable
-from curlhttp._models.headers import Headers
+from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
@@ -44,7 +43,6 @@ from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import to_auth
 from curlhttp._policy.environment import find_netrc, find_netrc_credentials
-from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader, InvalidSchema, MissingSchema
 
 if TYPE_CHECKING:
@@ -537,13 +535,6 @@ class BaseClient(Unpicklable, RequestBuilder):
         __exit__, __aexit__ = __enter__, __aenter__
 
 
-_DEFAULT_HEADERS = (
-    ("User-Agent", f"curlhttp/{__version__}"),
-    ("Accept-Encoding", ACCEPT_ENCODING),
-    ("Accept", "*/*"),
-)
-
-
 def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> Headers:
     """Return the headers that a client adds to every request.
 
@@ -554,7 +545,7 @@ def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]
     Raises:
         InvalidHeader: a header only makes sense for a single request.
     """
-    merged = Headers(_DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
+    merged = Headers(DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
     for name in ("Content-Length", "Transfer-Encoding"):
         if name in merged:
             raise InvalidHeader(f"{name} belongs to one request: do not set it for all requests")

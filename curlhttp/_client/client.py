@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -352,6 +352,26 @@ class Client(BaseClient):
             max_event_size=max_event_size,
         )
 
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: Literal[False],
+        **options: Unpack[DownloadOptions],
+    ) -> Results[Response]: ...
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> Results: ...
     def map(
         self,
         requests: Iterable[Item],

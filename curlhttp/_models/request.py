@@ -122,7 +122,7 @@ class ClientRequest:
             received body is kept, too.
         deadline: when the total time runs out, on the engine's clock, or None.
         retry: the RetryPolicy, or None to send it once.
-        extensions: data of middleware.
+        extensions: a dictionary with data of middleware, or None.
     """
 
     __slots__ = (
@@ -165,7 +165,7 @@ class ClientRequest:
     decode: bool | str
     deadline: float | None
     retry: RetryPolicy | None
-    extensions: dict[str, Any] | None  # Any: middleware decides
+    extensions: Any  # a dict[str, Any], or None until somebody sets it
 
     def __init__(
         self,

@@ -182,6 +182,7 @@ class HTTPAdapter(BaseAdapter):
     _http2: bool = False
     _address_checker: AddressChecker | None = None
     _guard: GuardInput = None
+    _response_class: type[Response] = Response
     poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
     _pool_connections: int
@@ -258,7 +259,7 @@ class HTTPAdapter(BaseAdapter):
 
     def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
         """Return the response to a request."""
-        response = Response()
+        response = self._response_class()
         response.raw = resp
         response.request = req
         response.connection = self
@@ -550,7 +551,7 @@ class HTTPAdapter(BaseAdapter):
         try:
             return RawResponse(self._attempt(sent))
         except RequestException as error:
-            error.request = request  # type: ignore[assignment]
+            error.request = request
             if error.response is not None:
                 return _keep_incomplete(error)
             from curlhttp.requests._retries import increment_after_error
@@ -571,7 +572,7 @@ class HTTPAdapter(BaseAdapter):
             try:
                 received = self._attempt(sent)
             except RequestException as error:
-                error.request = request  # type: ignore[assignment]
+                error.request = request
                 if error.response is not None and error.response._head.redirects:
                     return _keep_incomplete(error)
                 retries = increment_after_error(retries, method, url, error)
@@ -581,7 +582,7 @@ class HTTPAdapter(BaseAdapter):
                 try:
                     again = increment_after_response(retries, method, url, raw)
                 except RequestException as error:
-                    error.request = request  # type: ignore[assignment]
+                    error.request = request
                     raise
                 if again is None:
                     raw.retries = retries
@@ -801,7 +802,7 @@ def _pause(
     try:
         pause(retries, raw, sent)
     except RequestException as error:
-        error.request = request  # type: ignore[assignment]
+        error.request = request
         raise
 
 

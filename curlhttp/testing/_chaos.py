@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -397,7 +397,6 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
-        self.sleep: Callable[[float], Coroutine[object, object, None]] = engine.sleep
         self.now: Callable[[], float] = engine.now
         self.wall: Callable[[], float] = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
@@ -410,6 +409,10 @@ class ChaosEngine:
     def is_closed(self) -> bool:
         """Return whether no more requests are sent."""
         return bool(getattr(self._engine, "is_closed", False))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait as the other engine does."""
+        await self._engine.sleep(seconds)
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory, or fail."""

@@ -102,7 +102,7 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
     with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw:
         with pytest.raises(ContentDecodingError, match="6 content codings, 5 at most") as caught:
             await body_of(client, raw.url, streams)
-    assert caught.value.request.method == "GET"  # type: ignore[union-attr]
+    assert caught.value.request.method == "GET"
     assert caught.value.response.status_code == 200  # type: ignore[union-attr]
     assert caught.value.request_sent
 

@@ -139,7 +139,7 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
     sent: list[int] = []
 
     async def send(request: ClientRequest) -> Any:
-        sent.append(request.extensions["number"])  # type: ignore[index]
+        sent.append(request.extensions["number"])
         await may_end.wait()
         return Answer()
 
@@ -509,7 +509,7 @@ def asking(rate: RateLimit, time: VirtualTime, scopes: list[anyio.CancelScope]) 
     sent: list[tuple[int, float]] = []
 
     async def send(request: ClientRequest) -> Any:
-        sent.append((request.extensions["number"], round(time.time, 3)))  # type: ignore[index]
+        sent.append((request.extensions["number"], round(time.time, 3)))
 
     layered = limits(rate, None, time.clock, time.make_waiter)(send)
 
