@@ -75,7 +75,6 @@ class Transfer(RequestSender):
         upload_mark: bytes of the body that had gone out at the last such check, or None.
         upload_at: the monotonic time of the last check that found more of them.
         queue_seconds: how long the request waited for a slot.
-        idle: seconds from the last activity of the previous attempt to this one.
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and transport that it is connected to, in the blocking engine.
         driver: the one that the blocking engine acquired for it, or None.
@@ -84,7 +83,7 @@ class Transfer(RequestSender):
     __slots__ = (
         "_check_size_at",  # bytes of the body up to which it needs no check
         "_folded",  # number of the first pieces that are joined from many
-        "_max_size",  # bytes that the body may have, 0.0 while unknown
+        "_max_size",  # bytes that the body may have, known from the first check on
         "_unread",  # bytes of the pieces of a streamed body
         "attached",
         "attempts",
@@ -93,7 +92,6 @@ class Transfer(RequestSender):
         "easy",
         "feeds_in_task",
         "head",
-        "idle",
         "is_cut_short",
         "key",
         "origin",
@@ -150,17 +148,18 @@ class Transfer(RequestSender):
     def _reset(self) -> None:
         """Reset the state that every attempt changes."""
         self._reset_sending()
-        self.done = self.is_cut_short = self.paused = False
+        self.done = self.paused = False
         self.received += self.size
-        self.size = self._folded = self._unread = 0
-        self._max_size = self.queue_seconds = 0.0
+        self.size = self._unread = 0
+        self.queue_seconds = 0.0
         self.head: Head | None = None
         # Most bodies are smaller, and need no check of their head or pieces.
         self._check_size_at: float = _FIRST_CHECK
 
     def _reset_dirty(self) -> None:
         super()._reset_dirty()
-        self.feeds_in_task = False
+        self.feeds_in_task = self.is_cut_short = False
+        self._folded = 0
 
     def prepare(self, request: Request) -> None:
         """Prepare to send a request.
@@ -184,9 +183,7 @@ class Transfer(RequestSender):
             self.sent += len(body.data)
         if request.max_response_size is not None:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
-        now = monotonic()
-        self.idle = now - self.last_activity
-        self.last_activity = now
+        self.last_activity = monotonic()
 
     def _collect_log(self, request_log: RequestLog, request: Request) -> None:
         """Add libcurl's log of a request that is about to go out to its log."""
@@ -202,7 +199,7 @@ class Transfer(RequestSender):
         self.done = False
         self.pieces.clear()
         self.size = self._folded = 0
-        self._max_size = self._check_size_at = 0.0
+        self._check_size_at = 0.0
 
     # libcurl's callbacks: they do not raise, but store the error in `failed`
 
@@ -260,12 +257,16 @@ class Transfer(RequestSender):
             if not self.feeds_in_task:  # otherwise both sides would wait
                 self.paused = True
                 return _PAUSE
-            self._folded = fold(self.pieces, self._folded)
+            self._fold()
         self._unread += len(piece)
         self.pieces.append(piece)
         self.size = size
         self._wake()
         return None
+
+    def _fold(self) -> None:
+        self._folded = fold(self.pieces, self._folded)
+        self.handle.is_dirty = True  # so that the number is reset for the next request
 
     def _wake(self) -> None:
         if self.wake is not None:
@@ -282,7 +283,7 @@ class Transfer(RequestSender):
             return 0  # any number but the length ends the transfer with E_WRITE_ERROR
         is_many = len(self.pieces) - self._folded >= MANY
         if is_many:
-            self._folded = fold(self.pieces, self._folded)
+            self._fold()
         # After small pieces, more are likely.
         self._check_size_at = min(
             self._check_size_at, size + (2 * MANY if self._folded else _CHECK_EVERY)
@@ -296,12 +297,13 @@ class Transfer(RequestSender):
 
     def _is_enough(self, piece: bytes, size: int) -> bool:
         """Return whether a body that needs a check must end here; otherwise set the next check."""
-        most = self._max_size = self._max_size or self._get_max_size()
-        self._check_size_at = most
+        if size - len(piece) <= _FIRST_CHECK:
+            self._max_size = self._get_max_size()
+        most = self._check_size_at = self._max_size
         if size <= most:
             return False
         if self._is_unwanted():
-            self.is_cut_short = True
+            self.is_cut_short = self.handle.is_dirty = True
             self.pieces.append(piece[: len(piece) - (size - MAX_DRAINED)])
         else:
             assert self.request is not None
