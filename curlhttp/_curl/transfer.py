@@ -87,6 +87,8 @@ class Transfer(RequestSender):
         "_unread",  # bytes of the pieces of a streamed body
         "attached",
         "attempts",
+        "bytes_received",
+        "bytes_sent",
         "done",
         "driver",
         "easy",
@@ -99,9 +101,7 @@ class Transfer(RequestSender):
         "pieces",
         "progress_mark",
         "queue_seconds",
-        "received",
         "recheck_at",
-        "sent",
         "shares",
         "size",
         "timeout_queue",
@@ -112,7 +112,7 @@ class Transfer(RequestSender):
 
     def __init__(self, limits: Limits, shares: Shares, totals: Totals | None = None) -> None:
         self.totals = totals
-        self.attempts = self.sent = self.received = self.size = 0
+        self.attempts = self.bytes_sent = self.bytes_received = 0
         self.pieces: list[bytes] = []
         self.key: Any = None  # a Key of the ConnectionPool
         self.driver: Any = None  # a PooledDriver, which imports this module
@@ -149,7 +149,6 @@ class Transfer(RequestSender):
         """Reset the state that every attempt changes."""
         self._reset_sending()
         self.done = self.paused = False
-        self.received += self.size
         self.size = self._unread = 0
         self.queue_seconds = 0.0
         self.head: Head | None = None
@@ -180,7 +179,7 @@ class Transfer(RequestSender):
             self.sends_once = True
         else:
             self.sends_once = request.method not in IDEMPOTENT
-            self.sent += len(body.data)
+            self.bytes_sent += len(body.data)
         if request.max_response_size is not None:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
         self.last_activity = monotonic()
@@ -232,13 +231,15 @@ class Transfer(RequestSender):
 
     def _on_body(self, piece: bytes) -> int | None:
         """Collect a piece of a body that is kept in memory."""
-        size = self.size = self.size + len(piece)
+        length = len(piece)
+        size = self.size = self.size + length
         self.last_activity = monotonic()
         if size > self._check_size_at:
             result = self._check_body(piece, size)
             if result is not None:
                 return result
         self.pieces.append(piece)
+        self.bytes_received += length
         return None
 
     def _on_piece(self, piece: bytes) -> int | None:
@@ -261,6 +262,7 @@ class Transfer(RequestSender):
         self._unread += len(piece)
         self.pieces.append(piece)
         self.size = size
+        self.bytes_received += len(piece)
         self._wake()
         return None
 
@@ -302,6 +304,7 @@ class Transfer(RequestSender):
         most = self._check_size_at = self._max_size
         if size <= most:
             return False
+        self.bytes_received += len(piece)
         if self._is_unwanted():
             self.is_cut_short = self.handle.is_dirty = True
             self.pieces.append(piece[: len(piece) - (size - MAX_DRAINED)])
@@ -381,17 +384,18 @@ class Transfer(RequestSender):
     def _count_sent(self) -> None:
         if self.feed is not None and self.request is not None:
             with suppress(pycurl.error):  # the garbage collector has closed the handle
-                self.sent += self.easy.getinfo(pycurl.SIZE_UPLOAD_T)
+                self.bytes_sent += self.easy.getinfo(pycurl.SIZE_UPLOAD_T)
+
+    def count(self) -> None:
+        """Add what it has counted to the totals; called before its pool forgets it."""
+        if self.totals is not None:
+            self.totals.take(self)
 
     def close(self) -> None:
         """Close the handle, and the connections that only it has."""
         self._close_body()
         self._count_sent()
-        if self.totals is not None:
-            self.totals.add("attempts", self.attempts)
-            self.totals.add("bytes_sent", self.sent)
-            self.totals.add("bytes_received", self.received + self.size)
-            self.totals = None
+        self.count()
         try:
             if self.driver is not None:
                 self.driver.abandon(self)
@@ -407,28 +411,19 @@ Counts: TypeAlias = "Counter[tuple[str, bool]]"
 
 
 def tell_state(
-    known: Iterable[OpenConnections],
-    transfers: Iterable[Transfer],
-    active: Iterable[Transfer],
-    waits: list[float],
+    known: Iterable[OpenConnections], active: Iterable[Transfer], waits: list[float]
 ) -> EngineState:
     """Return what an engine tells of itself; may be called from any thread.
 
     Args:
         known: the connections of the engine.
-        transfers: all of them.
-        active: those that are not idle.
+        active: transfers that are not idle.
         waits: seconds that each waiting request has waited.
     """
     used = {id(transfer.connection) for transfer in active}
     every = {id(each): each for connections in known for each in connections.open()}
     counts = Counter((each.origin, each.protocol, number in used) for number, each in every.items())
-    attempts = sent = received = 0
-    for transfer in transfers:
-        attempts += transfer.attempts
-        sent += transfer.sent
-        received += transfer.received + transfer.size
-    return EngineState(counts, waits, attempts, sent, received)
+    return EngineState(counts, waits)
 
 
 def count_connections(known: Iterable[OpenConnections], active: Iterable[Transfer]) -> Counts:
@@ -468,7 +463,7 @@ def leak_transfer(transfer: Transfer) -> None:
     # The transfer as well, because the callbacks of the handle must not be freed before it.
     driver = transfer.driver
     leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
-    transfer.attached = None
+    transfer.attached = transfer.totals = None
     transfer.done = True
     transfer.failed = ConnectionError(
         "this response belongs to the process that this one was forked from"
