@@ -148,7 +148,7 @@ class AsyncClient(BaseClient):
         make_engine = self._loops.make_engine
         engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
         engine.totals = self.totals
-        self.engines.add(engine)
+        self.engines[engine] = None
         return engine
 
     async def request(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from curlhttp._client.request_builder import (
     UNSET,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         UnixSocket,
         VerifyInput,
     )
-    from curlhttp._client.stats import ClientStats
+    from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._flow.fallback import FallbackInput
     from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
@@ -180,7 +180,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
         self.totals: Totals = Totals()
-        self.engines: WeakSet[object] = WeakSet()
+        # No WeakSet, because another thread may add one while stats() reads them.
+        self.engines: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
         self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
         self._endpoints: Endpoints | None = None
         if hasattr(base_url, "to_canonical"):
@@ -386,7 +387,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         return collect(
             Sources(
                 self.totals,
-                tuple(self.engines),
+                [each for ref in self.engines.keyrefs() if (each := ref()) is not None],
                 breaker,
                 concurrency_limit,
                 None if policy is None else policy.budget,

@@ -109,7 +109,7 @@ class Client(BaseClient):
 
             engine = BlockingEngine(self._limits)
             engine.totals = self.totals
-            self.engines.add(engine)
+            self.engines[engine] = None
             transport = engine
         validate_transport(transport, "Client")
         self._engine: Engine = transport

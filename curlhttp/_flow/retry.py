@@ -91,7 +91,9 @@ class Attempts:
             raise self._make_deadline_error()
         self._number += 1
         # One deposit per request, whatever the number of its attempts.
-        if self._number == 1 and budget is not None:
+        if self._number > 1:
+            self._hooks.totals.add("retries")
+        elif budget is not None:
             budget.deposit(request.url.origin, now)
 
     def end(self, response: Response) -> None:
@@ -120,7 +122,6 @@ class Attempts:
             self._give_up(failure, latest)
         else:
             self._record_failure(failure, latest)
-            self._hooks.totals.add("retries")
         self._log(delay)
         return delay
 

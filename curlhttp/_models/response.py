@@ -413,16 +413,20 @@ class Response(SuggestingAttributes):
         except Misfit as misfit:
             shown = getattr(to, "__qualname__", to)
             raise JSONTypeError(
-                f"the JSON does not fit {shown}: {misfit}; {self._describe()}",
+                f"the JSON does not fit {shown}: {misfit}; {self.request} got {self.status_code}",
                 request=self.request,
                 response=self,
             ) from misfit.__cause__
 
     def _describe(self) -> str:
         """Say which response this is, for errors about its body."""
-        start = self.text[:_SHOWN] + ("..." if len(self.text) > _SHOWN else "")
+        text = self.text
         kind = self.headers.get("content-type", "no Content-Type")
-        return f"{self.request} got {self.status_code} and {kind}, which begins with {start!r}"
+        shown = f"{self.request} got {self.status_code} and {kind}"
+        if text.lstrip().startswith(("{", "[")):  # broken JSON, which may have secrets
+            return shown
+        start = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "")
+        return f"{shown}, which begins with {start!r}"
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"

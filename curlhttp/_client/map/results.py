@@ -112,7 +112,7 @@ class MultiSender:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         engine.totals = client.totals
-        client.engines.add(engine)
+        client.engines[engine] = None
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # With retries, because each item may have a policy.
         self._flow = client.chain.build(
