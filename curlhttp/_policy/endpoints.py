@@ -10,6 +10,7 @@ import random
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from curlhttp._models.cookies import LazyCookieJar
@@ -58,6 +59,10 @@ class _Member:
         self.ejections: int = 0
         self.ejected_until: float = float("-inf")  # and when it came back
         self.credit: float = 0.0
+
+
+_get_pending = attrgetter("pending")
+_get_credit = attrgetter("credit")
 
 
 class Endpoints(Unpicklable):
@@ -288,17 +293,17 @@ class Endpoints(Unpicklable):
             return members[0]
         shares = {each: self._share(each, now) for each in members if each.ejections}
         if self._choose != "round_robin":
-            # One that came back takes part in so many of the choices.
-            if shares:
-                members = [
-                    each
-                    for each in members
-                    if each not in shares or self._random.random() < shares[each]
-                ] or members
-                shares = {}
+            returned = {each: share for each, share in shares.items() if share < 1}
+            steady = [each for each in members if each not in returned]
+            if returned and steady:
+                found = self._pick_returned(returned, steady)
+                if found is not None:
+                    return found
+                members = steady
+            shares = {}
             if self._choose == "p2c" and len(members) > 2:
                 members = self._random.sample(members, 2)
-            least = min(each.pending for each in members)
+            least = min(map(_get_pending, members))
             members = [each for each in members if each.pending == least]
         # Smooth weighted round robin: among equals, each in turn.
         total = 0.0
@@ -306,9 +311,21 @@ class Endpoints(Unpicklable):
             share = shares.get(each, 1.0)
             each.credit += share
             total += share
-        best = max(members, key=lambda each: each.credit)
+        best = max(members, key=_get_credit)
         best.credit -= total
         return best
+
+    def _pick_returned(
+        self, returned: dict[_Member, float], steady: list[_Member]
+    ) -> _Member | None:
+        """Return one that came back, with the probability of its share, or None."""
+        # Idle ones would otherwise get most of the requests, because they have the fewest.
+        total = len(steady) + sum(returned.values())
+        busy = min(map(_get_pending, steady)) + 1
+        for each, share in returned.items():
+            if self._random.random() * total < share and each.pending <= share * busy:
+                return each
+        return None
 
     def _share(self, member: _Member, now: float) -> float:
         since = now - member.ejected_until

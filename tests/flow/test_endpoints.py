@@ -315,12 +315,12 @@ async def test_a_redirect_is_relative_to_the_one_that_answered(scripted: Scripte
         return moved(f"{base}/new?x=1#there") if url.path == f"{base}/old" else 200
 
     client, engine = scripted(answer, base_url=Endpoints(urls), auth=("me", "mine"))
-    for _ in range(3):
-        assert (await client.get("/old")).status_code == 200
+    for path in ("/old", "/", "/old"):
+        assert (await client.get(path)).status_code == 200
     assert {each.url.removesuffix("#there") for each in engine.sent} <= {
-        f"{url}{path}" for url in urls for path in ("/old", "/new?x=1")
+        f"{url}{path}" for url in urls for path in ("/old", "/new?x=1", "/")
     }
-    assert len(engine.sent) == 6
+    assert len(engine.sent) == 5
     assert all("authorization" in each.headers for each in engine.sent)
 
 
@@ -389,9 +389,9 @@ def answer_late(record: Record, conn: AppConnection) -> None:
     conn.reply(200, b"slow")
 
 
-def answer_late_with_503(record: Record, conn: AppConnection) -> None:
+def ask_late_to_wait(record: Record, conn: AppConnection) -> None:
     conn.wait_closed(0.2)
-    conn.reply(503, b"slow")
+    conn.reply(503, b"slow", [("Retry-After", "3600")])
 
 
 async def test_a_hedge_goes_to_another_endpoint(make_client: Any) -> None:
@@ -429,7 +429,7 @@ async def test_a_hedge_counts_for_its_own_endpoint(make_client: Any) -> None:
 
 async def test_a_hedge_that_is_not_sent_uses_up_no_endpoint(make_client: Any) -> None:
     with AppServer() as slow, AppServer() as other:
-        slow.route("/x", answer_late_with_503)
+        slow.route("/x", ask_late_to_wait)
         other.route("/x", lambda record, conn: conn.reply(200, b"other"))
         endpoints = Endpoints([slow.url, other.url], choose="round_robin")
         budget = curlhttp.RetryBudget(reserve=0, ratio=0)

@@ -106,12 +106,18 @@ def test_it_comes_back_slowly(choose: Any) -> None:
     fail(endpoints, A, 1)
     shares = []
     for now in (100.0, 150.0, 200.0):
-        counts = Counter(at(endpoints, now) for _ in range(1000))
-        shares.append(counts[A] / 1000)
-    if choose == "round_robin":
-        assert shares == pytest.approx([1 / 11, 1 / 3, 1 / 2], abs=0.01)
-    else:  # of idle ones, it gets half of the choices that it takes part in
-        assert 0 < shares[0] < shares[1] < shares[2] == pytest.approx(0.5, abs=0.1)
+        counts = Counter(at(endpoints, now) for _ in range(4000))
+        shares.append(counts[A] / 4000)
+    assert shares == pytest.approx([1 / 11, 1 / 3, 1 / 2], abs=0.05)
+
+
+@pytest.mark.parametrize("choose", ["least_pending", "p2c"])
+def test_one_that_came_back_has_few_pending(choose: Any) -> None:
+    endpoints = Endpoints([A, B, C], choose=choose, eject_after=1, eject_for=100)
+    fail(endpoints, A, 1)
+    held = [endpoints.choose([], 120.0) for _ in range(300)]
+    counts = Counter(str(turn.base) for turn in held)
+    assert 1 <= counts[A] <= 60 < counts[B]
 
 
 def test_no_more_than_max_ejected() -> None:
@@ -142,6 +148,17 @@ def test_further_attempts_go_elsewhere() -> None:
     assert {str(url) for _, url in found} == {f"{each}x?y=1" for each in (A, B, C)}
     assert not rotation.has_more(0.0)
     assert str(rotation.next(0.0)[0].base) in (A, B, C)
+
+
+def test_a_turn_that_is_given_back_was_no_attempt() -> None:
+    endpoints = Endpoints([A, B])
+    rotation = Rotation(endpoints, URL(A))
+    rotation.next(0.0)
+    turn, url = rotation.next(0.0)
+    assert not rotation.has_more(0.0)
+    rotation.give_back(turn)
+    assert rotation.has_more(0.0)
+    assert rotation.next(0.0)[1] == url
 
 
 def test_a_list_that_changes_keeps_what_is_known() -> None:
