@@ -413,6 +413,25 @@ async def test_a_hedge_goes_to_another_endpoint(make_client: Any) -> None:
         assert [limit.in_use(curlhttp.URL(each.url).origin) for each in (slow, fast)] == [0, 0]
 
 
+async def test_a_limit_learns_from_a_hedge_about_its_own_endpoint(make_client: Any) -> None:
+    learned: list[tuple[str, Any]] = []
+
+    class Limit(curlhttp.AdaptiveLimit):
+        def note_response(self, origin: str, *observed: Any) -> None:
+            learned.append((origin, observed[0]))
+
+        def note_failure(self, origin: str, error: BaseException, *observed: Any) -> None:
+            learned.append((origin, type(error).__name__))
+
+    with AppServer() as slow, AppServer() as fast:
+        slow.route("/x", stall)
+        fast.route("/x", lambda record, conn: conn.reply(200, b"fast"))
+        endpoints = Endpoints([slow.url, fast.url], choose="round_robin")
+        client = make_client(base_url=endpoints, hedge=Hedge(after=0.02), concurrency_limit=Limit())
+        await client.get("/x")
+        assert sorted(learned) == sorted([(slow.url, "AttemptCancelled"), (fast.url, 200)])
+
+
 async def test_a_hedge_counts_for_its_own_endpoint(make_client: Any) -> None:
     with AppServer() as slow, AppServer() as broken:
         slow.route("/x", answer_late)
