@@ -321,7 +321,7 @@ def _get_origin(response: Response) -> str:
     """Return the origin that a response comes from: of several endpoints, their common one."""
     url = parse_url(response.url)
     rotation = (response.request.extensions or {}).get(ENDPOINTS)
-    return url.origin if rotation is None else str(rotation.to_canonical(url).origin)
+    return url.origin if rotation is None else str(rotation.get_origin(url))
 
 
 def _is_stale(challenge: Challenge) -> bool:

@@ -77,7 +77,7 @@ class Endpoints(Unpicklable):
 
     Args:
         urls: the base URLs, or a function without arguments that returns them. It may be a
-            coroutine function in AsyncClient.
+            coroutine function in AsyncClient. Until it has returned, each request calls it.
         choose: "least_pending" for the one with the fewest attempts under way, "round_robin", or
             "p2c" for the better one of two chosen at random.
         eject_after: failures in a row after which one is ejected: no connection, a broken
@@ -179,9 +179,9 @@ class Endpoints(Unpicklable):
             self._members = tuple(known.get(url) or _Member(url) for url in made)
             if self.list_urls is not None and self.canonical.scheme != made[0].scheme:
                 # The first list tells the scheme, which decides about Secure cookies.
-                host = self.canonical.host
-                self.canonical = parse_url(f"{made[0].scheme}://{host}/")
-                self._bases = (self.canonical, *self._bases)
+                canonical = parse_url(f"{made[0].scheme}://{self.canonical.host}/")
+                self._bases = (canonical, *self._bases)  # before another thread uses it
+                self.canonical = canonical
 
     def take_refresh(self, now: float) -> bool:
         """Return whether the caller has to list the endpoints; others then use the old list.
@@ -215,12 +215,12 @@ class Endpoints(Unpicklable):
         Above the layer that chooses endpoints, all of them have this URL, so that they share
         cookies, credentials and the cache.
         """
-        found = self._find_base(url)
+        found = self.find_base(url)
         if found is None or found[0] is self.canonical:
             return url
         return _move(found[1], self.canonical, url.fragment)
 
-    def _find_base(self, url: URL) -> tuple[URL, str] | None:
+    def find_base(self, url: URL) -> tuple[URL, str] | None:
         """Return the base of a URL and what follows it, None if it is not the endpoints'."""
         for bases in (self._bases, self.urls):
             for base in bases:
@@ -240,7 +240,7 @@ class Endpoints(Unpicklable):
             line: the value.
             url: where the response came from.
         """
-        found = self._find_base(url)
+        found = self.find_base(url)
         if found is None or found[0] is self.canonical:
             return line
         old, new = found[0].path.rstrip("/"), self.canonical.path.rstrip("/")
@@ -446,9 +446,9 @@ class Rotation:
         self._tried.append(turn.base)
         return turn, _move(self._rest, turn.base, self._url.fragment)
 
-    def to_canonical(self, url: URL) -> URL:
-        """Return the canonical URL for that of an attempt."""
-        return self._endpoints.to_canonical(url)
+    def get_origin(self, url: URL) -> str:
+        """Return the origin of a response: that of the request, if an endpoint sent it."""
+        return url.origin if self._endpoints.find_base(url) is None else self._url.origin
 
     def give_back(self, turn: Turn) -> None:
         """End the turn of an attempt that was not made, so that a later one may go there."""

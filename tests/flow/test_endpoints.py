@@ -298,7 +298,8 @@ async def test_digest_answers_the_one_that_asked(scripted: Scripted, listed: boo
         challenge = f'Digest realm="r", {nonce}, qop="auth"'
         return Answer(401, headers={"WWW-Authenticate": challenge})
 
-    endpoints = Endpoints((lambda: [A, B]) if listed else [A, B])
+    secure = ["https://a.test", "https://b.test"]
+    endpoints = Endpoints((lambda: secure) if listed else [A, B])
     client, engine = scripted(answer, base_url=endpoints, auth=curlhttp.DigestAuth("me", "mine"))
     for _ in range(4):
         assert (await client.get("/")).status_code == 200
