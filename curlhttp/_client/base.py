@@ -190,7 +190,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
         self._headers = make_client_headers(headers, self._sensitive)
         self._parse = make_url_parser(self._endpoints or self._base_url, params)
-        self._jar = LazyCookieJar(cookies)
+        make_jar = LazyCookieJar if self._endpoints is None else self._endpoints.make_jar
+        self._jar = make_jar(cookies)
         default_auth = to_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _merge_limits(
@@ -243,6 +244,8 @@ class BaseClient(Unpicklable, RequestBuilder):
             max_response_size=validate_size(max_response_size),
             retry=self._retry,
         )
+        if self._endpoints is not None:
+            self._withhold_credentials(self._endpoints)
         validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
         if hasattr(transport, "wrap"):
             self._wrappers, transport = (cast(EngineWrapper, transport),), None
@@ -323,6 +326,27 @@ class BaseClient(Unpicklable, RequestBuilder):
 
         # Replaced, because other clients shall have no further step.
         self._build_plain_request = build_with_extension  # type: ignore[method-assign]
+
+    def _withhold_credentials(self, endpoints: Endpoints) -> None:
+        """Send the client's credentials to the endpoints alone.
+
+        Raises:
+            TypeError: the endpoints are listed by a coroutine function, and this is Client.
+        """
+        if not self._awaits_hooks and inspect.iscoroutinefunction(endpoints.list_urls):
+            raise TypeError("an async function that lists the endpoints needs AsyncClient")
+        build = self._build_plain_request
+
+        def build_without_credentials(method: str, url: URL) -> ClientRequest:
+            request = build(method, url)
+            if not endpoints.covers(request.url):
+                request._shared_headers = request._shared_headers.without_credentials()
+                if url.username is None:
+                    request.auth = None
+            return request
+
+        # Replaced, because other clients shall have no further step.
+        self._build_plain_request = build_without_credentials  # type: ignore[method-assign]
 
     def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
         from curlhttp._flow.fallback import fallback, validate_fallback

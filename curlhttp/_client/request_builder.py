@@ -158,7 +158,7 @@ class RequestBuilder:
             absolute = absolute.with_params(params)
         request = self._build_plain_request(method, absolute)
         if headers:
-            request._headers = self._headers.merged(headers)
+            request._headers = request._shared_headers.merged(headers)
         request.body = body = encode_body(
             content=content,
             data=data,

@@ -78,9 +78,12 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
             response = await send(request)
         # BaseException, because callers also limit the time of a request by cancelling it.
         except BaseException as error:
+            sent = getattr(error, "request", None)
+            # With several endpoints, a hedge went to another origin.
+            origin = sent.url.origin if isinstance(sent, ClientRequest) else origin
             limit.note_failure(origin, error, begun, clock.now())
             raise
-        times = response.timings
+        origin, times = response.request.url.origin, response.timings
         latency = times.first_byte - times.dns - times.connect - times.tls
         limit.note_response(origin, response.status_code, latency, begun, clock.now())
         return response

@@ -244,7 +244,7 @@ class Attempts:
     def _moves(self) -> bool:
         """Return whether the next attempt goes to an endpoint that had none yet."""
         rotation = (self.request.extensions or {}).get(ENDPOINTS)
-        return rotation is not None and rotation.has_more()
+        return rotation is not None and rotation.has_more(self._clock.now())
 
     def _refund(self, now: float) -> None:
         """Refund the cost of a retry that the breaker refused."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from curlhttp._client.stream import StreamedResponse
     from curlhttp._engine.engine import Send
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp.cli.sessions import SavedSession
 
@@ -250,12 +250,12 @@ class _RequestSpec(NamedTuple):
 class _NotSent(Exception):
     """Ends a request right before it would be sent."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ClientRequest) -> None:
         super().__init__()
         self.request = request
 
 
-async def _refuse_to_send(request: Request, _: Send) -> Response:
+async def _refuse_to_send(request: ClientRequest, _: Send) -> Response:
     """End the request here. This is an attempt middleware, so the request is complete."""
     raise _NotSent(request)
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -356,8 +356,7 @@ _DRIP = 0.1  # seconds between the pieces of a slow body
 _FIRST = 16 * 1024  # bytes of a body of unknown length, within which it is cut
 
 
-def make_refusal(request: ClientRequest) -> ConnectionError:
-    """Return the error of a refused connection."""
+def _make_refusal(request: ClientRequest) -> ConnectionError:
     error = ConnectionError(
         f"{request}: chaos: the connection was refused", request=request, curl_code=7
     )
@@ -366,20 +365,16 @@ def make_refusal(request: ClientRequest) -> ConnectionError:
 
 
 def _make_reset(request: ClientRequest) -> ConnectionError:
+    text = "the connection broke before the response was complete"
     return ConnectionError(
-        f"{request}: chaos: the connection broke before the response was complete",
-        request=request,
-        curl_code=56,
-        request_sent=True,
+        f"{request}: chaos: {text}", request=request, curl_code=56, request_sent=True
     )
 
 
 def _make_cut(request: ClientRequest) -> ChunkedEncodingError:
+    text = "the response body ended early"
     return ChunkedEncodingError(
-        f"{request}: chaos: the response body ended early",
-        request=request,
-        curl_code=18,
-        request_sent=True,
+        f"{request}: chaos: {text}", request=request, curl_code=18, request_sent=True
     )
 
 
@@ -397,6 +392,10 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
+        # A faulty response is read by its own reader, see get_reader.
+        self.read: Callable[[Incoming], Coroutine[object, object, bytes]] = engine.read
+        self.abort: Callable[[Incoming], None] = engine.abort
+        self.abort_from_finalizer: Callable[[Incoming], None] = engine.abort_from_finalizer
         self.now: Callable[[], float] = engine.now
         self.wall: Callable[[], float] = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
@@ -428,33 +427,13 @@ class ChaosEngine:
         await self.delay(request, fate, fate.latency)
         if fate.failure == "refuse":
             self.chaos.note(request, fate, "refuse")
-            raise make_refusal(request)
+            raise _make_refusal(request)
         stream = await to_connector(self._engine).connect(request)
         if fate.failure == "reset":
             self.chaos.note(request, fate, "reset")
             stream.abort()
             raise _make_reset(request)
         return stream
-
-    async def read(self, incoming: Incoming) -> bytes:
-        """Return the next piece of the body, b"" at the end."""
-        if isinstance(incoming, _FaultyIncoming):
-            return await incoming.read()
-        return await self._engine.read(incoming)
-
-    def abort(self, incoming: Incoming) -> None:
-        """Abandon a response."""
-        if isinstance(incoming, _FaultyIncoming):
-            incoming.abort()
-        else:
-            self._engine.abort(incoming)
-
-    def abort_from_finalizer(self, incoming: Incoming) -> None:
-        """Abandon a response from a finalizer."""
-        if isinstance(incoming, _FaultyIncoming):
-            incoming.abort(from_finalizer=True)
-        else:
-            self._engine.abort_from_finalizer(incoming)
 
     # one attempt
 
@@ -518,7 +497,7 @@ class ChaosEngine:
             self.chaos.note(request, fate, "reset")
             raise _make_reset(request)
         self.chaos.note(request, fate, "refuse")
-        raise make_refusal(request)
+        raise _make_refusal(request)
 
     def _respond(self, request: ClientRequest, answer: Answer) -> Response:
         status_code = answer.status_code
@@ -576,7 +555,7 @@ _Attempt: TypeAlias = "Callable[[ClientRequest, Fate, HedgePlan | None], Awaitab
 
 
 class _FaultyIncoming:
-    """A response whose body arrives slowly, or ends early."""
+    """A response whose body arrives slowly, or ends early, and the engine that reads it."""
 
     def __init__(
         self,
@@ -591,7 +570,7 @@ class _FaultyIncoming:
         self.head: Head = head  # kept, because the engine may use its own for another request
         self.request: ClientRequest = getattr(incoming, "request", None) or request
         self._outer = engine
-        self._engine = get_reader(incoming, inner)
+        self._reader = get_reader(incoming, inner)
         self._incoming = incoming
         self._fate = fate
         self._piece = b""
@@ -621,19 +600,27 @@ class _FaultyIncoming:
         """Return the server's certificate as PEM."""
         return self._incoming.certificate()
 
-    async def read(self) -> bytes:
+    @property
+    def engine(self) -> _FaultyIncoming:
+        """Return what reads this response, see get_reader; an attribute would be a cycle."""
+        return self
+
+    async def read(self, incoming: object) -> bytes:
         """Return the next piece of the body, later than it came; b"" at the end.
+
+        Args:
+            incoming: this response.
 
         Raises:
             ChunkedEncodingError: this is where it is cut.
         """
         if not self._piece:
-            self._piece = await self._engine.read(self._incoming)
+            self._piece = await self._reader.read(self._incoming)
         if self._left is not None and (not self._left or not self._piece):
             is_over = not self._piece
             self._piece = b""
             if not is_over:
-                self._engine.abort(self._incoming)
+                self._reader.abort(self._incoming)
             self._note("cut", self._arrived)
             raise _make_cut(self.request)
         speed = self._fate.speed
@@ -647,7 +634,7 @@ class _FaultyIncoming:
             try:
                 await self._outer.wait(self.request, len(piece) / speed)
             except BaseException:
-                self.abort()
+                self.abort(self)
                 raise
         self._piece = self._piece[len(piece) :]
         self._arrived += len(piece)
@@ -658,13 +645,15 @@ class _FaultyIncoming:
     def _note(self, fault: str, value: float) -> None:
         self._outer.chaos.note(self.request, self._fate, fault, value)
 
-    def abort(self, *, from_finalizer: bool = False) -> None:
+    def abort(self, incoming: object) -> None:
         """Abandon the rest of the body."""
         self._piece = b""
-        if from_finalizer:
-            self._engine.abort_from_finalizer(self._incoming)
-        else:
-            self._engine.abort(self._incoming)
+        self._reader.abort(self._incoming)
+
+    def abort_from_finalizer(self, incoming: object) -> None:
+        """Abandon the rest of the body, from a finalizer."""
+        self._piece = b""
+        self._reader.abort_from_finalizer(self._incoming)
 
 
 class _Hedging(Generic[Outcome]):
