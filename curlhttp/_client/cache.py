@@ -31,7 +31,7 @@ _MAX_BODY = 32 * 2**20
 
 
 class Cache:
-    """Store responses by RFC 9111 for one or several clients; needs the extra `cache`.
+    """Store responses as defined in RFC 9111, for one or several clients; needs the extra `cache`.
 
         client = curlhttp.Client(cache=curlhttp.Cache("http.db"))
 
@@ -40,8 +40,8 @@ class Cache:
     credentials of requests only as digests.
 
     Args:
-        path: of a file, or ":memory:".
-        redis: a URL or a redis.Redis, in place of a path. The server limits the size with its
+        path: a file, or ":memory:".
+        redis: a URL or a redis.Redis, instead of a path. The server limits the size with its own
             setting maxmemory. Entries expire after 30 days.
         shared: the cache serves several users, like that of a proxy: it stores nothing private,
             and applies s-maxage and proxy-revalidate.
