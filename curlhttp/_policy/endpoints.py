@@ -28,12 +28,12 @@ _UNKNOWN = "http://endpoints.invalid/"
 
 
 class EndpointState(NamedTuple):
-    """What is known of one endpoint.
+    """The state of one endpoint.
 
     Attributes:
         url: its base URL.
-        pending: attempts that are under way.
-        failures: failures in a row.
+        pending: the number of attempts that are under way.
+        failures: the number of consecutive failures.
         ejected_for: seconds until it is used again, 0.0 if it is in use.
     """
 
@@ -61,21 +61,21 @@ class Endpoints(Unpicklable):
         endpoints = curlhttp.Endpoints(["https://a.example.org", "https://b.example.org"])
         client = curlhttp.Client(base_url=endpoints, retry=2)
 
-    Each attempt goes to one of them. A retry and a hedge go to another one than the attempts
-    before. One that fails is ejected for a while. Clients, threads and event loops may share one
-    object.
+    Each attempt goes to one of them. A retry or a hedge goes to a different endpoint than the
+    attempts before it. An endpoint that fails is ejected for a while. Clients, threads and event
+    loops may share one object.
 
     Args:
         urls: the base URLs, or a function without arguments that returns them. It may be a
             coroutine function in AsyncClient.
-        choose: "least_pending" for the one with the fewest attempts under way, "round_robin", or
-            "p2c" for the better one of two chosen at random.
-        eject_after: failures in a row after which one is ejected: no connection, a broken
-            connection, a timeout, or status 500, 502, 503 or 504.
-        eject_for: seconds of the first ejection. The second one in a row takes twice as long, the
-            third one three times, up to ten times. When it comes back, its share of the requests
-            grows from a tenth to the usual one within eject_for.
-        max_ejected: how many of them may be ejected, as a share from 0 to 1, rounded down. If all
+        choose: "least_pending" for the endpoint with the fewest attempts under way, "round_robin",
+            or "p2c" for the better of two that are chosen at random.
+        eject_after: the number of consecutive failures after which an endpoint is ejected. A failed
+            or broken connection, a timeout, and status 500, 502, 503 or 504 are failures.
+        eject_for: the seconds of the first ejection. The second one in a row takes twice as long,
+            the third one three times as long, and so on, up to ten times. When an endpoint comes
+            back, its share of the requests grows from a tenth to the full share within eject_for.
+        max_ejected: the share of endpoints that may be ejected, from 0 to 1, rounded down. If all
             are ejected, all are used.
         refresh: seconds after which the function is called again; None for never.
 
@@ -231,7 +231,7 @@ class Endpoints(Unpicklable):
         member.failures = 0
 
     def states(self, now: float) -> tuple[EndpointState, ...]:
-        """Return what is known of each endpoint.
+        """Return the state of each endpoint.
 
         Args:
             now: monotonic seconds, such as time.monotonic().

@@ -210,9 +210,9 @@ class BreakerMetrics(NamedTuple):
         calls: number of calls in the window; 0 if the breaker has no rates, and so no window.
         failures: how many of these calls failed.
         slow_calls: how many of these calls were slow.
-        failures_in_a_row: most recent consecutive failures while closed; failed probes while
-            half open.
-        probes: calls under way that a half-open circuit admitted.
+        failures_in_a_row: the most recent consecutive failures while closed; the failed probes
+            while half-open.
+        probes: the calls under way that a half-open circuit has admitted.
         refused: how many calls were refused, in total.
     """
 
