@@ -93,7 +93,7 @@ __all__ = [
 
 
 class RequestException(OSError):
-    """Report that a request failed; the base of every error here.
+    """Report that a request failed; the base class of all errors here.
 
     Attributes:
         request: the request that failed, or None if it failed before there was one.
@@ -380,7 +380,7 @@ class ContentDecodingError(RequestException, BaseHTTPError):
 
 
 class ResponseTooLarge(RequestException):
-    """Report a response body larger than max_response_size, or an event than max_event_size."""
+    """Report a response body above max_response_size, or an event above max_event_size."""
 
 
 class ChecksumMismatch(RequestException):
@@ -490,7 +490,7 @@ class WebSocketClosed(RequestException):
 
 
 class RequestsWarning(Warning):
-    """Warn about a request; the base of requests' own warnings."""
+    """Warn about a request; the base class of requests' own warnings."""
 
 
 class FileModeWarning(RequestsWarning, DeprecationWarning):

@@ -45,7 +45,7 @@ class Body:
         length: its size in bytes, or None if unknown: it is then sent with chunked coding.
         data: the whole body if it is in memory, else None.
         replayable: whether rewind() works after something was read.
-        is_async: whether it is read with next() in place of read().
+        is_async: whether it is read with next() instead of read().
         is_secret: whether it holds credentials; it is then left out of pickles.
     """
 

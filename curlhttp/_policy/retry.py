@@ -413,7 +413,7 @@ _JITTER = 0.1  # of a Retry-After, at most, so that not all clients retry at onc
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Retry a failed request when that may help and does no harm.
+    """Retry a failed request if this may help and does no harm.
 
     A request with any method is retried if the server certainly has not processed it: the
     connection failed, the TLS handshake was cut off, or HTTP/2 reported REFUSED_STREAM. Otherwise a

@@ -498,7 +498,7 @@ class ChaosEngine:
         return self._engine.open(request) if plan is None else self._engine.open(request, plan)
 
     async def _fail(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Answer:
-        """Return the answer in place of the server's, or raise."""
+        """Return the response that replaces the server's, or raise."""
         if fate.failure == "status":
             self.chaos.note(request, fate, "status", fate.status_code)
             text = f"{fate.status_code} from curlhttp.testing.Chaos\n"

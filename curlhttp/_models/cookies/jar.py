@@ -149,7 +149,7 @@ class CookieStore(CookieJar):
     # storage
 
     def set_cookie(self, cookie: Cookie) -> None:
-        """Store a cookie, in place of one with the same name, domain and path."""
+        """Store a cookie, which replaces one with the same name, domain and path."""
         with self._cookies_lock:
             old = self._find(cookie.domain, cookie.path, cookie.name)
             super().set_cookie(cookie)
