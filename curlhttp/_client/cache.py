@@ -67,7 +67,7 @@ class Cache:
         if (path is None) == (redis is None):
             raise ValueError('a Cache needs a path, such as "http.db" or ":memory:", or redis=')
         if redis is not None and max_size is not None:
-            raise ValueError("max_size is for files: that of Redis is its own setting maxmemory")
+            raise ValueError("max_size is for files; for Redis, use its own setting maxmemory")
         size = _MAX_SIZE if max_size is None else max_size
         if size < _LEAST_SIZE or max_body_size < 1:
             raise ValueError(

@@ -262,7 +262,7 @@ def validate_size(size: int | None) -> int | None:
         ValueError: it is negative.
     """
     if size is not None and size < 0:
-        raise ValueError(f"max_response_size must not be negative, as {size} is")
+        raise ValueError(f"max_response_size must be at least 0, not {size}")
     return size
 
 

@@ -264,7 +264,7 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
         from curlhttp._client.ssl_context import get_tls_arguments
 
         found = get_tls_arguments(cast("ssl.SSLContext", verify))
-        # Its authorities are in a folder, which it does not show: mostly those of the machine.
+        # Its CA certificates are in a folder, which it does not show: mostly those of the machine.
         if "verify" not in found:
             found["verify"] = _find_system_authorities()
         return TLS(cert=cert, **found)
@@ -279,8 +279,8 @@ def _find_system_authorities() -> str:
     found = find_system_authorities()
     if found is None:
         raise OSError(
-            "this machine has no authorities where OpenSSL looks for them: install them (often the "
-            "package ca-certificates), or pass the path of a file or a folder as verify="
+            "OpenSSL finds no CA certificates on this machine: install them (often the package "
+            "ca-certificates), or pass the path of a file or folder as verify="
         )
     return found
 

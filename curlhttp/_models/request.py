@@ -311,7 +311,9 @@ class Request:
         if self.body is None:
             return b""
         if self.body.data is None:
-            raise RuntimeError("the body is streamed; an Auth with requires_request_body has it")
+            raise RuntimeError(
+                "the body is streamed; to read it in an Auth, set requires_request_body"
+            )
         return self.body.data
 
     @property
@@ -422,7 +424,7 @@ class Request:
         found = Headers(headers)
         if json is not None:
             if content:
-                raise TypeError("a response has either content or json, not both")
+                raise TypeError("pass either content or json, not both")
             body = encode_body(json=json)
             assert body is not None
             assert body.data is not None

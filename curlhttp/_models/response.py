@@ -531,7 +531,9 @@ def validate_encoding(encoding: DefaultEncoding) -> DefaultEncoding:
     """
     if isinstance(encoding, str):
         if chosen_charset(encoding) is None:
-            raise ValueError(f"default_encoding is no charset that Python knows: {encoding!r}")
+            raise ValueError(
+                f"default_encoding must be a charset that Python knows, not {encoding!r}"
+            )
     elif not callable(cast(object, encoding)):
         raise TypeError(
             "default_encoding must be the name of a charset, or a function of the body that "

@@ -335,8 +335,9 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
             now: monotonic seconds.
         """
         return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-            f"{request}: none of the {self.current(request.url.origin)} requests at once that the "
-            "origin bears at present ended in time; close streamed responses, or send fewer",
+            f"{request}: none of the {self.current(request.url.origin)} concurrent requests that "
+            "the origin can handle at present ended in time; close streamed responses, or send "
+            "fewer requests",
             request=request,
         )
 

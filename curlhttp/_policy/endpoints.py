@@ -341,7 +341,7 @@ def _parse(urls: URLs) -> list[URL]:
     for url in made:
         if url.username is not None or "?" in url.target or url.fragment:
             raise ValueError(
-                f"an endpoint has no credentials, query or fragment, as {display_url(url)} has: "
+                f"an endpoint cannot have credentials, a query or a fragment: {display_url(url)}; "
                 "pass credentials in auth="
             )
     if len(set(made)) < len(made):

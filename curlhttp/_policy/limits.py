@@ -227,8 +227,8 @@ class ConcurrencyLimit(Limit["Lease"]):
             now: monotonic seconds.
         """
         return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-            f"{request}: none of the {self.limit} requests at once that the "
-            "limit allows ended in time; close streamed responses, or raise the limit",
+            f"{request}: none of the {self.limit} concurrent requests that the limit allows ended "
+            "in time; close streamed responses, or raise the limit",
             request=request,
         )
 

@@ -773,7 +773,7 @@ def _warn_of_no_verification(url: URL) -> None:
 
     warnings.warn(
         f"Unverified HTTPS request is being made to host '{url.host}'. Adding certificate "
-        "verification is strongly advised: verify=True or verify='path of the authorities'.",
+        "verification is strongly advised: verify=True or verify='path of the CA certificates'.",
         InsecureRequestWarning,
         stacklevel=5,
     )
@@ -858,7 +858,7 @@ def proxy_url(url: str) -> str:
 
 
 def ca_paths(verify: t.VerifyInput) -> tuple[str | None, str | None]:
-    """Return the file and the folder of authorities for verify=.
+    """Return the file and the folder of CA certificates for verify=.
 
     Raises:
         OSError: the path does not exist.

@@ -312,7 +312,7 @@ def _parse_choices(name: str, given: object, check: Callable[[object], V]) -> _C
     found = [(check(value), _check_chance(name, chance)) for value, chance in pairs]
     total = sum(chance for _, chance in found if not callable(chance))
     if total > 1 + 1e-9:
-        raise ValueError(f"the probabilities of {name} have the sum {total:g}, which is above 1")
+        raise ValueError(f"the probabilities of {name} add up to {total:g}, which is above 1")
     return found
 
 
@@ -328,7 +328,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
         return name, dict(_parse_choice(_PARSERS[name], each) for each in value.split(","))
     except (KeyError, ValueError):
         raise ValueError(
-            f"{_VARIABLE} has {text!r:.80}; it takes such as seed=7 refuse=0.1 "
+            f"{_VARIABLE} has {text!r:.80}; write, for example, seed=7 refuse=0.1 "
             "latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1"
         ) from None
 
@@ -415,7 +415,7 @@ class ChaosEngine:
         return await self._run(request, plan, self._perform)
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in, or fail."""
+        """Send the request and return once its head has arrived, or fail."""
         return await self._run(request, plan, self._open)
 
     async def connect(self, request: Request) -> ByteStream:

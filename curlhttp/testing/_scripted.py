@@ -124,7 +124,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         if self.json is not None and self.content:
-            raise TypeError("content cannot go together with json")
+            raise TypeError("content cannot be combined with json")
 
     @property
     def all_headers(self) -> Headers:

@@ -285,7 +285,7 @@ class BreakerConfig:
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
         if (self.slow_call_rate is None) != (self.slow_call_seconds is None):
-            raise ValueError("slow_call_rate and slow_call_seconds need each other")
+            raise ValueError("pass slow_call_rate and slow_call_seconds together")
 
     # steps
 
