@@ -68,14 +68,14 @@ class Endpoints(Unpicklable):
     Args:
         urls: the base URLs, or a function without arguments that returns them. It may be a
             coroutine function in AsyncClient.
-        choose: "least_pending" for the endpoint with the fewest attempts under way, "round_robin",
-            or "p2c" for the better of two that are chosen at random.
-        eject_after: the number of consecutive failures after which an endpoint is ejected. A failed
-            or broken connection, a timeout, and status 500, 502, 503 or 504 are failures.
-        eject_for: the seconds of the first ejection. The second one in a row takes twice as long,
-            the third one three times as long, and so on, up to ten times. When an endpoint comes
-            back, its share of the requests grows from a tenth to the full share within eject_for.
-        max_ejected: the share of endpoints that may be ejected, from 0 to 1, rounded down. If all
+        choose: "least_pending" for the one with the fewest attempts under way, "round_robin", or
+            "p2c" for the better one of two chosen at random.
+        eject_after: failures in a row after which one is ejected: no connection, a broken
+            connection, a timeout, or status 500, 502, 503 or 504.
+        eject_for: seconds of the first ejection. The second one in a row takes twice as long, the
+            third one three times, up to ten times. When it comes back, its share of the requests
+            grows from a tenth to the usual one within eject_for.
+        max_ejected: how many of them may be ejected, as a share from 0 to 1, rounded down. If all
             are ejected, all are used.
         refresh: seconds after which the function is called again; None for never.
 

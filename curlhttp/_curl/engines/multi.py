@@ -148,7 +148,7 @@ class MultiEngine(ABC):
         return response
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response has arrived.
+        """Send the request and return once the head of the response is in.
 
         Args:
             request: complete.
