@@ -1,38 +1,39 @@
-"""Every error that curlhttp raises, in one tree (requests' own, with a few additions marked *).
+"""Every error that curlhttp raises, in one tree. Those marked + are not in requests.
 
-RequestException(OSError)
-├── InvalidURL, MissingSchema, InvalidSchema, InvalidHeader, InvalidMethod*   (also ValueError)
-│   └── InvalidProxyURL(InvalidURL)
-├── URLRequired
-├── HTTPError                    raise_for_status()
-├── ConnectionError
-│   ├── ProxyError, SSLError
-│   ├── RemoteProtocolError*     the peer violated HTTP
-│   ├── BlockedAddress*          a guard refused the address
-│   └── CircuitBreakerOpen*
-├── Timeout
-│   ├── ConnectTimeout           (also ConnectionError)
-│   ├── ReadTimeout
-│   ├── WriteTimeout*            the server accepted no byte of the body
-│   ├── PoolTimeout*             no free connection in time
-│   └── DeadlineExceeded*        the total ran out
-├── ChunkedEncodingError         the body ended early or its framing broke
-├── ContentDecodingError         the content coding is corrupt, truncated or nested too deeply
-├── ResponseTooLarge*            max_response_size, max_event_size
-├── ChecksumMismatch*            a download has the wrong checksum
-├── InvalidJSONError
-│   ├── JSONDecodeError          (also json.JSONDecodeError)
-│   └── JSONTypeError            (also ValueError)
-├── OAuth2Error*                 the token server returned no token
-├── TooManyRedirects
-├── StreamConsumedError          (also TypeError)
-├── WebSocketRefused*, WebSocketClosed*
-├── RetryError
-├── StoreError*                  a store that processes share does not respond
-├── UnrewindableBodyError
-└── ClientClosed*                (also RuntimeError)
-
-Warnings: RequestsWarning, with FileModeWarning and RequestsDependencyWarning.
+* RequestException (an OSError)
+    * InvalidURL, InvalidSchema, MissingSchema, InvalidHeader, InvalidMethod+ (also a ValueError)
+        * InvalidProxyURL
+    * URLRequired
+    * HTTPError: from `raise_for_status()`
+    * ConnectionError
+        * ProxyError
+        * SSLError
+        * RemoteProtocolError+: the peer violated HTTP
+        * BlockedAddress+: a guard refused the address
+        * CircuitBreakerOpen+
+    * Timeout
+        * ConnectTimeout (also a ConnectionError)
+        * ReadTimeout
+        * WriteTimeout+: the server accepted no byte of the body
+        * PoolTimeout+: no free connection in time
+        * DeadlineExceeded+: the total ran out
+    * ChunkedEncodingError: the body ended early or its framing broke
+    * ContentDecodingError: the content coding is corrupt, truncated or nested too deeply
+    * ResponseTooLarge+: the limits are `max_response_size` and `max_event_size`
+    * ChecksumMismatch+: a download has the wrong checksum
+    * InvalidJSONError
+        * JSONDecodeError (also a json.JSONDecodeError)
+        * JSONTypeError+ (also a ValueError)
+    * OAuth2Error+: the token server returned no token
+    * TooManyRedirects
+    * StreamConsumedError (also a TypeError)
+    * WebSocketRefused+, WebSocketClosed+
+    * RetryError
+    * StoreError+: a store that processes share does not respond
+    * UnrewindableBodyError
+    * ClientClosed+ (also a RuntimeError)
+* RequestsWarning (a Warning)
+    * FileModeWarning, RequestsDependencyWarning
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._models.inputs import ErrorOptions
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Attempt, Timings
 
@@ -96,7 +97,7 @@ class RequestException(OSError):
     """Report that a request failed; the base class of all errors here.
 
     Attributes:
-        request: the request that failed, or None if it failed before there was one.
+        request: the request that failed, or None if it failed before there was one, which is rare.
         response: the response so far, or None.
         curl_code: libcurl's CURLcode, or None if the error is not from libcurl.
         errno: why the system could not connect, such as errno.ECONNREFUSED, or None.
@@ -118,7 +119,7 @@ class RequestException(OSError):
         timings: see the attributes.
     """
 
-    request: Request | None
+    request: ClientRequest | Any  # Any: it is rarely None, and the drop-in's is another class
     response: Response | None
     curl_code: int | None = None
     request_sent: bool = False
@@ -132,7 +133,7 @@ class RequestException(OSError):
     def __init__(
         self,
         *args: object,
-        request: Request | None = None,
+        request: ClientRequest | None = None,
         response: Response | None = None,
         curl_code: int | None = None,
         request_sent: bool = False,
@@ -366,6 +367,8 @@ class RetryError(RequestException):
 class HTTPError(RequestException):
     """Report a 4xx or 5xx status; raised by raise_for_status(), download() and sse()."""
 
+    response: Response
+
 
 class ChunkedEncodingError(RequestException):
     """Report a response body that ended early or whose framing broke."""
@@ -467,6 +470,8 @@ class StreamConsumedError(RequestException, TypeError):
 
 class WebSocketRefused(RequestException):
     """Report that the server did not open a WebSocket; .response is what it sent instead."""
+
+    response: Response
 
 
 class WebSocketClosed(RequestException):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Itera
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -22,7 +22,7 @@ from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._flow.exchange import count_attempts, exchange_async
 from curlhttp._models.errors import client_closed
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 
@@ -148,7 +148,7 @@ class AsyncClient(BaseClient):
         make_engine = self._loops.make_engine
         engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
         engine.totals = self.totals
-        self.engines.add(engine)
+        self.engines[engine] = None
         return engine
 
     async def request(
@@ -167,8 +167,8 @@ class AsyncClient(BaseClient):
         built = self._build_any_request(method, url, options)
         return await self.flow(built)
 
-    async def send(self, request: Request | UserRequest) -> Response:
-        """Send a request from build_request, or a Request with the client's settings added.
+    async def send(self, request: ClientRequest | UserRequest) -> Response:
+        """Send a request from build_request, or another one with the client's settings added.
 
         Raises:
             RequestException: the request could not be sent, or no response was received.
@@ -316,6 +316,26 @@ class AsyncClient(BaseClient):
             max_event_size=max_event_size,
         )
 
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: Literal[False],
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults[Response]: ...
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults: ...
     def map(
         self,
         requests: Iterable[Item] | AsyncIterable[Item],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -18,7 +18,7 @@ from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
 from curlhttp._flow.exchange import count_attempts, exchange
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 
@@ -70,7 +70,7 @@ class Client(BaseClient):
         middleware: `async def middleware(request, send)`, outermost first. Each redirect hop
             passes through them.
         attempt_middleware: like middleware, but around each attempt, including retries and hedges.
-        hooks: functions by event. "request" gets the Request and "response" the Response, and
+        hooks: functions by event. "request" gets the ClientRequest and "response" the Response, and
             what they return replaces it. "before_attempt", "after_attempt", "before_sleep",
             "on_give_up" and "on_fallback" get an AttemptEvent, "breaker_transition" a Transition.
             What these return or raise is ignored.
@@ -110,7 +110,7 @@ class Client(BaseClient):
 
             engine = BlockingEngine(self._limits)
             engine.totals = self.totals
-            self.engines.add(engine)
+            self.engines[engine] = None
             transport = engine
         validate_transport(transport, "Client")
         self._engine: Engine = transport
@@ -139,8 +139,8 @@ class Client(BaseClient):
         built = self._build_any_request(method, url, options)
         return send_sync(self.flow, built)
 
-    def send(self, request: Request | UserRequest) -> Response:
-        """Send a request from build_request, or a Request with the client's settings added.
+    def send(self, request: ClientRequest | UserRequest) -> Response:
+        """Send a request from build_request, or another one with the client's settings added.
 
         Raises:
             RequestException: the request could not be sent, or no response was received.
@@ -353,6 +353,26 @@ class Client(BaseClient):
             max_event_size=max_event_size,
         )
 
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: Literal[False],
+        **options: Unpack[DownloadOptions],
+    ) -> Results[Response]: ...
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> Results: ...
     def map(
         self,
         requests: Iterable[Item],

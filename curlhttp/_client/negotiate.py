@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from curlhttp._curl import has_negotiate
 from curlhttp._models.config import Transport, derive_transport
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
 from curlhttp._policy.auth import Auth, AuthFlow
 
@@ -35,7 +35,7 @@ class Negotiate(Auth):
                 "Linux have it"
             )
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, with a Transport that negotiates."""
         origin, route, transport = request.url.origin, request.route, request.transport
 

@@ -12,7 +12,7 @@ from curlhttp._client.routing import RouteOptions, Routing
 from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.request import Fields, Request
+from curlhttp._models.request import ClientRequest, Fields
 from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _STREAMED = {"stream": True}
 _VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
-_new_request = Request.__new__
+_new_request = ClientRequest.__new__
 
 # Any: it is the default of arguments of any type.
 UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
@@ -117,7 +117,7 @@ class RequestBuilder:
         retry: RetryInput = UNSET,
         progress: Progress | None = None,
         **route: Unpack[RouteOptions],
-    ) -> Request:
+    ) -> ClientRequest:
         """Build the request that the methods send; pass it to `send`.
 
         Args:
@@ -192,7 +192,7 @@ class RequestBuilder:
 
     def _build_verb_request(
         self, method: str, url: str | bytes | URL, options: RequestOptions
-    ) -> Request:
+    ) -> ClientRequest:
         """Build the request of a verb. A plain one, without options, takes a third of the time."""
         if not options and not self._overrides_build_request:
             return self._build_plain_request(method, self._parse(url))
@@ -204,20 +204,20 @@ class RequestBuilder:
 
     def _build_any_request(
         self, method: str, url: str | bytes | URL, options: RequestOptions
-    ) -> Request:
+    ) -> ClientRequest:
         """Build the request of `request()`. For "GET" it is the same as for `get()`, and so on."""
         if type(method) is str and method in _VERBS:
             return self._build_verb_request(method, url, options)
         return self.build_request(method, url, **options)
 
-    def _build_plain_request(self, method: str, url: URL) -> Request:
+    def _build_plain_request(self, method: str, url: URL) -> ClientRequest:
         """Return a request with the client's settings only.
 
         Args:
             method: a token in upper case.
             url: absolute; it may contain credentials.
         """
-        request = _new_request(Request).fill(method, url, self._fields)
+        request = _new_request(ClientRequest).fill(method, url, self._fields)
         if url.username is not None:
             request.auth = BasicAuth(url.username, url.password or "")
             request.url = url.without_userinfo()
@@ -225,7 +225,7 @@ class RequestBuilder:
             self._set_route(request, self._route)
         return request
 
-    def _set_route(self, request: Request, route: Callable[[URL], Transport]) -> None:
+    def _set_route(self, request: ClientRequest, route: Callable[[URL], Transport]) -> None:
         request.route = route
         request.transport = route(request.url)  # raises now if a setting is invalid
 
@@ -330,7 +330,7 @@ def _parse_content_length(headers: Headers) -> int | None:
     return int(value)
 
 
-def _set_framing(request: Request) -> None:
+def _set_framing(request: ClientRequest) -> None:
     """Add the body's Content-Type, and leave the framing headers to libcurl.
 
     Raises:

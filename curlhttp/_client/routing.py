@@ -78,7 +78,8 @@ def make_address_fields(
     Args:
         uds: the path of a Unix socket to connect to instead of the URL's host.
         resolve: an address, or several, by "host:port", or by "host" for all ports.
-        connect_to: "other:port", or "other" for the same port, by "host:port" or "host".
+        connect_to: "other:port", or "other" for the same port, by "host:port" or "host"; "*" is any
+            host.
         local_address: the address to connect from.
         interface: the name of the network interface to connect through.
         doh: the URL of a DNS over HTTPS server (RFC 8484).
@@ -183,7 +184,7 @@ def _map_hosts(
     has_several = any(len(addresses) > 1 for addresses in named.values())
     found = {} if has_several else {place: (known[0], "") for place, known in named.items()}
     for key, value in connect_to.items():
-        place = _parse_host_port(key, "connect_to")
+        place = _parse_place(key)
         host, port = _parse_host_port(value, "connect_to")
         address = None
         if not has_several:
@@ -198,8 +199,15 @@ def _map_hosts(
 
 
 def _sort_by_port(places: Mapping[tuple[str, str], _Value]) -> list[tuple[tuple[str, str], _Value]]:
-    """Return the entries for one port before those for all ports: the first match counts."""
-    return sorted(places.items(), key=lambda entry: not entry[0][1])
+    """Return entries for one host, and for one port, before others: the first match counts."""
+    return sorted(places.items(), key=lambda entry: (not entry[0][0], not entry[0][1]))
+
+
+def _parse_place(key: str) -> tuple[str, str]:
+    """Return host and port of a key of connect_to; the host is "" for "*", as in libcurl."""
+    if isinstance(key, str) and (key == "*" or (key.startswith("*:") and key[2:].isdigit())):
+        return "", key[2:]
+    return _parse_host_port(key, "connect_to")
 
 
 def _parse_host_port(text: str, setting: str) -> tuple[str, str]:
@@ -357,7 +365,8 @@ class RouteOptions(TypedDict, total=False):
         resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports.
             These hosts are not looked up. Proxies are asked to connect to the first address.
         connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
-            "host" of the URL. TLS and the Host header keep the URL's host (CURLOPT_CONNECT_TO).
+            "host" of the URL, or "*" for any. TLS and the Host header keep the URL's host
+            (CURLOPT_CONNECT_TO).
         local_address: the IP address to connect from (CURLOPT_INTERFACE).
         interface: the name of the network interface to connect through (CURLOPT_INTERFACE).
         doh: the https URL of a DNS over HTTPS server (RFC 8484, CURLOPT_DOH_URL).

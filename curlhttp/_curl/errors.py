@@ -15,7 +15,7 @@ from curlhttp import exceptions as e
 from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
 from curlhttp._curl.libcurl_log import get_stream_reset
 from curlhttp._models.config import Transport
-from curlhttp._models.request import IDEMPOTENT, Request
+from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
     ChunkedEncodingError,
@@ -44,7 +44,7 @@ _ECONNRESET_EPIPE = (104, 32, 54)  # Linux, both, macOS
 class TransferFailure(NamedTuple):
     """What is known about a transfer that failed."""
 
-    request: Request
+    request: ClientRequest
     code: int
     message: str
     sent: bool  # a byte of the request may have left
@@ -443,7 +443,7 @@ def unwrap_callback_error(error: BaseException) -> BaseException:
 # --- Exceptions for responses that libcurl accepts and we reject ---
 
 
-def head_error(lines: list[bytes], request: Request) -> RemoteProtocolError:
+def head_error(lines: list[bytes], request: ClientRequest) -> RemoteProtocolError:
     """Return the exception for a response without a complete final head.
 
     Args:
@@ -463,7 +463,7 @@ def head_error(lines: list[bytes], request: Request) -> RemoteProtocolError:
     return error
 
 
-def body_length_error(request: Request, size: int) -> ChunkedEncodingError:
+def body_length_error(request: ClientRequest, size: int) -> ChunkedEncodingError:
     """Return the exception for a body whose size differs from the one that its head announces."""
     return ChunkedEncodingError(
         f"{request}: the response body ended after {size} bytes, "
@@ -472,7 +472,7 @@ def body_length_error(request: Request, size: int) -> ChunkedEncodingError:
     )
 
 
-def too_large_error(request: Request) -> ResponseTooLarge:
+def too_large_error(request: ClientRequest) -> ResponseTooLarge:
     """Return the exception for a body that is larger than the request's max_response_size."""
     return ResponseTooLarge(
         f"{request}: the response body is larger than "
@@ -480,7 +480,7 @@ def too_large_error(request: Request) -> ResponseTooLarge:
     )
 
 
-def no_connection_error(request: Request) -> ConnectionError:
+def no_connection_error(request: ClientRequest) -> ConnectionError:
     """Return the exception for a request for which no connection stayed open long enough."""
     return ConnectionError(
         f"{request}: every connection to the server ended, or was not clean, before the request "
@@ -490,7 +490,7 @@ def no_connection_error(request: Request) -> ConnectionError:
     )
 
 
-def early_response_error(request: Request) -> RemoteProtocolError:
+def early_response_error(request: ClientRequest) -> RemoteProtocolError:
     """Return the exception for a response that came before its request."""
     return RemoteProtocolError(
         f"{request}: the response came before the request was sent, "
@@ -501,7 +501,7 @@ def early_response_error(request: Request) -> RemoteProtocolError:
     )
 
 
-def read_timeout_error(request: Request, *, has_head: bool) -> ReadTimeout:
+def read_timeout_error(request: ClientRequest, *, has_head: bool) -> ReadTimeout:
     """Return the exception for a server that was silent for longer than the read timeout.
 
     Args:
@@ -518,7 +518,7 @@ def read_timeout_error(request: Request, *, has_head: bool) -> ReadTimeout:
     )
 
 
-def write_timeout_error(request: Request) -> WriteTimeout:
+def write_timeout_error(request: ClientRequest) -> WriteTimeout:
     """Return the exception for a server that accepted no more of the body in the write timeout."""
     return WriteTimeout(
         f"{request}: no byte of the body went out for {request.timeout.write} s; the server may "
@@ -575,7 +575,7 @@ def _describe_shortage(number: int | None, left: int) -> str:
 
 
 def find_descriptor_shortage(
-    request: Request, code: int, message: str, os_errno: int
+    request: ClientRequest, code: int, message: str, os_errno: int
 ) -> ConnectionError | SSLError | None:
     """Return the exception for an attempt that failed because descriptors ran out, else None.
 

@@ -33,7 +33,7 @@ from curlhttp._curl.libcurl_log import (
 )
 from curlhttp._models.body import rewind
 from curlhttp._models.config import SocketOption
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.exceptions import BlockedAddress
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
@@ -151,7 +151,7 @@ class RequestSender:
 
     def _reset_sending(self) -> None:
         """Reset the state that every attempt changes."""
-        self.request: Request | None = None
+        self.request: ClientRequest | None = None
         self.failed: BaseException | None = None
         self.wake: Callable[[], None] | None = None
         self.route: Route | None = None
@@ -514,7 +514,7 @@ class RequestSender:
             self.restarts = True
 
 
-def _is_on_tls(request: Request) -> bool:
+def _is_on_tls(request: ClientRequest) -> bool:
     """Return whether the connection uses TLS, all the way or up to the proxy."""
     proxy = request.transport.proxy
     return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))

@@ -27,7 +27,7 @@ from curlhttp._curl.head import (
 )
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.decoding import decode_content
-from curlhttp._models.request import KEEP_CODED, Request
+from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import make_timings
 from curlhttp.exceptions import RequestException
@@ -74,7 +74,7 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         transfer.connections.forget(transfer.route)
 
 
-def _check_response(transfer: Transfer, request: Request) -> Head | None:
+def _check_response(transfer: Transfer, request: ClientRequest) -> Head | None:
     """Return the head of the finished attempt; None if the response is invalid, see `failed`.
 
     libcurl reports success for a response with an incomplete head, or with another body than the
@@ -173,7 +173,7 @@ def read_piece(transfer: Transfer) -> bytes:
     return piece
 
 
-def decode_body(response: Response, request: Request) -> None:
+def decode_body(response: Response, request: ClientRequest) -> None:
     """Decode the body of a response that is in memory.
 
     Raises:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.run import Offload
 from curlhttp._flow.hooks import log
-from curlhttp._models.request import ENDPOINTS, Request
+from curlhttp._models.request import ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.circuit import FAILURE_STATUSES, OriginClassifier, Outcome
 from curlhttp._policy.endpoints import Endpoints, Rotation, Turn, covers
@@ -31,7 +31,7 @@ def first_endpoint(endpoints: Endpoints, clock: Clock, run_blocking: Offload) ->
     """
 
     def wrap(send: Send) -> Send:
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             now = clock.now()
             if endpoints.list_urls is not None and endpoints.due <= now:
                 await _refresh(endpoints, request, now, run_blocking)
@@ -59,7 +59,7 @@ def first_endpoint(endpoints: Endpoints, clock: Clock, run_blocking: Offload) ->
 
 
 async def _refresh(
-    endpoints: Endpoints, request: Request, now: float, run_blocking: Offload
+    endpoints: Endpoints, request: ClientRequest, now: float, run_blocking: Offload
 ) -> None:
     """List the endpoints. If that fails, the old list stays in use."""
     function, known = endpoints.list_urls, endpoints.states(now)
@@ -92,7 +92,7 @@ def next_endpoints(clock: Clock) -> Layer:
     """
 
     def wrap(send: Send) -> Send:
-        def through(request: Request) -> Awaitable[Response]:
+        def through(request: ClientRequest) -> Awaitable[Response]:
             rotation = get_rotation(request)
             return send(request) if rotation is None else _attempt(request, rotation, send, clock)
 
@@ -101,7 +101,9 @@ def next_endpoints(clock: Clock) -> Layer:
     return wrap
 
 
-async def _attempt(request: Request, rotation: Rotation, send: Send, clock: Clock) -> Response:
+async def _attempt(
+    request: ClientRequest, rotation: Rotation, send: Send, clock: Clock
+) -> Response:
     turn = rotation.turn
     if turn is None:  # not the first attempt
         turn, url = rotation.next(clock.now())
@@ -125,7 +127,7 @@ async def _attempt(request: Request, rotation: Rotation, send: Send, clock: Cloc
     return response
 
 
-def get_rotation(request: Request) -> Rotation | None:
+def get_rotation(request: ClientRequest) -> Rotation | None:
     """Return the rotation of a request, None if its URL is not one of endpoints."""
     extensions = request.extensions
     return None if extensions is None else extensions.get(ENDPOINTS)
@@ -140,7 +142,7 @@ def classify(result: int | Exception | None) -> Outcome | None:
     return _CLASSIFIER.classify_error(result)
 
 
-def take_turn(request: Request, now: float) -> tuple[Turn, Request] | None:
+def take_turn(request: ClientRequest, now: float) -> tuple[Turn, ClientRequest] | None:
     """Return a turn for a hedge of a request and its request there, None without endpoints.
 
     Args:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.limits import (
     ConcurrencyLimit,
@@ -72,7 +72,7 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
         send: sends an attempt.
     """
 
-    async def observed(request: Request) -> Response:
+    async def observed(request: ClientRequest) -> Response:
         origin, begun = request.url.origin, clock.now()
         try:
             response = await send(request)
@@ -92,7 +92,7 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
 
 
 def _limit_rate(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
-    async def rated(request: Request) -> Response:
+    async def rated(request: ClientRequest) -> Response:
         origin = request.url.origin
         if not rate.try_acquire(origin, clock.now()):
             await _wait_for_rate(rate, request, clock, make_waiter)
@@ -106,7 +106,7 @@ def _limit_rate(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Se
 
 
 async def _wait_for_rate(
-    rate: RateLimit, request: Request, clock: Clock, make_waiter: MakeWaiter
+    rate: RateLimit, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
 ) -> None:
     now, deadline = clock.now(), request.deadline
     patience = math.inf if deadline is None else deadline - now
@@ -133,7 +133,7 @@ async def _wait_for_rate(
         raise
 
 
-def _make_deadline_error(rate: RateLimit, request: Request) -> DeadlineExceeded:
+def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
         f"{request}: the total timeout of {request.timeout.total} s ran out while it "
         f"waited for the rate limit of {rate.rate:g} requests per second; it was not sent"
@@ -146,7 +146,7 @@ def _make_deadline_error(rate: RateLimit, request: Request) -> DeadlineExceeded:
 def _limit_concurrency(
     limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
 ) -> Send:
-    async def counted(request: Request) -> Response:
+    async def counted(request: ClientRequest) -> Response:
         lease = limit.try_acquire(request.url.origin)
         if lease is None:
             lease = await _wait_for_lease(limit, request, clock, make_waiter)
@@ -167,7 +167,7 @@ def _limit_concurrency(
 
 
 async def _wait_for_lease(
-    limit: ConcurrencyLimit, request: Request, clock: Clock, make_waiter: MakeWaiter
+    limit: ConcurrencyLimit, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
 ) -> Lease:
     woken = make_waiter()
     lease = Lease(limit, woken.wake)
@@ -188,7 +188,11 @@ async def _wait_for_lease(
 
 
 async def ask_store(
-    store: Store, command: StoreCommand, make_waiter: MakeWaiter, request: Request, patience: float
+    store: Store,
+    command: StoreCommand,
+    make_waiter: MakeWaiter,
+    request: ClientRequest,
+    patience: float,
 ) -> Answer | None:
     """Return a store's answer to a command, or None if there is none in time.
 
@@ -235,7 +239,7 @@ def _limit_shared_rate(
     """Return the layer for a rate limit with a store; without an answer, it uses `local`."""
     store = cast(Store, rate.store)
 
-    async def rated(request: Request) -> Response:
+    async def rated(request: ClientRequest) -> Response:
         reserved = await _reserve(rate, store, request, clock, make_waiter)
         if reserved is None:
             return await local(request)
@@ -249,7 +253,7 @@ def _limit_shared_rate(
 
 
 async def _reserve(
-    rate: RateLimit, store: Store, request: Request, clock: Clock, make_waiter: MakeWaiter
+    rate: RateLimit, store: Store, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
 ) -> Answer | None:
     """Reserve a time and wait for it; return the store's answer, None if there is none."""
     origin, deadline = request.url.origin, request.deadline
@@ -281,7 +285,7 @@ async def _reserve(
             return answer
 
 
-def _make_wait_error(request: Request) -> DeadlineExceeded:
+def _make_wait_error(request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
         f"{request}: the total timeout of {request.timeout.total} s would run out before the "
         "rate limit admits it; it was not sent",
@@ -298,7 +302,7 @@ def _limit_shared_concurrency(
     """
     store = cast(Store, limit.store)
 
-    async def counted(request: Request) -> Response:
+    async def counted(request: ClientRequest) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
         try:
             await _acquire_shared(lease, limit, store, request, clock, make_waiter)
@@ -319,7 +323,7 @@ async def _acquire_shared(
     lease: SharedLease,
     limit: ConcurrencyLimit,
     store: Store,
-    request: Request,
+    request: ClientRequest,
     clock: Clock,
     make_waiter: MakeWaiter,
 ) -> None:

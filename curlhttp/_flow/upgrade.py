@@ -16,7 +16,7 @@ from curlhttp._engine.log import INFO, log
 from curlhttp._flow.exchange import prepare, record_head, send_logged
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp.exceptions import (
     ConnectionError,
@@ -48,7 +48,7 @@ class Upgraded(Response):
         rest: bytes of the new protocol that came with the head.
     """
 
-    def __init__(self, request: Request, head: Head, stream: ByteStream, rest: bytes) -> None:
+    def __init__(self, request: ClientRequest, head: Head, stream: ByteStream, rest: bytes) -> None:
         super().__init__(request, head, b"", stream.timings())
         self.stream = stream
         self.rest = rest
@@ -107,7 +107,7 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
         now: returns monotonic seconds.
     """
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # Not hedged, because the second connection would be wasted.
         prepare(request, now)
         if request.transport.negotiate:
@@ -120,7 +120,7 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
     return send
 
 
-async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]) -> Response:
+async def _upgrade(engine: Connector, request: ClientRequest, now: Callable[[], float]) -> Response:
     reply = await send_upgrade(engine, request, now)
     if reply.has_switched:
         return Upgraded(request, reply.head, reply.stream, reply.rest)
@@ -132,7 +132,9 @@ async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]
     return response
 
 
-async def send_upgrade(engine: Connector, request: Request, now: Callable[[], float]) -> Reply:
+async def send_upgrade(
+    engine: Connector, request: ClientRequest, now: Callable[[], float]
+) -> Reply:
     """Send a request for another protocol on a new connection; return the reply.
 
     Args:
@@ -163,7 +165,7 @@ async def send_upgrade(engine: Connector, request: Request, now: Callable[[], fl
     return reply
 
 
-def _build_head(request: Request) -> bytes:
+def _build_head(request: ClientRequest) -> bytes:
     """Return the head of a request (RFC 9112, section 3)."""
     lines = [" ".join((request.method, request.url.target, "HTTP/1.1")).encode("ascii")]
     if request.get_header("host") is None:
@@ -190,7 +192,9 @@ class Reply:
 
     head: Head
 
-    def __init__(self, stream: ByteStream, request: Request, now: Callable[[], float]) -> None:
+    def __init__(
+        self, stream: ByteStream, request: ClientRequest, now: Callable[[], float]
+    ) -> None:
         self.stream = stream
         self.rest = b""
         self._request = request

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._policy.guard import GuardInput
 
 RequestT = TypeVar("RequestT", bound=RequestLike)
@@ -137,7 +137,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         """Send a request and return the response, whose body is read later."""
         library, kind = self._library, self._stream_class
         trace = get_trace(request)
-        sent: Request | None = None
+        sent: ClientRequest | None = None
         try:
             sent = make_core_request(library, request, self._transport, is_async=kind.is_async)
             engine = self._engine()
@@ -173,14 +173,17 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         )
         return cast(ResponseT, response)
 
-    def _begin_exchange(self, engine: Engine, sent: Request) -> Awaitable[Incoming]:
+    def _begin_exchange(self, engine: Engine, sent: ClientRequest) -> Awaitable[Incoming]:
         start = engine.open
         if isinstance(sent, UpgradeRequest):
             start = partial(open_upgrade, engine)
         return self._open_with_retries(engine, sent, start) if self._retries else start(sent)
 
     async def _open_with_retries(
-        self, engine: Engine, sent: Request, start: Callable[[Request], Awaitable[Incoming]]
+        self,
+        engine: Engine,
+        sent: ClientRequest,
+        start: Callable[[ClientRequest], Awaitable[Incoming]],
     ) -> Incoming:
         """Send a request up to the head, and retry if no connection could be made."""
         left, pause = self._retries, 0.0

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, TypeVar, overload
 
+from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.redaction import redact_field
+from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
 if TYPE_CHECKING:
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 
 _Default = TypeVar("_Default")
 
+DEFAULT_HEADERS = (
+    ("User-Agent", f"curlhttp/{__version__}"),
+    ("Accept-Encoding", ACCEPT_ENCODING),
+    ("Accept", "*/*"),
+)
 SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2

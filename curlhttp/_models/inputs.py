@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from curlhttp._flow.hooks import AttemptEvent
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
     from curlhttp._policy.auth import Auth
@@ -95,7 +95,7 @@ class _HasAuthFlow(Protocol):
 
 
 AuthInput: TypeAlias = (
-    "tuple[Text, Text] | Auth | _HasAuthFlow | Callable[[Request], Request | None]"
+    "tuple[Text, Text] | Auth | _HasAuthFlow | Callable[[ClientRequest], ClientRequest | None]"
 )
 """(user, password), an Auth or an object with its methods, or a function that changes a request."""
 
@@ -131,7 +131,7 @@ class UserRequest(Protocol):
 class ErrorOptions(TypedDict, total=False):
     """The keywords of RequestException."""
 
-    request: Request | None
+    request: ClientRequest | None
     response: Response | None
     curl_code: int | None
     request_sent: bool
@@ -143,7 +143,9 @@ class ErrorOptions(TypedDict, total=False):
 Hook: TypeAlias = Callable[..., object]
 """A function for any of the events."""
 
-_RequestHook: TypeAlias = "Callable[[Request], Request | Awaitable[Request | None] | None]"
+_RequestHook: TypeAlias = (
+    "Callable[[ClientRequest], ClientRequest | Awaitable[ClientRequest | None] | None]"
+)
 _ResponseHook: TypeAlias = "Callable[[Response], Response | Awaitable[Response | None] | None]"
 _AttemptHook: TypeAlias = "Callable[[AttemptEvent], object]"
 _TransitionHook: TypeAlias = "Callable[[Transition], object]"

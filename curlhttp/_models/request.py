@@ -42,7 +42,7 @@ Fields: TypeAlias = """tuple[
     LazyCookieJar | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool,
     float | None, RetryPolicy | None,
 ]"""
-"""All attributes of a request but method and URL, in the order of `Request.fill`."""
+"""All attributes of a request but method and URL, in the order of `ClientRequest.fill`."""
 
 
 def pack_fields(
@@ -62,7 +62,7 @@ def pack_fields(
     deadline: float | None = None,
     retry: RetryPolicy | None = None,
 ) -> Fields:
-    """Return all attributes of a request but method and URL, for `Request.fill`.
+    """Return all attributes of a request but method and URL, for `ClientRequest.fill`.
 
     Args:
         headers: shared with other requests, and copied before they are changed.
@@ -99,7 +99,7 @@ def pack_fields(
     )
 
 
-class Request:
+class ClientRequest:
     """Hold a request; a client makes it, and a middleware may change it or derive another.
 
     Attributes:
@@ -122,7 +122,7 @@ class Request:
             received body is kept, too.
         deadline: when the total time runs out, on the engine's clock, or None.
         retry: the RetryPolicy, or None to send it once.
-        extensions: data of middleware.
+        extensions: a dictionary with data of middleware, or None.
     """
 
     __slots__ = (
@@ -165,7 +165,7 @@ class Request:
     decode: bool | str
     deadline: float | None
     retry: RetryPolicy | None
-    extensions: dict[str, Any] | None  # Any: middleware decides
+    extensions: Any  # a dict[str, Any], or None until somebody sets it
 
     def __init__(
         self,
@@ -207,10 +207,10 @@ class Request:
         self.fill(check_method(method), parse_url(url).with_params(params), fields)
         self._headers = found
 
-    def fill(self, method: str, url: URL, fields: Fields) -> Request:
+    def fill(self, method: str, url: URL, fields: Fields) -> ClientRequest:
         """Set all attributes to validated values, and return this request.
 
-        For requests that are made by `Request.__new__`.
+        For requests that are made by `ClientRequest.__new__`.
 
         Args:
             method: a token in upper case.
@@ -341,14 +341,14 @@ class Request:
         left = max(0.0, deadline - now)
         return left if pool is None else min(pool, left)
 
-    def copy(self) -> Request:
+    def copy(self) -> ClientRequest:
         """Return a copy with independent headers; the body is shared."""
         return self.as_kind(type(self))
 
-    def as_kind(self, kind: type[Request]) -> Request:
+    def as_kind(self, kind: type[ClientRequest]) -> ClientRequest:
         """Return a copy as another class, which must not have further attributes."""
         clone = kind.__new__(kind)
-        for name in Request.__slots__:
+        for name in ClientRequest.__slots__:
             setattr(clone, name, getattr(self, name))
         if self._headers is not None:
             clone._headers = self._headers.copy()
@@ -356,7 +356,7 @@ class Request:
             clone.extensions = self.extensions.copy()
         return clone
 
-    def without_credentials(self) -> Request:
+    def without_credentials(self) -> ClientRequest:
         """Return a copy that describes the request and holds no credentials.
 
         Pickled responses and errors have this copy, because they end up in caches, queues and logs.
@@ -370,7 +370,7 @@ class Request:
             clone.body = None
         return clone
 
-    def without_secrets(self) -> Request:
+    def without_secrets(self) -> ClientRequest:
         """Return a copy without credentials and with the secrets of its URLs masked.
 
         Pickled errors have this copy, because an error is kept to be read, not to be sent again.
@@ -380,7 +380,7 @@ class Request:
         clone._headers = clone._shared_headers = clone._shared_headers.without_secrets()
         return clone
 
-    def derive(self, **changes: Any) -> Request:  # Any: of each attribute its own type
+    def derive(self, **changes: Any) -> ClientRequest:  # Any: of each attribute its own type
         """Return a copy with some attributes replaced.
 
         Args:
@@ -466,7 +466,7 @@ class Request:
 
         data = state.pop("data")
         headers = state.pop("headers")
-        for name in Request.__slots__:
+        for name in ClientRequest.__slots__:
             setattr(self, name, state.get(name))
         self.decode = True
         self._headers = self._shared_headers = headers

@@ -19,7 +19,7 @@ from curlhttp.exceptions import HTTPError, JSONDecodeError, JSONTypeError
 if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import HeadersInput
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
@@ -150,7 +150,7 @@ class Response(SuggestingAttributes):
 
     def __init__(
         self,
-        request: Request,
+        request: ClientRequest,
         head: Head,
         content: bytes | None,
         timings: Timings | CurlTimings,
@@ -164,7 +164,7 @@ class Response(SuggestingAttributes):
     @classmethod
     def of(
         cls,
-        request: Request,
+        request: ClientRequest,
         status_code: int = 200,
         *,
         headers: HeadersInput | None = None,
@@ -413,16 +413,20 @@ class Response(SuggestingAttributes):
         except Misfit as misfit:
             shown = getattr(to, "__qualname__", to)
             raise JSONTypeError(
-                f"the JSON does not fit {shown}: {misfit}; {self._describe()}",
+                f"the JSON does not fit {shown}: {misfit}; {self.request} got {self.status_code}",
                 request=self.request,
                 response=self,
             ) from misfit.__cause__
 
     def _describe(self) -> str:
         """Say which response this is, for errors about its body."""
-        start = self.text[:_SHOWN] + ("..." if len(self.text) > _SHOWN else "")
+        text = self.text
         kind = self.headers.get("content-type", "no Content-Type")
-        return f"{self.request} got {self.status_code} and {kind}, which begins with {start!r}"
+        shown = f"{self.request} got {self.status_code} and {kind}"
+        if text.lstrip().startswith(("{", "[")):  # broken JSON, which may have secrets
+            return shown
+        start = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "")
+        return f"{shown}, which begins with {start!r}"
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
@@ -430,7 +434,7 @@ class Response(SuggestingAttributes):
     def without_secrets(self: Self) -> Self:
         """Return a copy without credentials and secrets of URLs; its body is unchanged.
 
-        Pickled errors have this copy, see `Request.without_secrets`.
+        Pickled errors have this copy, see `ClientRequest.without_secrets`.
         """
         return self._redacted_copy({})
 

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp.exceptions import RequestException
 
 MICROSECOND = 1e-6
@@ -114,28 +114,28 @@ class Attempt(NamedTuple):
 _KEY = "curlhttp.sends"
 
 
-def number_attempts(request: Request) -> None:
+def number_attempts(request: ClientRequest) -> None:
     """Start to number the attempts of a request and of every request derived from it."""
     share_attempt_numbers(request, count())
 
 
-def share_attempt_numbers(request: Request, numbers: Iterator[int]) -> None:
+def share_attempt_numbers(request: ClientRequest, numbers: Iterator[int]) -> None:
     """Continue the numbers of another request's attempts."""
     request.extensions = {**(request.extensions or {}), _KEY: numbers}
 
 
-def get_attempt_numbers(request: Request) -> Iterator[int] | None:
+def get_attempt_numbers(request: ClientRequest) -> Iterator[int] | None:
     """Return the counter of a request's attempts, None if they are not numbered."""
     return (request.extensions or {}).get(_KEY)
 
 
-def ensure_numbered(request: Request) -> None:
+def ensure_numbered(request: ClientRequest) -> None:
     """Start to number attempts unless they are numbered: a request may skip the layers."""
     if get_attempt_numbers(request) is None:
         number_attempts(request)
 
 
-def next_attempt_number(request: Request) -> int:
+def next_attempt_number(request: ClientRequest) -> int:
     """Return the number of the next attempt of a numbered request, starting at 0."""
     numbers = get_attempt_numbers(request)
     assert numbers is not None

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from typing import NamedTuple, cast
 
 from curlhttp._models.errors import Unpicklable
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._policy.limits import ConcurrencyLimit, Lease, Per, Queue, Wake
 from curlhttp.exceptions import (
     ConnectTimeout,
@@ -327,7 +327,9 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
             found.note_latency(slot.latency, slot.begun, slot.now)
         self._grant_waiting(found, wakes)
 
-    def make_timeout_error(self, request: Request, now: float) -> DeadlineExceeded | PoolTimeout:
+    def make_timeout_error(
+        self, request: ClientRequest, now: float
+    ) -> DeadlineExceeded | PoolTimeout:
         """Return the error for a request that got no slot in time.
 
         Args:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import AuthInput, UserRequest
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
 
-AuthFlow: TypeAlias = Generator["Request | UserRequest", "Response", None]
+AuthFlow: TypeAlias = Generator["ClientRequest | UserRequest", "Response", None]
 """The return type of auth_flow and sync_auth_flow: yields requests, is sent their responses."""
 
-AsyncAuthFlow: TypeAlias = AsyncGenerator["Request | UserRequest", "Response"]
+AsyncAuthFlow: TypeAlias = AsyncGenerator["ClientRequest | UserRequest", "Response"]
 """The return type of async_auth_flow."""
 
 _IN_ASYNC_CLIENT, _IN_CLIENT = "async_auth_flow", "sync_auth_flow"
@@ -58,7 +58,7 @@ class Auth:
     # See curlhttp._policy.token_auth.
     fetches_token = False
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, receive its response, and yield further requests if needed.
 
         Args:
@@ -120,7 +120,7 @@ class BasicAuth(Auth):
         pair = encode_credential(username) + b":" + encode_credential(password)
         self._value = "Basic " + b2a_base64(pair, newline=False).decode("ascii")
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request with its Authorization."""
         request.headers["Authorization"] = self._value
         yield request
@@ -141,10 +141,10 @@ class _CallableAuth(Auth):
 
     __slots__ = ("_function",)
 
-    def __init__(self, function: Callable[[Request], Request | None]) -> None:
+    def __init__(self, function: Callable[[ClientRequest], ClientRequest | None]) -> None:
         self._function = function
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request that the function returns; for None, its argument."""
         changed = self._function(request)
         yield request if changed is None else changed
@@ -157,7 +157,7 @@ class _NoAuth(Auth):
         """Return "", for no Authorization."""
         return ""
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request as it is."""
         yield request
 

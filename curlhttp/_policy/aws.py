@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
 from curlhttp._models.body import Body
 from curlhttp._models.redaction import display_text
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
 from curlhttp._policy.token_auth import CachedToken, FunctionCall, Steps, TokenAuth, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
@@ -121,7 +121,7 @@ class AWSSigV4(TokenAuth):
         refresh_needed = getattr(self._source, "refresh_needed", None)
         return refresh_needed is None or not refresh_needed()
 
-    def apply(self, request: Request, value: Value) -> Request:
+    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
         """Return the request with its signature."""
         from botocore.awsrequest import AWSRequest
 
@@ -145,7 +145,7 @@ class AWSSigV4(TokenAuth):
                 request.headers[name] = draft.headers[name]
         return request
 
-    def _checksum(self, request: Request) -> str:
+    def _checksum(self, request: ClientRequest) -> str:
         body = request.body
         if body is None:
             return sha256().hexdigest()

@@ -17,7 +17,7 @@ from curlhttp._policy.auth import Auth, AuthFlow, encode_credential
 
 if TYPE_CHECKING:
     from curlhttp._models.headers import Headers
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110, section 5.6.2
@@ -191,7 +191,7 @@ class DigestAuth(Auth):
         self._lock = threading.Lock()
         self._sessions: dict[str, _DigestSession] = {}
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, and yield it again with credentials if it is challenged."""
         origin = request.url.origin
         session = self._sessions.get(origin)
@@ -209,14 +209,14 @@ class DigestAuth(Auth):
             response = yield self._sign_again(session, request)
         self._finish(origin, session, response)
 
-    def _sign_again(self, session: _DigestSession, request: Request) -> Request:
+    def _sign_again(self, session: _DigestSession, request: ClientRequest) -> ClientRequest:
         again = request.copy()
         if again.body is not None:
             again.body.rewind()
         again.headers["Authorization"] = self._sign(session, again)
         return again
 
-    def _sign(self, session: _DigestSession, request: Request) -> str:
+    def _sign(self, session: _DigestSession, request: ClientRequest) -> str:
         with self._lock:
             session.count += 1
             nonce, count = session.nonce, session.count

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from curlhttp._models.fork import register
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._policy.retry import RetryBudget
 
 # Another server behind the same name may do better than these.
@@ -72,7 +72,7 @@ class Hedge:
         return self.after
 
 
-def may_hedge(request: Request, policy: Hedge) -> bool:
+def may_hedge(request: ClientRequest, policy: Hedge) -> bool:
     """Return whether two attempts of the request may run at the same time."""
     if not request.is_idempotent and not (
         policy.idempotency_key and request.get_header("idempotency-key") is not None

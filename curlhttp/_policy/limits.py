@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from curlhttp._models.fork import register
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, StoreLease, micros
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
@@ -219,7 +219,9 @@ class ConcurrencyLimit(Limit["Lease"]):
         """Return whether a slot in a store belongs to this process, not to its parent."""
         return bool(self._name) and name.startswith(self._name)
 
-    def make_timeout_error(self, request: Request, now: float) -> DeadlineExceeded | PoolTimeout:
+    def make_timeout_error(
+        self, request: ClientRequest, now: float
+    ) -> DeadlineExceeded | PoolTimeout:
         """Return the error for a request that got no slot in time.
 
         Args:

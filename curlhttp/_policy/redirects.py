@@ -15,7 +15,7 @@ from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
 
 if TYPE_CHECKING:
     from curlhttp._models.body import Body
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.url import URL
 
 _KEEPS_BODY = frozenset({307, 308})
@@ -76,12 +76,12 @@ def may_keep_credentials(old: URL, new: URL) -> bool:
 
 
 def build_redirect(
-    request: Request,
+    request: ClientRequest,
     response_status: int,
     location: str,
     sensitive_headers: frozenset[str],
     rebase: Callable[[URL], URL] | None = None,
-) -> Request:
+) -> ClientRequest:
     """Return the next request, without the credentials that must not be sent there.
 
     Args:
@@ -127,7 +127,7 @@ def decode_location(location: str) -> str:
         return location
 
 
-def _choose_auth(request: Request, url: URL) -> Auth | None:
+def _choose_auth(request: ClientRequest, url: URL) -> Auth | None:
     auth: Auth | None = request.auth
     if url.username is not None or url.password is not None:
         return _LocationAuth(url.username or "", url.password or "")

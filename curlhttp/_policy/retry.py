@@ -22,7 +22,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import IDEMPOTENT, Request
+from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Attempt
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, micros
@@ -490,7 +490,7 @@ class RetryPolicy:
         return uniform if self.random is None else self.random.uniform
 
     def get_give_up_reason(
-        self, request: Request, failure: Response | RequestException
+        self, request: ClientRequest, failure: Response | RequestException
     ) -> GiveUpReason | None:
         """Return why the failure forbids another attempt, None if it does not.
 
@@ -505,7 +505,7 @@ class RetryPolicy:
                 return None
         return None if self.may_repeat(request) else "not_idempotent"
 
-    def may_repeat(self, request: Request) -> bool:
+    def may_repeat(self, request: ClientRequest) -> bool:
         """Return whether the server may process the request twice."""
         return (
             request.method in self.methods

@@ -23,6 +23,7 @@ from curlhttp.cli.errors import READ_ERROR, CommandFailed
 from curlhttp.cli.options import add_options
 
 if TYPE_CHECKING:
+    from curlhttp._client.client import Client
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.inputs import FileInput
 
@@ -176,6 +177,21 @@ class RequestContent(NamedTuple):
     keywords: RequestOptions
     headers: tuple[tuple[str, str], ...] = ()
     query: str = ""
+
+    def add_query(self, url: str) -> str:
+        """Return a URL with the query."""
+        if not self.query:
+            return url
+        before, hash_mark, fragment = url.partition("#")
+        separator = "&" if "?" in before else "?"
+        return f"{before}{separator}{self.query}{hash_mark}{fragment}"
+
+    def set_headers(self, client: Client, given: Iterable[tuple[str, str | None]]) -> None:
+        """Set the default headers of a client, without those that were given."""
+        names = {name.lower() for name, _ in given}
+        for name, value in self.headers:
+            if name.lower() not in names:
+                client.headers[name] = value
 
 
 # Any: the values that click parsed.

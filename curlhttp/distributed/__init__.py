@@ -63,7 +63,7 @@ def fetch(
     Args:
         urls: the URLs, as an iterable, which is read lazily, or as the path or fsspec URL of a text
             file with one URL per line, or of a Parquet file (.parquet, or any file if `column` is
-            passed).
+            passed). A URL without a scheme means http for local hosts, and https for others.
         column: the column of the Parquet file that has the URLs. The default is its only column, or
             the one named "url".
         out: the folder for parts, bodies and the manifest, or its fsspec URL.

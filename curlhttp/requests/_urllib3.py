@@ -325,7 +325,7 @@ class CurlConnection:
             )
             raw = RawResponse(self._adapter._attempt(sent))
         except e.RequestException as error:
-            error.request = request  # type: ignore[assignment]
+            error.request = request
             raise to_urllib3_error(error) from error
         pool.num_connections += not raw.received.timings.reused
         response = _to_urllib3_response(raw, request, target, self._options)

@@ -551,7 +551,7 @@ def _is_stream(data: object) -> bool:
 def _get_length(body: object) -> int:
     if type(body) is bytes or (type(body) is str and body.isascii()):
         return len(body)
-    from curlhttp.requests._files import super_len
+    from curlhttp.requests._core_request import super_len
 
     length = int(super_len(body))
     return _get_text_length(body) if length and isinstance(body, TextIOBase) else length

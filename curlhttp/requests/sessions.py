@@ -330,7 +330,7 @@ def _rewind(request: PreparedRequest) -> None:
     if request._body_position is not None and (
         "Content-Length" in headers or "Transfer-Encoding" in headers
     ):
-        from curlhttp.requests._files import rewind_body
+        from curlhttp.requests._core_request import rewind_body
 
         rewind_body(request)
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -29,7 +29,7 @@ from curlhttp._engine.engine import (
 from curlhttp._engine.log import INFO, log
 from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.redaction import display_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import NO_TIME, CurlTimings, Timings
 from curlhttp.exceptions import ChunkedEncodingError, ConnectionError, RequestException
@@ -37,7 +37,7 @@ from curlhttp.testing._scripted import Answer, ScriptedEngine, ScriptedIncoming,
 
 # --- Which faults an attempt gets ---
 
-Chance: TypeAlias = "float | Callable[[Request], float]"
+Chance: TypeAlias = "float | Callable[[ClientRequest], float]"
 """A probability from 0 to 1, or a function of the request that returns one, or a bool."""
 
 Seconds: TypeAlias = "float | tuple[float, float]"
@@ -140,7 +140,7 @@ class Chaos(Unpicklable):
         cut: Chance = 0.0,
         status: int | Mapping[int, Chance] | None = None,
         slow: float | Mapping[float, Chance] | None = None,
-        when: Callable[[Request], bool] | None = None,
+        when: Callable[[ClientRequest], bool] | None = None,
     ) -> None:
         if seed is None:
             seed = SystemRandom().randrange(1 << 32)
@@ -164,7 +164,7 @@ class Chaos(Unpicklable):
         cls,
         environ: Mapping[str, str] | None = None,
         *,
-        when: Callable[[Request], bool] | None = None,
+        when: Callable[[ClientRequest], bool] | None = None,
     ) -> Chaos | None:
         """Return a Chaos with the settings in CURLHTTP_CHAOS, None if it is not set or empty.
 
@@ -184,7 +184,7 @@ class Chaos(Unpicklable):
         settings = dict(map(_parse_setting, text.split()))
         return cls(when=when, **settings) if settings else None
 
-    def pick(self, request: Request) -> Fate:
+    def pick(self, request: ClientRequest) -> Fate:
         """Return what happens to the next attempt of a request.
 
         Args:
@@ -221,7 +221,9 @@ class Chaos(Unpicklable):
         # Each of these steps is one of the interpreter, so threads need no lock.
         return next(self._numbers.setdefault(key, itertools.count(1)))
 
-    def note(self, request: Request, fate: Fate, fault: str, value: float | None = None) -> None:
+    def note(
+        self, request: ClientRequest, fate: Fate, fault: str, value: float | None = None
+    ) -> None:
         """Record and log a fault that is about to happen.
 
         Args:
@@ -254,11 +256,11 @@ class Chaos(Unpicklable):
         return f"<curlhttp.testing.Chaos seed={self.seed!r}>"
 
 
-def _get_chance(chance: Chance, request: Request) -> float:
+def _get_chance(chance: Chance, request: ClientRequest) -> float:
     return chance(request) if callable(chance) else chance
 
 
-def _choose(choices: _Choices[V], drawn: float, request: Request) -> V | None:
+def _choose(choices: _Choices[V], drawn: float, request: ClientRequest) -> V | None:
     """Return the value that a number from 0 to 1 falls on, or None."""
     for value, chance in choices:
         drawn -= _get_chance(chance, request)
@@ -355,7 +357,7 @@ _DRIP = 0.1  # seconds between the pieces of a slow body
 _FIRST = 16 * 1024  # bytes of a body of unknown length, within which it is cut
 
 
-def make_refusal(request: Request) -> ConnectionError:
+def make_refusal(request: ClientRequest) -> ConnectionError:
     """Return the error of a refused connection."""
     error = ConnectionError(
         f"{request}: chaos: the connection was refused", request=request, curl_code=7
@@ -364,7 +366,7 @@ def make_refusal(request: Request) -> ConnectionError:
     return error
 
 
-def _make_reset(request: Request) -> ConnectionError:
+def _make_reset(request: ClientRequest) -> ConnectionError:
     return ConnectionError(
         f"{request}: chaos: the connection broke before the response was complete",
         request=request,
@@ -373,7 +375,7 @@ def _make_reset(request: Request) -> ConnectionError:
     )
 
 
-def _make_cut(request: Request) -> ChunkedEncodingError:
+def _make_cut(request: ClientRequest) -> ChunkedEncodingError:
     return ChunkedEncodingError(
         f"{request}: chaos: the response body ended early",
         request=request,
@@ -396,7 +398,6 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
-        self.sleep: Callable[[float], Coroutine[object, object, None]] = engine.sleep
         self.now: Callable[[], float] = engine.now
         self.wall: Callable[[], float] = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
@@ -410,15 +411,19 @@ class ChaosEngine:
         """Return whether no more requests are sent."""
         return bool(getattr(self._engine, "is_closed", False))
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def sleep(self, seconds: float) -> None:
+        """Wait as the other engine does."""
+        await self._engine.sleep(seconds)
+
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory, or fail."""
         return await self._run(request, plan, self._perform)
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
         """Send the request and return once the head of the response is in, or fail."""
         return await self._run(request, plan, self._open)
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol: late, refused, or reset."""
         fate = self.pick(request)
         await self.delay(request, fate, fate.latency)
@@ -454,7 +459,7 @@ class ChaosEngine:
 
     # one attempt
 
-    def pick(self, request: Request) -> Fate:
+    def pick(self, request: ClientRequest) -> Fate:
         """Return what happens to an attempt.
 
         Raises:
@@ -465,7 +470,7 @@ class ChaosEngine:
         return self.chaos.pick(request)
 
     async def _run(
-        self, request: Request, plan: HedgePlan | None, send: _Attempt[Outcome]
+        self, request: ClientRequest, plan: HedgePlan | None, send: _Attempt[Outcome]
     ) -> Outcome:
         fate = self.pick(request)
         if plan is not None and fate.latency:
@@ -473,7 +478,9 @@ class ChaosEngine:
         await self.delay(request, fate, fate.latency)
         return await send(request, fate, plan)
 
-    async def _perform(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Response:
+    async def _perform(
+        self, request: ClientRequest, fate: Fate, plan: HedgePlan | None
+    ) -> Response:
         if fate.failure:
             return self._respond(request, await self._fail(request, fate, plan))
         if plan is None:
@@ -485,7 +492,7 @@ class ChaosEngine:
             await self._spoil(request, fate, size)
         return response
 
-    async def _open(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Incoming:
+    async def _open(self, request: ClientRequest, fate: Fate, plan: HedgePlan | None) -> Incoming:
         if fate.failure:
             answer = await self._fail(request, fate, plan)
             return ScriptedIncoming(request, answer, fate.latency, ScriptedEngine(()))
@@ -494,10 +501,10 @@ class ChaosEngine:
             return incoming
         return _FaultyIncoming(self, self._engine, incoming, request, fate)
 
-    def _begin(self, request: Request, plan: HedgePlan | None) -> Awaitable[Incoming]:
+    def _begin(self, request: ClientRequest, plan: HedgePlan | None) -> Awaitable[Incoming]:
         return self._engine.open(request) if plan is None else self._engine.open(request, plan)
 
-    async def _fail(self, request: Request, fate: Fate, plan: HedgePlan | None) -> Answer:
+    async def _fail(self, request: ClientRequest, fate: Fate, plan: HedgePlan | None) -> Answer:
         """Return the answer in place of the server's, or raise."""
         if fate.failure == "status":
             self.chaos.note(request, fate, "status", fate.status_code)
@@ -514,12 +521,12 @@ class ChaosEngine:
         self.chaos.note(request, fate, "refuse")
         raise make_refusal(request)
 
-    def _respond(self, request: Request, answer: Answer) -> Response:
+    def _respond(self, request: ClientRequest, answer: Answer) -> Response:
         status_code = answer.status_code
         content = b"".join(answer.pieces) if has_body(request.method, status_code) else b""
         return Response.of(request, status_code, headers=answer.headers, content=content)
 
-    async def _spoil(self, request: Request, fate: Fate, size: int) -> None:
+    async def _spoil(self, request: ClientRequest, fate: Fate, size: int) -> None:
         """Delay or cut a body that is in memory."""
         arrives = size if fate.cut is None else int(fate.cut * size)
         if fate.speed is not None:
@@ -531,7 +538,7 @@ class ChaosEngine:
             self.chaos.note(request, fate, "cut", arrives)
             raise _make_cut(request)
 
-    async def delay(self, request: Request, fate: Fate, seconds: float) -> None:
+    async def delay(self, request: ClientRequest, fate: Fate, seconds: float) -> None:
         """Wait for the latency of an attempt, or for a part of it.
 
         Args:
@@ -543,7 +550,7 @@ class ChaosEngine:
             self.chaos.note(request, fate, "latency", fate.latency)
             await self.wait(request, seconds)
 
-    async def wait(self, request: Request, seconds: float, *, is_silent: bool = True) -> None:
+    async def wait(self, request: ClientRequest, seconds: float, *, is_silent: bool = True) -> None:
         """Wait, up to the timeouts of a request.
 
         Args:
@@ -566,19 +573,24 @@ class ChaosEngine:
                 del late  # to break the reference cycle with its traceback
 
 
-_Attempt: TypeAlias = "Callable[[Request, Fate, HedgePlan | None], Awaitable[Outcome]]"
+_Attempt: TypeAlias = "Callable[[ClientRequest, Fate, HedgePlan | None], Awaitable[Outcome]]"
 
 
 class _FaultyIncoming:
     """A response whose body arrives slowly, or ends early."""
 
     def __init__(
-        self, engine: ChaosEngine, inner: Engine, incoming: Incoming, request: Request, fate: Fate
+        self,
+        engine: ChaosEngine,
+        inner: Engine,
+        incoming: Incoming,
+        request: ClientRequest,
+        fate: Fate,
     ) -> None:
         head = incoming.head
         assert head is not None
         self.head: Head = head  # kept, because the engine may use its own for another request
-        self.request: Request = getattr(incoming, "request", None) or request
+        self.request: ClientRequest = getattr(incoming, "request", None) or request
         self._outer = engine
         self._engine = get_reader(incoming, inner)
         self._incoming = incoming
@@ -587,7 +599,7 @@ class _FaultyIncoming:
         self._left = self._find_cut(request)
         self._arrived = 0
 
-    def _find_cut(self, request: Request) -> int | None:
+    def _find_cut(self, request: ClientRequest) -> int | None:
         """Return how many bytes arrive before the cut, None for all."""
         cut, head = self._fate.cut, self.head
         if cut is None or not has_body(request.method, head.status_code):
@@ -678,7 +690,7 @@ class _Hedging(Generic[Outcome]):
     def _elapsed(self) -> float:
         return self._engine.now() - self._begun
 
-    async def run(self, request: Request, fate: Fate) -> Outcome:
+    async def run(self, request: ClientRequest, fate: Fate) -> Outcome:
         """Send the first attempt after its latency, unless the next one wins before.
 
         Args:
@@ -702,7 +714,7 @@ class _Hedging(Generic[Outcome]):
         plan.won(request)
         return await self._send(request, fate, None)
 
-    async def _try(self, request: Request, left: float) -> Outcome | None:
+    async def _try(self, request: ClientRequest, left: float) -> Outcome | None:
         """Return the response to the next attempt; None if it fails, or would begin too late."""
         engine, started = self._engine, self._engine.now()
         fate = engine.pick(request)
@@ -724,7 +736,7 @@ class _Hedging(Generic[Outcome]):
         return None
 
 
-def _to_response(request: Request, found: Response | Incoming) -> Response:
+def _to_response(request: ClientRequest, found: Response | Incoming) -> Response:
     if isinstance(found, Response):
         return found
     assert found.head is not None

@@ -20,7 +20,7 @@ from curlhttp._models.body import read_whole
 from curlhttp._models.errors import client_closed
 from curlhttp._models.headers import check_method
 from curlhttp._models.redaction import display_url, is_secret_header, redact_text
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import parse_url
 from curlhttp.exceptions import RequestException
 from curlhttp.testing._scripted import (
@@ -517,7 +517,7 @@ class Mock:
 
     # requests
 
-    def engine_for(self, request: Request, engine: OverriddenEngine) -> Engine | None:
+    def engine_for(self, request: ClientRequest, engine: OverriddenEngine) -> Engine | None:
         """Return the engine that responds to a request, or None if its host is allowed."""
         if self._allowed:
             url = request.url
@@ -528,7 +528,7 @@ class Mock:
             raise client_closed(request)
         return _MockEngine(self, engine)
 
-    async def play(self, request: Request, at: float) -> Answer | Fault:
+    async def play(self, request: ClientRequest, at: float) -> Answer | Fault:
         """Return the step for a request.
 
         Args:
@@ -560,7 +560,7 @@ class Mock:
         raise AssertionError(self._explain(sent))
 
     async def _call(
-        self, route: Route, step: Answer | Fault, request: Request, sent: Sent, is_read: bool
+        self, route: Route, step: Answer | Fault, request: ClientRequest, sent: Sent, is_read: bool
     ) -> Answer | Fault:
         if route.choose is not None:
             try:
@@ -666,7 +666,7 @@ class _MockEngine(ScriptedEngine):
     def wall(self) -> float:
         return wall()
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Refuse to connect, because a mock speaks only HTTP.
 
         Raises:
@@ -676,7 +676,7 @@ class _MockEngine(ScriptedEngine):
             f"{request}: the mock has no WebSockets; use ASGITransport, or allow the host"
         )
 
-    async def _begin(self, request: Request) -> ScriptedAttempt:
+    async def _begin(self, request: ClientRequest) -> ScriptedAttempt:
         started = now()
         return ScriptedAttempt(request, await self._mock.play(request, started), started)
 

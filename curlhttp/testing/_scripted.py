@@ -19,7 +19,7 @@ from curlhttp._models.body import read_whole
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.errors import client_closed
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import KEEP_CODED, Request
+from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
@@ -161,7 +161,7 @@ class Fault:
 Step: TypeAlias = "Answer | Fault | RequestException | int"
 """One step of a script; a number is the status of a response without a body."""
 
-Script: TypeAlias = "Iterable[Step] | Callable[[Request], Step]"
+Script: TypeAlias = "Iterable[Step] | Callable[[ClientRequest], Step]"
 
 
 def to_step(step: Step) -> Answer | Fault:
@@ -250,7 +250,7 @@ class ScriptedAttempt:
         body_error: raised while its body is read, or None.
     """
 
-    def __init__(self, request: Request, step: Answer | Fault, started: float) -> None:
+    def __init__(self, request: ClientRequest, step: Answer | Fault, started: float) -> None:
         self.request = request
         self.step = step
         self.started = started
@@ -300,7 +300,7 @@ class ScriptedAttempt:
 
 
 def apply_timeouts(
-    request: Request,
+    request: ClientRequest,
     seconds: float,
     now: float,
     *,
@@ -337,7 +337,7 @@ def apply_timeouts(
 
 
 def copy_error(
-    error: RequestException, request: Request, was_sent: bool = False
+    error: RequestException, request: ClientRequest, was_sent: bool = False
 ) -> RequestException:
     """Return a copy of an error for one attempt, because raising it sets its traceback."""
     clone = copy.copy(error)
@@ -346,7 +346,7 @@ def copy_error(
     return clone
 
 
-def _pieces(request: Request, answer: Answer) -> list[bytes]:
+def _pieces(request: ClientRequest, answer: Answer) -> list[bytes]:
     return answer.pieces if has_body(request.method, answer.status_code) else []
 
 
@@ -360,7 +360,9 @@ class ScriptedIncoming:
         engine: reads its body.
     """
 
-    def __init__(self, request: Request, answer: Answer, seconds: float, engine: Engine) -> None:
+    def __init__(
+        self, request: ClientRequest, answer: Answer, seconds: float, engine: Engine
+    ) -> None:
         made = Response.of(request, answer.status_code, headers=answer.all_headers)
         self.request = request
         self.engine = engine
@@ -454,7 +456,7 @@ class ScriptedEngine:
 
     Args:
         script: steps, one per attempt: an Answer, a Fault, an exception, or a status code; or a
-            function that returns the step for a Request.
+            function that returns the step for a ClientRequest.
         now: the start of the clock, in monotonic seconds.
         wall: the time of day at that moment, in seconds since the epoch.
 
@@ -471,7 +473,7 @@ class ScriptedEngine:
         self.aborted: int = 0
         self.cancelled: int = 0
         self._steps: Iterator[Step] | None = None if callable(script) else iter(script)
-        self._choose: Callable[[Request], Step] | None = script if callable(script) else None
+        self._choose: Callable[[ClientRequest], Step] | None = script if callable(script) else None
         self._now = now
         self._epoch = wall - now
         self._lock = threading.Lock()
@@ -503,7 +505,7 @@ class ScriptedEngine:
 
     # exchanges
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Play the next step and return the response with its body in memory.
 
         Args:
@@ -524,7 +526,7 @@ class ScriptedEngine:
         self._decode(response, request)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> ScriptedIncoming:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> ScriptedIncoming:
         """Play the next step up to the head of the response.
 
         Args:
@@ -540,7 +542,7 @@ class ScriptedEngine:
         seconds = attempt.head_at - attempt.started
         return ScriptedIncoming(attempt.request, attempt.step, seconds, self)
 
-    async def _begin(self, request: Request) -> ScriptedAttempt:
+    async def _begin(self, request: ClientRequest) -> ScriptedAttempt:
         if self._is_closed:
             raise client_closed(request)
         started = self._now
@@ -611,12 +613,12 @@ class ScriptedEngine:
 
     # the script
 
-    def _next(self, request: Request) -> Answer | Fault:
+    def _next(self, request: ClientRequest) -> Answer | Fault:
         with self._lock:
             choose = self._choose or self._next_in_turn
             return to_step(choose(request))
 
-    def _next_in_turn(self, request: Request) -> Step:
+    def _next_in_turn(self, request: ClientRequest) -> Step:
         assert self._steps is not None
         for step in self._steps:
             return step
@@ -624,7 +626,7 @@ class ScriptedEngine:
             f"the script has no step left for {request}, after {len(self.sent)} attempts"
         )
 
-    def _decode(self, response: Response, request: Request) -> None:
+    def _decode(self, response: Response, request: ClientRequest) -> None:
         if not (request.decode and response._content):
             return
         if request.decode == KEEP_CODED:

@@ -1,4 +1,4 @@
-"""Tables that fit a phone, and a search that puts reasons last: hooks of mkdocs.
+"""Tables that fit a phone, and a search that puts how-to pages first: hooks of mkdocs.
 
 Each cell is told the heading of its column, which is shown where cells are below each other; and
 code in cells may break behind punctuation, so that it need not within a name. extra.css does it.
@@ -15,12 +15,15 @@ _CODE = re.compile(r"(<code[^>]*>)(.*?)(</code>)", re.DOTALL)
 _LINE = re.compile(r'(<span id="__span-[\d-]+")>((?:<a [^>]*></a>)?(?:<span class="w">)?)( *)')
 # Behind punctuation, not within a tag or an entity; an underscore is part of a name.
 _BREAK = re.compile(r"(&\w+;|<[^>]+>)|([./(,=:|\[{-]+)(?=[^\s./(,=:|\[{-])")
+# How far the titles of a folder count in the search; those of how-to pages count 1.
+_BOOSTS = {"decisions": 0.1, "reference": 0.2, "migrating": 0.5, "comparison.md": 0.5}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """Leave the page as it is, and let the search find decisions behind what people do."""
-    if page.file.src_uri.startswith("decisions/"):
-        page.meta["search"] = {"boost": 0.2}
+    """Leave the page as it is, and let the search find other pages behind what people do."""
+    boost = _BOOSTS.get(page.file.src_uri.partition("/")[0])
+    if boost is not None:
+        page.meta["search"] = {"boost": boost}
     return markdown
 
 

@@ -21,13 +21,8 @@ TIMEOUT = "Timeout(connect=10, read=60)"
 # What users meet in place of a type that is not exported, or under another name.
 PUBLIC = {
     "_client.async_client._Streaming": "AsyncStreamedResponse",
-    "_models.request.Request": "ClientRequest",
-    "requests.models.Request": "Request",
-    "requests.Request": "Request",
 }
-ALIASES = {" | _HasAuthFlow": "", "Request |": "ClientRequest |", "[Request": "[ClientRequest"}
-ALIASES |= {"Callable[[ClientRequest], Request": "Callable[[ClientRequest], ClientRequest"}
-ALIASES |= {"UserClientRequest": "Request", "UserRequest": "Request"}
+ALIASES = {" | _HasAuthFlow": "", "UserRequest": "Request"}
 # Names of two words or in capitals are links wherever they stand, others where they are named.
 PLAIN = re.compile(r"(?<![\w.`\[/\"'])([A-Z][a-z]+[A-Z]\w*|TLS|URL)(?![\w`\]/(]|\.\w)")
 NAMED = re.compile(r"(?<=\b[Ss]ee )([A-Za-z_]+)\b|(?<=\b[Aa] )([A-Z][a-z]+)\b(?!\.\w)")
@@ -41,6 +36,7 @@ class Signatures(Extension):
         if pkg.name != PACKAGE:
             return
         show_constructors(pkg)
+        link_tree(pkg["exceptions"])
         links = exported(pkg)
         for found in objects(pkg):
             if isinstance(found, Function):
@@ -73,6 +69,17 @@ def exported(pkg: Module) -> dict[str, str]:
     found["Timeout"] = f"{PACKAGE}._models.timeout.Timeout"
     found["Transport"] = ""  # of httpx' room alone
     return found
+
+
+def link_tree(module: Module) -> None:
+    """Link the classes of a module in its docstring."""
+
+    def link(match: re.Match[str]) -> str:
+        name = match[0]
+        return f"[`{name}`][{module.path}.{name}]" if name in module.members else name
+
+    assert module.docstring is not None
+    module.docstring.value = re.sub(r"(?<![\w.])[A-Z]\w+", link, module.docstring.value)
 
 
 def show_constructors(pkg: Module) -> None:

@@ -104,7 +104,7 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
             ContentDecodingError, match="6 content codings, but at most 5 are allowed"
         ) as caught:
             await body_of(client, raw.url, streams)
-    assert caught.value.request.method == "GET"  # type: ignore[union-attr]
+    assert caught.value.request.method == "GET"
     assert caught.value.response.status_code == 200  # type: ignore[union-attr]
     assert caught.value.request_sent
 

@@ -29,7 +29,7 @@ async def test_a_client_can_raise_for_every_status(make_client: Any, app: AppSer
     assert caught.value.response is not None
     with pytest.raises(HTTPError, match="503") as caught:
         await client.stream("GET", app.url + "/status/503")
-    assert caught.value.response.content == b""  # type: ignore[union-attr]
+    assert caught.value.response.content == b""
     assert (await client.get(app.url)).status_code == 200
     assert app.connections == 1  # the stream has released its connection
 

@@ -21,7 +21,7 @@ from curlhttp import (
     RetryPolicy,
     Timeout,
 )
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset, silent, unreachable
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
@@ -131,7 +131,7 @@ async def test_a_streamed_response_counts_at_its_head_and_holds_its_place(
 async def test_an_origin_has_its_own_limit_on_each_hop(make_client: MakeClient) -> None:
     limit = AdaptiveLimit(16)
 
-    def answer(request: Request) -> Any:
+    def answer(request: ClientRequest) -> Any:
         if request.url.host == "b.test":
             return 503
         return Answer(302, {"Location": "http://b.test/"}, delay=0.1)

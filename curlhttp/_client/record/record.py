@@ -35,7 +35,7 @@ from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
 from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.redaction import display_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import NO_TIME, Timings, get_attempt_numbers, make_timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge
@@ -56,7 +56,7 @@ class Key(NamedTuple):
     body: bytes
 
 
-def make_key(request: Request, body: bytes, redactor: Redactor) -> Key:
+def make_key(request: ClientRequest, body: bytes, redactor: Redactor) -> Key:
     """Return the key of a request to send."""
     media_type = request.get_header("content-type") or ""
     plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
@@ -167,7 +167,7 @@ class _Recording(Unpicklable):
         """Wrap an engine in one that records or plays back."""
         return RecordingEngine(self, engine)
 
-    def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
+    def find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         """Return the entry to play back, or None to record.
 
         Raises:
@@ -179,7 +179,7 @@ class _Recording(Unpicklable):
         """Return the number of the next exchange."""
         return next(self._numbers)
 
-    def find_origin(self, request: Request) -> int | None:
+    def find_origin(self, request: ClientRequest) -> int | None:
         """Return the number of the client's request that this is an attempt of, if known."""
         return None
 
@@ -268,7 +268,7 @@ class Record(_Recording):
         """Return whether requests without a matching entry are sent."""
         return self.mode in ("all", "new") or (self.mode == "once" and not self._has_file)
 
-    def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
+    def find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         """Return a matching entry that was not played back yet, or None to record."""
         key = make_key(request, body, self._redactor)
         with self._lock:
@@ -279,7 +279,7 @@ class Record(_Recording):
             return None
         raise AssertionError(self._explain(request, key))
 
-    def _explain(self, request: Request, key: Key) -> str:
+    def _explain(self, request: ClientRequest, key: Key) -> str:
         text = f"{request}: no entry in {self.path} matches, and mode {self.mode!r} records"
         text += " nothing new" if self._has_file else " nothing: the file does not exist"
         found = find_nearest(key, [known for known, _ in self._played], self._match)
@@ -328,7 +328,7 @@ class HarLog(_Recording):
         # By the counter that the attempts of a request share, which is kept alive here.
         self._known: dict[int, tuple[int, object]] = {}
 
-    def find_origin(self, request: Request) -> int | None:
+    def find_origin(self, request: ClientRequest) -> int | None:
         """Return the number of the client's request that this is an attempt of."""
         counter = get_attempt_numbers(request)
         if counter is None:
@@ -342,7 +342,7 @@ class HarLog(_Recording):
         """Return a plan that records each attempt of a hedge."""
         return _RecordedPlan(plan, recording)
 
-    async def note_cached(self, request: Request, send: Send) -> Response:
+    async def note_cached(self, request: ClientRequest, send: Send) -> Response:
         """Record a response from the cache. This is the middleware right above the cache."""
         begun = self._wall()
         response = await send(request)
@@ -392,7 +392,7 @@ class RecordingEngine:
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol. Its traffic is not recorded.
 
         Raises:
@@ -402,12 +402,12 @@ class RecordingEngine:
             raise AssertionError(f"{request}: only HTTP can be played back, not this protocol")
         return await to_connector(self._engine).connect(request)
 
-    def _find(self, request: Request, body: bytes) -> PlaybackEntry | None:
+    def _find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         if getattr(self._engine, "is_closed", False):  # as the real engine would
             raise client_closed(request)
         return self._recorder.find(request, body)
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Play the response back, or send the request and record its response."""
         request, body = await _read_body(request)
         played = self._find(request, body)
@@ -427,7 +427,7 @@ class RecordingEngine:
         recording.take(response)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
         """Play the head of a response back, or send the request and record its response."""
         request, body = await _read_body(request)
         played = self._find(request, body)
@@ -458,7 +458,7 @@ class RecordingEngine:
         incoming.abort(from_finalizer=True)
 
 
-async def _read_body(request: Request) -> tuple[Request, bytes]:
+async def _read_body(request: ClientRequest) -> tuple[ClientRequest, bytes]:
     """Return a request whose body is in memory, and the body."""
     body = request.body
     if body is None:
@@ -475,7 +475,7 @@ async def _read_body(request: Request) -> tuple[Request, bytes]:
     return request, data
 
 
-def _get_pieces(played: PlaybackEntry, request: Request) -> list[bytes]:
+def _get_pieces(played: PlaybackEntry, request: ClientRequest) -> list[bytes]:
     limit = request.max_response_size
     if limit is not None and sum(map(len, played.pieces)) > limit:
         raise ResponseTooLarge(
@@ -489,7 +489,9 @@ def _get_pieces(played: PlaybackEntry, request: Request) -> list[bytes]:
 class _RecordingExchange:
     """One exchange that is being recorded."""
 
-    def __init__(self, recorder: _Recording, engine: Engine, request: Request, body: bytes) -> None:
+    def __init__(
+        self, recorder: _Recording, engine: Engine, request: ClientRequest, body: bytes
+    ) -> None:
         self.now: Callable[[], float] = engine.now
         self._recorder = recorder
         self._request = request
@@ -516,7 +518,11 @@ class _RecordingExchange:
         return first
 
     def lose(
-        self, attempt: tuple[int, float], request: Request, result: AttemptResult, elapsed: float
+        self,
+        attempt: tuple[int, float],
+        request: ClientRequest,
+        result: AttemptResult,
+        elapsed: float,
     ) -> None:
         """Record an attempt of a hedge that did not win.
 
@@ -589,24 +595,24 @@ class _RecordedPlan:
         self.timed = plan.timed
         self._plan = plan
         self._recording = recording
-        self._rivals: list[tuple[Request, tuple[int, float]]] = []
+        self._rivals: list[tuple[ClientRequest, tuple[int, float]]] = []
         self._first: tuple[int, float] | None = None
 
-    def _pop(self, request: Request) -> tuple[int, float] | None:
+    def _pop(self, request: ClientRequest) -> tuple[int, float] | None:
         for place, (rival, attempt) in enumerate(self._rivals):
             if rival is request:
                 del self._rivals[place]
                 return attempt
         return None
 
-    async def again(self) -> Request | None:
+    async def again(self) -> ClientRequest | None:
         """Return the request of one more attempt, and note when it began."""
         request = await self._plan.again()
         if request is not None:
             self._rivals.append((request, self._recording.begin_rival()))
         return request
 
-    def won(self, request: Request) -> None:
+    def won(self, request: ClientRequest) -> None:
         """Note the winner."""
         rival = self._pop(request)
         if rival is not None:
@@ -614,7 +620,7 @@ class _RecordedPlan:
         self._plan.won(request)
 
     def dropped(
-        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
         """Record an attempt that did not win."""
         attempt = self._pop(request) or self._first or self._recording.attempt
