@@ -401,7 +401,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             print(client.stats().attempts)
             print(client.stats().as_prometheus())
 
-        It is cheap, and any thread may call it, also after the client was closed. A forked child
+        It is cheap, and any thread may call it, even after the client was closed. A forked child
         starts at zero.
         """
         from curlhttp._client.stats import Sources, collect
@@ -431,8 +431,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         memory until the `with` ends.
 
         Args:
-            path: of the file. It is written, and replaced if it exists, when the `with` ends.
-            secrets: more names to mask, see Record.
+            path: the file. It is written when the `with` ends, and replaces an existing file.
+            secrets: additional names to mask; see Record.
 
         Raises:
             OSError: the file cannot be written. Raised when the `with` ends.

@@ -38,10 +38,10 @@ class ConnectionStats:
 
 @dataclass(frozen=True)
 class LimitStats:
-    """A concurrency limit at one origin, or at all of them together.
+    """The state of a concurrency limit, for one origin or for all origins together.
 
     Attributes:
-        limit: how many attempts may be under way; that of an AdaptiveLimit changes.
+        limit: how many attempts may be under way; for an AdaptiveLimit, this changes.
         in_use: how many are under way.
         waiting: how many requests wait.
     """
@@ -53,24 +53,24 @@ class LimitStats:
 
 @dataclass(frozen=True)
 class ClientStats:
-    """Describe what a client does and has done, as returned by `client.stats()`.
+    """Describe what a client is doing and has done; returned by `client.stats()`.
 
     Attributes:
         connections: the open connections, by origin and protocol.
         waiting: requests that wait for a connection, because max_connections are in use.
         longest_wait: seconds that the first of them has waited, 0.0 if there are none.
-        attempts: attempts that were started, with retries, hedges and each hop of a redirect.
+        attempts: attempts that were started, including retries, hedges and each hop of a redirect.
         retries: attempts after the first one of a request.
         hedges: attempts that a Hedge has sent while another one was under way.
         fallbacks: failures that the fallback has replaced.
         bytes_sent: bytes of request bodies. One in memory counts in full when its attempt starts.
         bytes_received: bytes of response bodies, as they were received (coded).
         cache_hits: responses from the cache.
-        cache_misses: requests that the cache could have answered and did not.
+        cache_misses: requests that may be cached, but that the cache could not answer.
         breakers: the state of each circuit by origin: "closed", "open", "half_open",
             "forced_open" or "forced_closed".
-        limits: the concurrency limits by origin; "" if all origins share one.
-        budgets: the retries that are left by origin.
+        limits: the concurrency limits by origin; the key is "" if all origins share one.
+        budgets: by origin, the number of retries that are left.
         endpoints: the endpoints of base_url, if there are several.
     """
 
@@ -96,7 +96,7 @@ class ClientStats:
         """Return the statistics in the text format of Prometheus, version 0.0.4.
 
         Args:
-            prefix: of the metrics' names.
+            prefix: the prefix of the metrics' names.
             labels: added to all metrics, such as {"client": "billing"}.
 
         Raises:

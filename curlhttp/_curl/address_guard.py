@@ -110,7 +110,8 @@ class AddressChecker:
             return found
         if request.is_late(engine.now()):
             raise DeadlineExceeded(
-                f"{request}: the total of {request.timeout.total} s ran out", request=request
+                f"{request}: the total timeout of {request.timeout.total} s ran out",
+                request=request,
             )
         raise ConnectTimeout(
             f"{request}: the host name was not resolved within {request.timeout.connect} s",

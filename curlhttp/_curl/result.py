@@ -218,7 +218,7 @@ def _make_partial_response(transfer: Transfer) -> Response | None:
     request = transfer.request
     assert request is not None
     head = parse_response_head(transfer.lines, request)
-    # A 1xx is no final response, and the caller has a streamed one.
+    # A 1xx is not a final response, and the caller has a streamed one.
     if head is None or head.status_code < 200 or request.stream:
         return None
     return Response(request, head, b"".join(transfer.pieces), transfer.timings())

@@ -246,7 +246,7 @@ class Transfer(RequestSender):
         """Collect a piece of a streamed body, or pause the transfer."""
         if self.head is None:
             # libcurl treats any line that begins with CR as the end of a head. A caller that waits
-            # for the head would wait for ever once the pieces pause the transfer.
+            # for the head would wait forever once the pieces pause the transfer.
             assert self.request is not None
             self.failed = head_error(self.lines, self.request)
             return 0

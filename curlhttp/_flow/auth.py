@@ -125,7 +125,7 @@ async def _drive(
     history: list[Response] = []
     outgoing = await _advance(flow, None)
     if outgoing is _END:
-        raise TypeError(f"{who} must yield a request, and yielded none")
+        raise TypeError(f"{who} must yield a request, but yielded nothing")
     while True:
         if is_other := is_subrequest(outgoing, request):
             other = make_subrequest(outgoing, request, changed, who)

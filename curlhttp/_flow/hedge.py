@@ -305,7 +305,7 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
             error.request_sent, error.refused = True, False
         raise
     finally:
-        # Always, because permits that are not released would block leases and circuits for ever.
+        # Always, because permits that are not released would block leases and circuits forever.
         plan.close()
         if hooks is not None:
             if plan.sent:

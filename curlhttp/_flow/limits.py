@@ -138,8 +138,8 @@ async def _wait_for_rate(
 
 def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request}: the total of {request.timeout.total} s ran out in the "
-        f"queue for the rate limit of {rate.rate:g} requests per second; it was not sent"
+        f"{request}: the total timeout of {request.timeout.total} s ran out while it "
+        f"waited for the rate limit of {rate.rate:g} requests per second; it was not sent"
     )
 
 
@@ -290,8 +290,8 @@ async def _reserve(
 
 def _make_wait_error(request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request}: the total of {request.timeout.total} s would run out before the rate limit "
-        "admits it; it was not sent",
+        f"{request}: the total timeout of {request.timeout.total} s would run out before the "
+        "rate limit admits it; it was not sent",
         request=request,
     )
 

@@ -159,7 +159,7 @@ class Attempts:
     def _make_deadline_error(self) -> DeadlineExceeded:
         request, last = self.request, self._last
         late = DeadlineExceeded(
-            f"{request}: the total of {request.timeout.total} s ran out "
+            f"{request}: the total timeout of {request.timeout.total} s ran out "
             f"before attempt {self._number + 1}",
             request=request,
             response=last if isinstance(last, Response) else None,

@@ -222,13 +222,15 @@ class Reply:
                 if size + len(self.rest) > _MAX_HEAD:
                     raise self._make_protocol_error("the response's header block is too large")
                 if self.rest and not b"HTTP/1.".startswith(self.rest[:7]):
-                    raise self._make_protocol_error("the response does not begin like HTTP")
+                    raise self._make_protocol_error(
+                        "the response does not begin with a status line"
+                    )
                 await self._read_more()
             block, self.rest = self.rest[: end.end()], self.rest[end.end() :]
             size += len(block)
             head = Head(block)
             if not head.status_code or not block.startswith(b"HTTP/1."):
-                raise self._make_protocol_error("the response does not begin like HTTP")
+                raise self._make_protocol_error("the response does not begin with a status line")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
                 if self.has_switched:
@@ -323,7 +325,7 @@ class Reply:
             raise WriteTimeout(f"{self._request}: the server did not read the request in {limit} s")
 
     async def _receive(self, limit: float | None) -> bytes:
-        self._check_deadline()  # because a server may send framing without data for ever
+        self._check_deadline()  # because a server may send framing without data forever
         piece = await self.stream.receive(self._seconds(limit))
         if piece is not None:
             return piece
@@ -336,7 +338,9 @@ class Reply:
     def _check_deadline(self) -> None:
         request, now = self._request, self._now()
         if request.is_late(now):
-            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+            raise DeadlineExceeded(
+                f"{request}: the total timeout of {request.timeout.total} s ran out"
+            )
         if now > self._until:
             raise ReadTimeout(f"{request}: the rest of a refusal took too long")
 
@@ -365,7 +369,7 @@ class Reply:
                 piece = self._unchunked.feed(piece)
                 if self._unchunked.is_broken:
                     raise self._make_protocol_error(
-                        "the response's body is not in chunks, as its head says"
+                        "the response's body is not in chunks, although its head says so"
                     )
             elif self._left is not None:
                 piece = piece[: self._left]

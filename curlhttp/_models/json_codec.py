@@ -1,7 +1,7 @@
-"""JSON of responses as the user's types, and the functions that a client uses in place of json's.
+"""JSON of responses as the user's types, and functions that a client uses instead of json's.
 
-Dataclasses are made here, because they need no package. pydantic and msgspec make their own types;
-they are imported if a type is one of theirs.
+This module creates dataclasses, because they need no package. pydantic and msgspec create their own
+types; they are imported only if a type is one of theirs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JSON:
 
         client = curlhttp.Client(json=curlhttp.JSON(loads=orjson.loads, dumps=orjson.dumps))
 
-    `dumps` makes the body of `json=`, and `loads` the value of `response.json()`.
+    `dumps` creates the body for `json=`, and `loads` the value of `response.json()`.
 
     Args:
         loads: returns the value of a body, which it gets as bytes, or as str if you have set
@@ -69,7 +69,7 @@ class JSON:
 
         Raises:
             ValueError: JSON cannot express the value.
-            TypeError: likewise, or `dumps` returned neither bytes nor str.
+            TypeError: JSON cannot express the value, or `dumps` returned neither bytes nor str.
         """
         assert self.dumps is not None
         found = self.dumps(value)
@@ -102,7 +102,7 @@ def convert(value: object, to: object) -> object:
 
     Raises:
         Misfit: the value does not fit.
-        TypeError: values of this type cannot be made.
+        TypeError: values of this type cannot be created.
     """
     library = _find_library(to)
     if library == "msgspec":

@@ -34,12 +34,12 @@ _LEAST_SHARE = 0.1  # of its usual requests, when an endpoint comes back
 
 
 class EndpointState(NamedTuple):
-    """What is known of one endpoint.
+    """The state of one endpoint.
 
     Attributes:
         url: its base URL.
-        pending: attempts that are under way.
-        failures: failures in a row.
+        pending: the number of attempts that are under way.
+        failures: the number of consecutive failures.
         ejected_for: seconds until it is used again, 0.0 if it is in use.
     """
 
@@ -71,9 +71,9 @@ class Endpoints(Unpicklable):
         endpoints = curlhttp.Endpoints(["https://a.example.org", "https://b.example.org"])
         client = curlhttp.Client(base_url=endpoints, retry=2)
 
-    Each attempt goes to one of them. A retry and a hedge go to another one than the attempts
-    before. One that fails is ejected for a while. Clients, threads and event loops may share one
-    object.
+    Each attempt goes to one of them. A retry or a hedge goes to a different endpoint than the
+    attempts before it. An endpoint that fails is ejected for a while. Clients, threads and event
+    loops may share one object.
 
     Args:
         urls: the base URLs, or a function without arguments that returns them. It may be a
@@ -353,7 +353,7 @@ class Endpoints(Unpicklable):
         member.failures = 0
 
     def states(self, now: float) -> tuple[EndpointState, ...]:
-        """Return what is known of each endpoint.
+        """Return the state of each endpoint.
 
         Args:
             now: monotonic seconds, such as time.monotonic().
@@ -513,7 +513,7 @@ def _parse(urls: URLs) -> list[URL]:
     for url in made:
         if url.username is not None or "?" in url.target or url.fragment:
             raise ValueError(
-                f"an endpoint has no credentials, query or fragment, as {display_url(url)} has: "
+                f"an endpoint cannot have credentials, a query or a fragment: {display_url(url)}; "
                 "pass credentials in auth="
             )
     if len({(url.origin, url.path.rstrip("/")) for url in made}) < len(made):

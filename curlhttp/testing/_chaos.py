@@ -1,8 +1,8 @@
 """Injected faults: a wrapper of an engine that delays, refuses and breaks some of the exchanges.
 
-A fault looks to the layers above like the real one. What happens to an attempt depends only on the
-seed, on its method and URL, and on how many attempts with these came before it. So it does not
-depend on the order in which threads and tasks run.
+To the layers above, an injected fault looks like a real one. What happens to an attempt depends
+only on the seed, on its method and URL, and on how many attempts with the same method and URL came
+before it. So it does not depend on the order in which threads and tasks run.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ _VARIABLE = "CURLHTTP_CHAOS"
 class Chaos(Unpicklable):
     """Inject faults into the requests of a client: `Client(transport=Chaos(seed=1, refuse=0.1))`.
 
-    The faults apply to each attempt, also of streams, downloads and maps. Redirects, retries,
-    limits, breakers and hedges handle them like real ones. `refuse`, `reset` and `status` exclude
-    each other, in this order. Without `transport=`, use `wrap(engine)`:
+    The faults apply to each attempt, including those of streams, downloads and maps. Redirects,
+    retries, limits, breakers and hedges handle them like real faults. An attempt gets at most one
+    of `refuse`, `reset` and `status`, in this order. Without `transport=`, use `wrap(engine)`:
     `Client(transport=Chaos(seed=1, refuse=0.1).wrap(ScriptedEngine([...])))`.
 
     A value of `latency`, `status` and `slow` is for all requests; a mapping gives each value its
@@ -106,10 +106,10 @@ class Chaos(Unpicklable):
     function of the ClientRequest that returns a number or a bool.
 
     Args:
-        seed: the faults of a run follow from it; None for a random one, see `seed`.
+        seed: determines the faults of a run. None for a random seed; see the attribute `seed`.
         latency: seconds to wait before the request is sent, or (least, most) for a random time. It
-            counts towards the read timeout and the total. If a request may be hedged, the next
-            attempt can win while this one waits.
+            counts towards the read timeout and the total timeout. If a request may be hedged, the
+            next attempt can win while this one waits.
         refuse: probability that the connection is refused; nothing is sent.
         reset: probability that the connection breaks before the response. The request is sent,
             and the response is dropped.
@@ -120,12 +120,12 @@ class Chaos(Unpicklable):
         when: a function of the ClientRequest that returns whether to inject faults into it at all.
 
     Attributes:
-        seed: as given, or the random one.
+        seed: the argument, or the random seed.
         injected: the latest 10,000 faults, oldest first.
 
     Raises:
         ValueError: a number is out of its range.
-        TypeError: an argument has another type.
+        TypeError: an argument has a wrong type.
     """
 
     _why_not = "it counts requests; make one with the same seed where it is needed"
@@ -168,9 +168,10 @@ class Chaos(Unpicklable):
     ) -> Chaos | None:
         """Return a Chaos with the settings in CURLHTTP_CHAOS, None if it is not set or empty.
 
-        Nothing else reads this variable. It has the arguments, separated by spaces:
-        `seed=7 refuse=0.1 latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1`. After a
-        colon comes a probability; without one, the value is for all requests.
+        Nothing else reads this variable. Its value is a list of the arguments, separated by spaces:
+        `seed=7 refuse=0.1 latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1`. A colon
+        separates a value from its probability. A value without a probability applies to all
+        requests.
 
         Args:
             environ: the variables; None for those of the process.
@@ -313,7 +314,7 @@ def _parse_choices(name: str, given: object, check: Callable[[object], V]) -> _C
     found = [(check(value), _check_chance(name, chance)) for value, chance in pairs]
     total = sum(chance for _, chance in found if not callable(chance))
     if total > 1 + 1e-9:
-        raise ValueError(f"the probabilities of {name} have the sum {total:g}, which is above 1")
+        raise ValueError(f"the probabilities of {name} add up to {total:g}, which is above 1")
     return found
 
 
@@ -329,7 +330,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
         return name, dict(_parse_choice(_PARSERS[name], each) for each in value.split(","))
     except (KeyError, ValueError):
         raise ValueError(
-            f"{_VARIABLE} has {text!r:.80}; it takes such as seed=7 refuse=0.1 "
+            f"{_VARIABLE} has {text!r:.80}; write, for example, seed=7 refuse=0.1 "
             "latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1"
         ) from None
 

@@ -167,9 +167,9 @@ async def test_a_place_that_does_not_become_free_is_a_pool_timeout(
 ) -> None:
     client = scripted(make_client, 200, AdaptiveLimit(1))
     async with await client.stream("GET", URL):
-        with pytest.raises(PoolTimeout, match="none of the 1 requests at once that the origin"):
+        with pytest.raises(PoolTimeout, match="none of the 1 concurrent requests that the origin"):
             await client.get(URL, timeout=Timeout(pool=2.0))
-        with pytest.raises(curlhttp.DeadlineExceeded, match="none of the 1 requests at once"):
+        with pytest.raises(curlhttp.DeadlineExceeded, match="none of the 1 concurrent requests"):
             await client.get(URL, timeout=Timeout(total=2.0))
     assert (await client.get(URL)).ok
 

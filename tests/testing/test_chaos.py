@@ -173,7 +173,7 @@ def test_memory_does_not_grow_with_the_number_of_urls(monkeypatch: pytest.Monkey
         ({"latency": [1, 2]}, TypeError, "latency takes numbers"),
         ({"status": 302}, ValueError, "status is a status code from 400 to 599, not 302"),
         ({"status": "503"}, ValueError, "status is a status code"),
-        ({"status": {503: 0.7, 429: 0.7}}, ValueError, "status have the sum 1.4"),
+        ({"status": {503: 0.7, 429: 0.7}}, ValueError, "status add up to 1.4"),
         ({"slow": 0}, ValueError, "slow is a positive number of bytes per second, not 0"),
         ({"seed": 1.5}, TypeError, "seed is an int, a str or None, not float"),
         ({"when": True}, TypeError, "when is a function of the request or None"),
@@ -210,7 +210,7 @@ def test_the_variable_has_all_arguments() -> None:
     "text", ["refuse", "refuse=x", "speed=1", "status=503:", "latency=..", "x"]
 )
 def test_a_wrong_variable_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=r"CURLHTTP_CHAOS has '.*'; it takes such as seed=7"):
+    with pytest.raises(ValueError, match=r"CURLHTTP_CHAOS has '.*'; write, for example, seed=7"):
         Chaos.from_env({"CURLHTTP_CHAOS": text})
 
 
