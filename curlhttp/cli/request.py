@@ -100,7 +100,7 @@ _OUTPUT_OPTIONS = (
     click.option("-v", "--verbose", is_flag=True,
                  help="Print to stderr what is sent and received, for all attempts and redirects."),
     click.option("--show-secrets", is_flag=True,
-                 help="With -v or --print: do not mask credentials."),
+                 help="With -v, --print or --offline: do not mask credentials."),
     click.option("--timing", is_flag=True,
                  help="Print to stderr how long each phase took, for all attempts and redirects."),
     click.option("--timing-html", type=_FILE, metavar="FILE",
