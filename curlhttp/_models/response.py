@@ -423,8 +423,8 @@ class Response(SuggestingAttributes):
         text = self.text
         kind = self.headers.get("content-type", "no Content-Type")
         shown = f"{self.request} got {self.status_code} and {kind}"
-        if text.lstrip().startswith(("{", "[")):  # broken JSON, which may have secrets
-            return shown
+        if text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+            return shown  # broken JSON may have secrets
         start = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "")
         return f"{shown}, which begins with {start!r}"
 

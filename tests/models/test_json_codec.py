@@ -326,7 +326,7 @@ async def test_html_is_shown_by_the_error(scripted: Scripted) -> None:
 
 
 async def test_broken_json_is_not_shown(scripted: Scripted) -> None:
-    client, _ = scripted([Answer(200, content=b'\n{"access_token": "s3cret')])
+    client, _ = scripted([Answer(200, content=b'\xef\xbb\xbf\n{"access_token": "s3cret')])
     with pytest.raises(JSONDecodeError, match=r"GET http://a/ got 200 and no Content-Type$"):
         (await client.get("http://a/")).json()
 
