@@ -529,22 +529,30 @@ class ChaosEngine:
             self.chaos.note(request, fate, "latency", fate.latency)
             await self.wait(request, seconds)
 
-    async def wait(self, request: ClientRequest, seconds: float, *, is_silent: bool = True) -> None:
+    async def wait(
+        self,
+        request: ClientRequest,
+        seconds: float,
+        *,
+        is_silent: bool = True,
+        begun: float | None = None,
+    ) -> None:
         """Wait, up to the timeouts of a request.
 
         Args:
             request: of the attempt.
             seconds: how long.
             is_silent: whether nothing arrives in that time, so that the read timeout applies.
+            begun: when the time began, on the engine's clock; None for now.
 
         Raises:
             ReadTimeout, DeadlineExceeded: this is longer than a timeout.
         """
-        lasts, late = apply_timeouts(
-            request, max(0.0, seconds), self.now(), waits_for_response=is_silent
-        )
-        if lasts:
-            await self.sleep(lasts)
+        now = self.now()
+        begun = now if begun is None else begun
+        lasts, late = apply_timeouts(request, seconds, begun, waits_for_response=is_silent)
+        if (left := lasts - (now - begun)) > 0:
+            await self.sleep(left)
         if late is not None:
             try:
                 raise late
@@ -699,7 +707,7 @@ class _Hedging(Generic[Outcome]):
                 plan.timed(self._elapsed)
                 plan.dropped(request, None, self._elapsed, False)
                 return won
-        await engine.wait(request, fate.latency - self._elapsed)
+        await engine.wait(request, fate.latency, begun=self._begun)
         plan.won(request)
         return await self._send(request, fate, None)
 

@@ -467,6 +467,15 @@ async def test_a_second_attempt_that_would_begin_later_than_the_first_is_not_sen
 
 
 @ONE_OF_EACH
+async def test_the_read_timeout_counts_from_the_beginning_of_a_latency(make: Any) -> None:
+    for after in (2, 4):
+        client, engine, _ = make(latency=9, hedge=Hedge(after=after))
+        with pytest.raises(e.ReadTimeout):
+            await client.get(URL, timeout=5)
+        assert (engine.now(), engine.sent) == (5, [])
+
+
+@ONE_OF_EACH
 async def test_a_second_attempt_with_a_bad_status_loses_and_its_stream_is_closed(
     make: Any,
 ) -> None:
