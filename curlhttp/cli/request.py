@@ -495,7 +495,7 @@ def _create_command(name: str) -> click.Command:
             **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
         )
         output.validate()
-        url, items = _find_url(url, items, options)
+        url, items = _find_url(url, items, options.get("url_option"))
         if name == "curl":
             url = _ESCAPED_BRACKET.sub(r"\1", url)
         parsed = parse_items(items)
@@ -533,14 +533,13 @@ _METHOD_OPTIONS = (
 
 
 def _find_url(
-    url: str | None, items: tuple[str, ...], options: dict[str, Any]
+    url: str | None, items: tuple[str, ...], given: str | None
 ) -> tuple[str, tuple[str, ...]]:
     """Return the URL and the items. With --url, all arguments are items.
 
     Raises:
         click.UsageError: there is no URL.
     """
-    given = options.get("url_option")
     if given is not None:
         return given, items if url is None else (url, *items)
     if url is None:

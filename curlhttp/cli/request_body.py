@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote_plus
 
 import click
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.inputs import FileInput
 
+ParsedOptions: TypeAlias = "dict[str, Any]"  # Any: the values that click parsed
 _T = TypeVar("_T")
 
 ITEMS_HELP = """\b
@@ -194,8 +195,7 @@ class RequestContent(NamedTuple):
                 client.headers[name] = value
 
 
-# Any: the values that click parsed.
-def pop_content(options: dict[str, Any], items: Items, files: ExitStack) -> RequestContent:
+def pop_content(options: ParsedOptions, items: Items, files: ExitStack) -> RequestContent:
     """Remove the body options from the options of a command, and return the content they describe.
 
     Args:
@@ -226,9 +226,8 @@ def pop_content(options: dict[str, Any], items: Items, files: ExitStack) -> Requ
     return _make_body(values, given, items, files)._replace(query="&".join(query))
 
 
-# Any: the values that click parsed.
 def _make_body(
-    values: dict[str, Any], given: list[str], items: Items, files: ExitStack
+    values: ParsedOptions, given: list[str], items: Items, files: ExitStack
 ) -> RequestContent:
     if not given:
         return _encode_items(items, files)
