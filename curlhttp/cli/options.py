@@ -437,8 +437,8 @@ _OPTIONS = (
                  help="Log in with your Kerberos ticket."),
     click.option("--oauth2-bearer", metavar="TOKEN", help="Send TOKEN as a bearer token."),
     click.option("--aws-sigv4", callback=_parse_aws, metavar="aws:amz:REGION:SERVICE",
-                 help="Sign the request for AWS. -u takes the access key and the secret key. Without "
-                 "it, they are found as AWS' own tools find them."),
+                 help="Sign the request for AWS. -u takes the access key and the secret key. "
+                 "Without it, they are found as AWS' own tools find them."),
     click.option("--tlsv1.2", "lowest_tls", flag_value="1.2", help="Use TLS 1.2 or newer."),
     click.option("--tlsv1.3", "lowest_tls", flag_value="1.3", help="Use TLS 1.3 or newer."),
     click.option("--tls-max", "highest_tls", type=click.Choice(["1.2", "1.3"]),
@@ -455,7 +455,7 @@ _OPTIONS = (
     click.option("--key", type=_FILE, metavar="FILE",
                  help="Private key of the client certificate, if it is in a separate file."),
     click.option("-K", "--config", multiple=True, expose_value=False, metavar="FILE",
-                 help="Read options from FILE, one per line as in curl, or from stdin if FILE is -."),
+                 help="Read options from FILE, one per line as in curl. '-' is stdin."),
     color_option,
 )  # fmt: skip
 

@@ -70,7 +70,7 @@ _OUTPUT_OPTIONS = (
     click.option("-O", "--remote-name", is_flag=True,
                  help="Save the body to a file named after the last part of the URL's path."),
     click.option("-J", "--remote-header-name", is_flag=True,
-                 help="With -O: use the file name that the server suggests in Content-Disposition."),
+                 help="With -O: use the file name that the server suggests, if any."),
     click.option("--download", is_flag=True,
                  help="Save the body to a new file, with the name that the server or the URL gives "
                  "it. If the status is 400 or above, save nothing and exit with status 22."),
@@ -89,7 +89,7 @@ _OUTPUT_OPTIONS = (
     click.option("--fail-with-body", is_flag=True,
                  help="If the status is 400 or above, exit with status 22 after the body."),
     click.option("-D", "--dump-header", type=click.Path(dir_okay=False, path_type=str),
-                 metavar="FILE", help="Write the response headers to FILE, or to stdout if FILE is -."),
+                 metavar="FILE", help="Write the response headers to FILE. '-' is stdout."),
     click.option("--create-dirs", is_flag=True,
                  help="With -o: create the folder of FILE if it does not exist."),
     click.option("-e", "--referer", metavar="URL", help="Set the Referer header."),
