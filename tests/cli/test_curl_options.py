@@ -115,6 +115,7 @@ def test_a_rate(app: AppServer) -> None:
     begun = time.monotonic()
     assert len(run("get", app.url + "/bytes/60000", "--limit-rate", "100k").out) == 60_000
     assert time.monotonic() - begun > 0.2
+    assert run("get", app.url, "--limit-rate", "0").status == 0  # no limit, as in curl
 
 
 def test_where_to_connect(app: AppServer) -> None:
@@ -279,7 +280,9 @@ def test_items_nest(app: AppServer, items: list[str], body: object) -> None:
     assert json.loads(echoed("post", app.url + "/echo", *items)["body"]) == body
 
 
-@pytest.mark.parametrize("items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"]], ids=str)
+@pytest.mark.parametrize(
+    "items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"], ["a[b=1"], ["a]=1"]], ids=str
+)
 def test_items_that_do_not_nest_are_refused(app: AppServer, items: list[str]) -> None:
     assert run("post", app.url + "/echo", *items).status == 2
     assert not app.requests
