@@ -207,7 +207,11 @@ def linked(found: Object, text: str, links: dict[str, str]) -> str:
             else NAMED.sub(link, PLAIN.sub(link, text))
         )
 
-    return "\n".join(map(line, text.split("\n")))
+    paragraphs = text.split("\n\n")
+    for number, paragraph in enumerate(paragraphs):
+        if any(each[:4].strip() for each in paragraph.split("\n")):  # else it is code
+            paragraphs[number] = "\n".join(map(line, paragraph.split("\n")))
+    return "\n\n".join(paragraphs)
 
 
 def method(found: Object, name: str) -> str:
