@@ -130,7 +130,7 @@ def delete(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
 
 
 def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
-    """Send a request and return once the head is in; use the response in `with`."""
+    """Send a request and return when the head has arrived; use the response in `with`."""
     kwargs["stream"] = True
     return request(method, url, **kwargs)
 
