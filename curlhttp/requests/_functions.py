@@ -1,4 +1,4 @@
-"""curlhttp.get() and the like: requests' arguments and response, with the defaults of the clients.
+"""curlhttp.get() and so on: requests' arguments and response, with the defaults of the clients.
 
 They send the clients' headers, and decode bodies by the clients' rules. `requests.api` has the
 functions that do everything as requests does.
