@@ -98,7 +98,7 @@ class RequestException(OSError):
 
     Attributes:
         request: the request that failed, or None if it failed before there was one, which is rare.
-        response: the response so far, or None.
+        response: the response as far as it was received, or None.
         curl_code: libcurl's CURLcode, or None if the error is not from libcurl.
         errno: why the system could not connect, such as errno.ECONNREFUSED, or None.
         request_sent: True if any byte of the request may have left this machine.

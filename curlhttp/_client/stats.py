@@ -63,7 +63,8 @@ class ClientStats:
         retries: attempts after the first one of a request.
         hedges: attempts that a Hedge has sent while another one was under way.
         fallbacks: failures that the fallback has replaced.
-        bytes_sent: bytes of request bodies. One in memory counts in full when its attempt starts.
+        bytes_sent: bytes of request bodies. A body in memory counts in full when its attempt
+            starts.
         bytes_received: bytes of response bodies, as they were received (coded).
         cache_hits: responses from the cache.
         cache_misses: requests that may be cached, but that the cache could not answer.

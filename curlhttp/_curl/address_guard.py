@@ -173,7 +173,7 @@ class GuardedEngine:
         return await self._engine.perform(request, plan)
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request if it is allowed, and return once the head of the response is in.
+        """Send the request if it is allowed, and return once the head of the response has arrived.
 
         Args:
             request: complete.

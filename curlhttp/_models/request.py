@@ -101,7 +101,7 @@ def pack_fields(
 
 
 class ClientRequest:
-    """Hold a request; a client makes it, and a middleware may change it or derive another.
+    """A request: clients create it, and a middleware may change it or derive another one.
 
     Attributes:
         method: upper case.

@@ -76,22 +76,22 @@ class Endpoints(Unpicklable):
     loops may share one object.
 
     Args:
-        urls: the base URLs, or a function without arguments that returns them. It may be a
-            coroutine function in AsyncClient. Until it has returned, each request calls it.
-        choose: "least_pending" for the one with the fewest attempts under way, "round_robin", or
-            "p2c" for the better one of two chosen at random.
-        eject_after: failures in a row after which one is ejected: no connection, a broken
-            connection, a timeout, or status 500, 502, 503 or 504.
-        eject_for: seconds of the first ejection. The second one in a row takes twice as long, the
-            third one three times, up to ten times. When it comes back, its share of the requests
-            grows from a tenth to the usual one within eject_for.
-        max_ejected: how many of them may be ejected, as a share from 0 to 1, rounded down. If all
+        urls: the base URLs, or a function without arguments that returns them. In AsyncClient, it
+            may be a coroutine function. Until it has returned once, each request calls it.
+        choose: "least_pending" for the endpoint with the fewest attempts under way, "round_robin",
+            or "p2c" for the better of two that are chosen at random.
+        eject_after: the number of consecutive failures after which an endpoint is ejected. A failed
+            or broken connection, a timeout, and status 500, 502, 503 or 504 are failures.
+        eject_for: the seconds of the first ejection. The second one in a row takes twice as long,
+            the third one three times as long, and so on, up to ten times. When an endpoint comes
+            back, its share of the requests grows from a tenth to the full share within eject_for.
+        max_ejected: the share of endpoints that may be ejected, from 0 to 1, rounded down. If all
             are ejected, all are used.
-        refresh: seconds after which the function is called again; None for never.
+        refresh: the seconds after which the function is called again; None for never.
 
     Raises:
-        ValueError: a number is out of range, there is no URL, or two are equal or of different
-            schemes, or one has credentials, a query or a fragment.
+        ValueError: a number is out of range, there is no URL, two URLs are equal or have different
+            schemes, or a URL has credentials, a query or a fragment.
         TypeError: `urls` is one string, or `refresh` is given without a function.
 
     Source: https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/outlier

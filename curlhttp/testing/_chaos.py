@@ -101,8 +101,8 @@ class Chaos(Unpicklable):
     of `refuse`, `reset` and `status`, in this order. Without `transport=`, use `wrap(engine)`:
     `Client(transport=Chaos(seed=1, refuse=0.1).wrap(ScriptedEngine([...])))`.
 
-    A value of `latency`, `status` and `slow` is for all requests; a mapping gives each value its
-    probability: `status={503: 0.1, 429: 0.05}`. A probability is a number from 0 to 1, or a
+    A single value of `latency`, `status` or `slow` applies to all requests. A mapping gives each
+    value a probability: `status={503: 0.1, 429: 0.05}`. A probability is a number from 0 to 1, or a
     function of the ClientRequest that returns a number or a bool.
 
     Args:
@@ -114,9 +114,9 @@ class Chaos(Unpicklable):
         reset: probability that the connection breaks before the response. The request is sent,
             and the response is dropped.
         cut: probability that the body of the response ends early.
-        status: status codes, 400 to 599, of a response that comes in place of the server's;
-            nothing is sent.
-        slow: bytes per second at which the body of the response arrives.
+        status: status codes, from 400 to 599, of a response that replaces the server's; nothing is
+            sent.
+        slow: the bytes per second at which the body of the response arrives.
         when: a function of the ClientRequest that returns whether to inject faults into it at all.
 
     Attributes:
@@ -419,7 +419,7 @@ class ChaosEngine:
         return await self._run(request, plan, self._perform)
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in, or fail."""
+        """Send the request and return once its head has arrived, or fail."""
         return await self._run(request, plan, self._open)
 
     async def connect(self, request: ClientRequest) -> ByteStream:
@@ -484,7 +484,7 @@ class ChaosEngine:
         return self._engine.open(request) if plan is None else self._engine.open(request, plan)
 
     async def _fail(self, request: ClientRequest, fate: Fate, plan: HedgePlan | None) -> Answer:
-        """Return the answer in place of the server's, or raise."""
+        """Return the response that replaces the server's, or raise."""
         if fate.failure == "status":
             self.chaos.note(request, fate, "status", fate.status_code)
             text = f"{fate.status_code} from curlhttp.testing.Chaos\n"

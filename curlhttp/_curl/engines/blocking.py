@@ -143,7 +143,7 @@ class BlockingEngine:
     # streamed exchanges
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
+        """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.

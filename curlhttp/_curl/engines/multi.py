@@ -148,7 +148,7 @@ class MultiEngine(ABC):
         return response
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
+        """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
