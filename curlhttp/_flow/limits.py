@@ -84,7 +84,9 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
             limit.note_failure(origin, error, begun, clock.now())
             raise
         origin, times = response.request.url.origin, response.timings
-        latency = times.first_byte - times.dns - times.connect - times.tls
+        latency = None  # a middleware or a mock made the response
+        if times.first_byte:
+            latency = times.first_byte - times.dns - times.connect - times.tls
         limit.note_response(origin, response.status_code, latency, begun, clock.now())
         return response
 

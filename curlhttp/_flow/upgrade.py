@@ -18,6 +18,7 @@ from curlhttp._models.decoding import decode_content
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
     ConnectionError,
     DeadlineExceeded,
@@ -48,10 +49,10 @@ class Upgraded(Response):
         rest: bytes of the new protocol that came with the head.
     """
 
-    def __init__(self, request: ClientRequest, head: Head, stream: ByteStream, rest: bytes) -> None:
-        super().__init__(request, head, b"", stream.timings())
-        self.stream = stream
-        self.rest = rest
+    def __init__(self, request: ClientRequest, reply: Reply) -> None:
+        super().__init__(request, reply.head, b"", reply.timings)
+        self.stream = reply.stream
+        self.rest = reply.rest
         self._listeners: list[Callable[[BaseException | None], object]] = []
 
     def _at_end(self, notify: Callable[[BaseException | None], object]) -> None:
@@ -123,9 +124,9 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
 async def _upgrade(engine: Connector, request: ClientRequest, now: Callable[[], float]) -> Response:
     reply = await send_upgrade(engine, request, now)
     if reply.has_switched:
-        return Upgraded(request, reply.head, reply.stream, reply.rest)
+        return Upgraded(request, reply)
     try:
-        response = Response(request, reply.head, b"", reply.stream.timings())
+        response = Response(request, reply.head, b"", reply.timings)
         response._content = _decode(response, await reply.body())
     finally:
         reply.stream.abort()
@@ -187,6 +188,7 @@ class Reply:
     Attributes:
         stream: the connection, which the owner of the reply aborts.
         head: the final head, after receive_head().
+        timings: those of the connection, with the time until the final head.
         rest: bytes that were received but not parsed; after a 101, of the new protocol.
     """
 
@@ -203,6 +205,8 @@ class Reply:
         self._unchunked: _ChunkedDecoder | None = None
         self._has_bad_length = False
         self._until = math.inf  # when to stop reading a refusal
+        self.timings: Timings = stream.timings()
+        self._begun = now()
 
     @property
     def has_switched(self) -> bool:
@@ -233,6 +237,8 @@ class Reply:
                 raise self._make_protocol_error("the response does not begin with a status line")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
+                total = self.timings.total + self._now() - self._begun
+                self.timings = self.timings._replace(first_byte=total, total=total)
                 if self.has_switched:
                     await self._send_all()
                     self._left = 0

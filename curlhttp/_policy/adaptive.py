@@ -274,20 +274,21 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         return self.limit if queue is None else queue.limit
 
     def note_response(
-        self, origin: str, status_code: int, latency: float, begun: float, now: float
+        self, origin: str, status_code: int, latency: float | None, begun: float, now: float
     ) -> None:
         """Learn from a response.
 
         Args:
             origin: of the request.
             status_code: of the response.
-            latency: seconds to the first byte, without those for a connection.
+            latency: seconds to the first byte, without those for a connection; None if unknown.
             begun: when the request was sent; both are monotonic seconds.
             now: when the response was received.
         """
         if status_code in REJECTING_STATUSES:
             self._learn(_Observation(origin, None, False, begun, now))
-        elif status_code < 500:  # other failures are faster or slower than what is asked for
+        # Other failures are faster or slower than what is asked for.
+        elif status_code < 500 and latency is not None:
             self._learn(_Observation(origin, latency, False, begun, now))
 
     def note_failure(self, origin: str, error: BaseException, begun: float, now: float) -> None:
