@@ -59,7 +59,8 @@ class ClientStats:
         connections: the open connections, by origin and protocol.
         waiting: requests that wait for a connection, because max_connections are in use.
         longest_wait: seconds that the first of them has waited, 0.0 if there are none.
-        attempts: attempts that were started, with retries, hedges and each hop of a redirect.
+        attempts: attempts that were started, with retries, hedges and each hop of a redirect. One
+            that goes out again, because a kept connection had ended, counts once.
         retries: attempts after the first one of a request.
         hedges: attempts that a Hedge has sent while another one was under way.
         fallbacks: failures that the fallback has replaced.
