@@ -60,6 +60,7 @@ class ClientStats:
         waiting: requests that wait for a connection, because max_connections are in use.
         longest_wait: seconds that the first of them has waited, 0.0 if there are none.
         attempts: attempts that were started, including retries, hedges and each hop of a redirect.
+            An attempt that is sent again, because a kept connection had ended, counts once.
         retries: attempts after the first one of a request.
         hedges: attempts that a Hedge has sent while another one was under way.
         fallbacks: failures that the fallback has replaced.

@@ -84,7 +84,9 @@ def _check_response(transfer: Transfer, request: ClientRequest) -> Head | None:
     if head is None:
         head = parse_response_head(lines, request)
         if head is None:
-            if not transfer.handle.connects_only:
+            if transfer.handle.connects_only:
+                transfer.note_stream()
+            else:
                 transfer.failed = head_error(lines, request)
             return None
     elif lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
