@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.json_codec import JSON
-    from curlhttp._models.request import Request as ClientRequest
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
     from curlhttp._models.timeout import Timeout as _Setting
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
         utils,
     )
     from curlhttp.requests._alias import alias_requests
-    from curlhttp.requests.api import (
+    from curlhttp.requests._functions import (
         delete,
         get,
         head,
@@ -303,6 +303,7 @@ _NAMES = {
     "curlhttp._models.headers": "Headers",
     "curlhttp._models.json_codec": "JSON",
     "curlhttp._models.timings": "Attempt AttemptCancelled Timings",
+    "curlhttp._models.request": "ClientRequest",
     "curlhttp._models.url": "URL",
     "curlhttp._client.negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
@@ -340,7 +341,7 @@ _NAMES = {
     ),
     # The names of requests; where both have one, this one counts: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",
-    "curlhttp.requests.api": "delete get head options patch post put request stream",
+    "curlhttp.requests._functions": "delete get head options patch post put request stream",
 }
 _SUBMODULES = {
     "curlhttp": "exceptions progress requests testing",
@@ -364,8 +365,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             return importlib.import_module(f"curlhttp.{name}")
         if name in _SUBMODULE_OF:
             return importlib.import_module(_SUBMODULE_OF[name])
-        if name == "ClientRequest":
-            return importlib.import_module("curlhttp._models.request").Request
         module = _MODULE_OF.get(name)
         if module is None:
             from curlhttp._models.suggestions import no_name

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.testing import ScriptedEngine
 from curlhttp.testing._scripted import ScriptedAttempt, Step, to_step
 
@@ -64,7 +64,7 @@ class ScriptedNetwork(ScriptedEngine):
         script: returns the step for a request when it is sent.
     """
 
-    def __init__(self, script: Callable[[Request], Step]) -> None:
+    def __init__(self, script: Callable[[ClientRequest], Step]) -> None:
         super().__init__(script)
         self._script = script
 
@@ -84,7 +84,7 @@ class ScriptedNetwork(ScriptedEngine):
         """Return a new waiter."""
         return _Waiter()
 
-    async def _begin(self, request: Request) -> ScriptedAttempt:
+    async def _begin(self, request: ClientRequest) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.
         return ScriptedAttempt(request, to_step(self._script(request)), self.now())
 

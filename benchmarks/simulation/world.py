@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.simulation.clock import ScriptedNetwork
 from curlhttp import AsyncClient, CircuitBreakerOpen, RequestException
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.testing import Answer, refused
 from curlhttp.testing._scripted import Step
 
@@ -105,7 +105,7 @@ class Server:
         self._taken = 0.0  # the work up to the end of its queue, in requests since 0
         self.network = ScriptedNetwork(self.step)
 
-    def step(self, request: Request) -> Step:
+    def step(self, request: ClientRequest) -> Step:
         """Return what happens to a request."""
         now = self.network.now()
         self._tally.add("attempts", now)

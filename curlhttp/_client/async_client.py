@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Itera
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -22,7 +22,7 @@ from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._flow.exchange import count_attempts, exchange_async
 from curlhttp._models.errors import client_closed
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 
@@ -148,7 +148,7 @@ class AsyncClient(BaseClient):
         make_engine = self._loops.make_engine
         engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
         engine.totals = self.totals
-        self.engines.add(engine)
+        self.engines[engine] = None
         return engine
 
     async def request(
@@ -167,8 +167,8 @@ class AsyncClient(BaseClient):
         built = self._build_any_request(method, url, options)
         return await self.flow(built)
 
-    async def send(self, request: Request | UserRequest) -> Response:
-        """Send a request from build_request, or a Request with the client's settings added.
+    async def send(self, request: ClientRequest | UserRequest) -> Response:
+        """Send a request from build_request, or another one with the client's settings added.
 
         Raises:
             RequestException: the request could not be sent, or no response was received.
@@ -276,7 +276,7 @@ class AsyncClient(BaseClient):
                 async for message in ws:
                     print(message)
 
-        Arguments and exceptions are those of Client.websocket, with tasks in place of threads.
+        Arguments and exceptions are those of Client.websocket, with tasks instead of threads.
         """
         from curlhttp._client.websocket.handshake import Settings
         from curlhttp._client.websocket.websocket import OpeningWebSocket, open_async
@@ -301,7 +301,7 @@ class AsyncClient(BaseClient):
         """Return the server-sent events of a URL for `async for`; use them in `async with`.
 
         Arguments and exceptions are those of Client.sse. Cancelling a task while it waits for an
-        event ends the stream: open another one with its last_event_id.
+        event ends the stream. To continue, open another one with its last_event_id.
         """
         from curlhttp._client.event_stream import AsyncEventStream, open_event_stream
 
@@ -316,6 +316,26 @@ class AsyncClient(BaseClient):
             max_event_size=max_event_size,
         )
 
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: Literal[False],
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults[Response]: ...
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults: ...
     def map(
         self,
         requests: Iterable[Item] | AsyncIterable[Item],
@@ -328,10 +348,10 @@ class AsyncClient(BaseClient):
         """Send many requests concurrently and return their results for `async for`.
 
         Arguments and exceptions are those of Client.map, but `requests` may also be an async
-        iterable, and a plain one must not block. Requests run in separate tasks while you process
-        results, as long as there is room for more results. They use the connections of this
-        client, and see the context variables of this call. Leaving the loop early cancels the
-        other requests. To control when, use the results in `async with`.
+        iterable, and a plain iterable must not block. Requests run in separate tasks while you
+        process results, as long as there is room for more results. They use the connections of this
+        client, and see the context variables of this call. Leaving the loop early cancels the other
+        requests. Use the results in `async with` to control when this happens.
 
             async for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):

@@ -18,7 +18,7 @@ from curlhttp._models.decoding import parse_codings
 from curlhttp._models.errors import add_note
 from curlhttp._models.progress import Progress, ProgressMeter
 from curlhttp._models.redaction import redact_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.resume import (
     RangeRequest,
@@ -90,7 +90,9 @@ async def download(
     return response
 
 
-def _build_request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
+def _build_request(
+    client: BaseClient, url: str | bytes | URL, options: DownloadOptions
+) -> ClientRequest:
     from curlhttp._client.request_builder import DownloadOptions
 
     for name in options:
@@ -112,7 +114,7 @@ class _Download:
 
     def __init__(
         self,
-        request: Request,
+        request: ClientRequest,
         part: PartialFile,
         meter: ProgressMeter,
         wall: Callable[[], float],
@@ -131,7 +133,7 @@ class _Download:
     def wrap(self, send: Send) -> Send:
         """Receive the whole body within each attempt (a layer)."""
 
-        async def receive(request: Request) -> Response:
+        async def receive(request: ClientRequest) -> Response:
             requested = self._plan_range(request)
             response = await send(_with_range(request, requested))
             result = classify_response(response.status_code, response.headers, requested)
@@ -143,7 +145,8 @@ class _Download:
             if result is RangeResult.MISMATCH:
                 await _discard(response)
                 raise RemoteProtocolError(
-                    f"{request}: the server sent a part of the file, which was not requested",
+                    f"{request}: the server sent only a part of the file, although the request was "
+                    "for all of it",
                     response=response,
                     request_sent=True,
                 )
@@ -153,7 +156,7 @@ class _Download:
 
         return receive
 
-    def _plan_range(self, hop: Request) -> RangeRequest | None:
+    def _plan_range(self, hop: ClientRequest) -> RangeRequest | None:
         if not self._may_resume:
             return None
         return plan_range(self._part.record, self._part.size, self._request, hop)
@@ -162,7 +165,7 @@ class _Download:
         """Accept the response of the last attempt.
 
         Raises:
-            HTTPError: its body is not a file.
+            HTTPError: the body of the response is not a file.
         """
         if response is self._received:
             return
@@ -170,7 +173,7 @@ class _Download:
             await _discard(response)
             response.raise_for_status()
             raise HTTPError(
-                f"{response.status_code} {response.reason} is not a file, for url: "
+                f"the response is not a file: {response.status_code} {response.reason} for url: "
                 f"{redact_url(response.request.url)}",
                 response=response,
             )
@@ -259,7 +262,7 @@ class _Download:
         )
 
 
-def _with_range(request: Request, requested: RangeRequest | None) -> Request:
+def _with_range(request: ClientRequest, requested: RangeRequest | None) -> ClientRequest:
     if requested is None:
         return request
     ranged = request.copy()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from curlhttp._curl import has_negotiate
 from curlhttp._models.config import Transport, derive_transport
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
 from curlhttp._policy.auth import Auth, AuthFlow
 
@@ -15,10 +15,10 @@ from curlhttp._policy.auth import Auth, AuthFlow
 class Negotiate(Auth):
     """Authenticate with the Kerberos ticket of the user, from `kinit` (RFC 4559).
 
-    libcurl finds the ticket in the system's cache (KRB5CCNAME), requests one for HTTP/host from
-    the KDC, and sends it with each request, over HTTP/1.1. In AsyncClient the event loop blocks
-    during the request to the KDC, once for each host and ticket. If the user has no ticket, the
-    request is sent without one. WebSockets do not support it.
+    libcurl finds the ticket in the system's cache (KRB5CCNAME), requests a service ticket for
+    HTTP/host from the KDC, and sends it with each request, over HTTP/1.1. In AsyncClient, the event
+    loop blocks during the request to the KDC, once for each host and ticket. If the user has no
+    ticket, the request is sent without one. WebSockets do not support it.
 
     Raises:
         ValueError: this libcurl was built without GSSAPI.
@@ -35,7 +35,7 @@ class Negotiate(Auth):
                 "Linux have it"
             )
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, with a Transport that negotiates."""
         origin, route, transport = request.url.origin, request.route, request.transport
 

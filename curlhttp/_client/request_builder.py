@@ -12,7 +12,7 @@ from curlhttp._client.routing import RouteOptions, Routing
 from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.request import Fields, Request
+from curlhttp._models.request import ClientRequest, Fields
 from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _STREAMED = {"stream": True}
 _VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
-_new_request = Request.__new__
+_new_request = ClientRequest.__new__
 
 # Any: it is the default of arguments of any type.
 UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
@@ -117,7 +117,7 @@ class RequestBuilder:
         retry: RetryInput = UNSET,
         progress: Progress | None = None,
         **route: Unpack[RouteOptions],
-    ) -> Request:
+    ) -> ClientRequest:
         """Build the request that the methods send; pass it to `send`.
 
         Args:
@@ -129,18 +129,19 @@ class RequestBuilder:
             content: a body as it is: bytes, str, file, iterable or, in AsyncClient, an async
                 iterable; a function that returns one of these makes it replayable.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
-            headers: replace the client's of the same name; None removes one. Proxy-Authorization
-                is never sent: pass a proxy's credentials in proxies.
+            headers: replace the client's headers of the same name; None removes one.
+                Proxy-Authorization is never sent: pass a proxy's credentials in proxies.
             cookies: for this request only.
-            auth: (user, password), an Auth, a function of the request, or None for none, not
-                even from netrc. By default: from the URL, else from the client, else from netrc.
+            auth: (user, password), an Auth, a function of the request, or None to send no
+                credentials, not even from netrc. The default is the credentials in the URL, then
+                the client's, then those in netrc.
             timeout: seconds for connect and read, (connect, read), a Timeout, or None.
             follow_redirects: follow redirects.
-            allow_redirects: follow redirects, as requests calls it.
+            allow_redirects: the same as follow_redirects, under the name that requests uses.
             stream: return when the response head arrives; read the body from the response.
             max_response_size: the maximum size of the body in bytes, on the wire and decoded.
-            retry: a RetryPolicy, a number of retries with the client's policy (or the default
-                one), or None to send it once.
+            retry: a RetryPolicy, a number of retries with the client's policy (or the default one),
+                or None to send the request once.
             progress: called with the bytes of the body passed to libcurl and the total bytes, or
                 None if unknown: at the beginning, at the end, and 20 times a second in between. It
                 starts from 0 again when the body is replayed for a redirect, a challenge or a
@@ -150,7 +151,7 @@ class RequestBuilder:
 
         Raises:
             RequestException: the request is invalid; nothing was sent.
-            ValueError: there is progress but no body.
+            ValueError: `progress` was passed without a body.
         """
         method = check_method(method)
         absolute = self._parse(url)
@@ -158,7 +159,7 @@ class RequestBuilder:
             absolute = absolute.with_params(params)
         request = self._build_plain_request(method, absolute)
         if headers:
-            request._headers = self._headers.merged(headers)
+            request._headers = request._shared_headers.merged(headers)
         request.body = body = encode_body(
             content=content,
             data=data,
@@ -191,7 +192,7 @@ class RequestBuilder:
 
     def _build_verb_request(
         self, method: str, url: str | bytes | URL, options: RequestOptions
-    ) -> Request:
+    ) -> ClientRequest:
         """Build the request of a verb. A plain one, without options, takes a third of the time."""
         if not options and not self._overrides_build_request:
             return self._build_plain_request(method, self._parse(url))
@@ -203,20 +204,20 @@ class RequestBuilder:
 
     def _build_any_request(
         self, method: str, url: str | bytes | URL, options: RequestOptions
-    ) -> Request:
+    ) -> ClientRequest:
         """Build the request of `request()`. For "GET" it is the same as for `get()`, and so on."""
         if type(method) is str and method in _VERBS:
             return self._build_verb_request(method, url, options)
         return self.build_request(method, url, **options)
 
-    def _build_plain_request(self, method: str, url: URL) -> Request:
+    def _build_plain_request(self, method: str, url: URL) -> ClientRequest:
         """Return a request with the client's settings only.
 
         Args:
             method: a token in upper case.
             url: absolute; it may contain credentials.
         """
-        request = _new_request(Request).fill(method, url, self._fields)
+        request = _new_request(ClientRequest).fill(method, url, self._fields)
         if url.username is not None:
             request.auth = BasicAuth(url.username, url.password or "")
             request.url = url.without_userinfo()
@@ -224,7 +225,7 @@ class RequestBuilder:
             self._set_route(request, self._route)
         return request
 
-    def _set_route(self, request: Request, route: Callable[[URL], Transport]) -> None:
+    def _set_route(self, request: ClientRequest, route: Callable[[URL], Transport]) -> None:
         request.route = route
         request.transport = route(request.url)  # raises now if a setting is invalid
 
@@ -261,7 +262,7 @@ def validate_size(size: int | None) -> int | None:
         ValueError: it is negative.
     """
     if size is not None and size < 0:
-        raise ValueError(f"max_response_size must not be negative, as {size} is")
+        raise ValueError(f"max_response_size must be at least 0, not {size}")
     return size
 
 
@@ -329,7 +330,7 @@ def _parse_content_length(headers: Headers) -> int | None:
     return int(value)
 
 
-def _set_framing(request: Request) -> None:
+def _set_framing(request: ClientRequest) -> None:
     """Add the body's Content-Type, and leave the framing headers to libcurl.
 
     Raises:

@@ -25,7 +25,7 @@ from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Wai
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, Transport
 from curlhttp._models.fork import register
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
 
@@ -66,7 +66,7 @@ class AddressChecker:
         self._with_guard.cache_clear()
         self._with_target.cache_clear()
 
-    async def resolve_target(self, request: Request, engine: Engine) -> Transport:
+    async def resolve_target(self, request: ClientRequest, engine: Engine) -> Transport:
         """Return a Transport whose proxy gets an address that was checked.
 
         Args:
@@ -92,7 +92,7 @@ class AddressChecker:
         )
 
     async def _addresses(
-        self, request: Request, host: str, family: int, engine: Engine
+        self, request: ClientRequest, host: str, family: int, engine: Engine
     ) -> list[str]:
         seconds, now = request.timeout.connect, engine.now()
         if request.deadline is not None:
@@ -110,7 +110,8 @@ class AddressChecker:
             return found
         if request.is_late(engine.now()):
             raise DeadlineExceeded(
-                f"{request}: the total of {request.timeout.total} s ran out", request=request
+                f"{request}: the total timeout of {request.timeout.total} s ran out",
+                request=request,
             )
         raise ConnectTimeout(
             f"{request}: the host name was not resolved within {request.timeout.connect} s",
@@ -118,7 +119,7 @@ class AddressChecker:
         )
 
 
-def _find_allowed(request: Request, addresses: list[str], port: int) -> str:
+def _find_allowed(request: ClientRequest, addresses: list[str], port: int) -> str:
     first: BlockedAddress | None = None
     for address in addresses:
         error = check_target(request, address, port)
@@ -156,7 +157,7 @@ class GuardedEngine:
         self.close = engine.close
         self.set_read_timeout = getattr(engine, "set_read_timeout", None)
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request if it is allowed, and return the response with its body in memory.
 
         Args:
@@ -171,8 +172,8 @@ class GuardedEngine:
             request.transport = await self._checker.resolve_target(request, self._engine)
         return await self._engine.perform(request, plan)
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request if it is allowed, and return once the head of the response is in.
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request if it is allowed, and return once the head of the response has arrived.
 
         Args:
             request: complete.
@@ -186,7 +187,7 @@ class GuardedEngine:
             request.transport = await self._checker.resolve_target(request, self._engine)
         return await self._engine.open(request, plan)
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol, if it is allowed.
 
         Raises:
@@ -197,7 +198,7 @@ class GuardedEngine:
             request.transport = await self._checker.resolve_target(request, self._engine)
         return await to_connector(self._engine).connect(request)
 
-    def _needs_target(self, request: Request) -> bool:
+    def _needs_target(self, request: ClientRequest) -> bool:
         """Return whether a proxy needs the address to connect to.
 
         Raises:
@@ -213,7 +214,7 @@ class GuardedEngine:
         return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
 
 
-def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
+def blocked(request: ClientRequest, address: str, port: int) -> BlockedAddress | None:
     """Return the error for a socket or connection that a request must not use, else None.
 
     Args:
@@ -235,7 +236,7 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
     return _error(request, "", url.port, "a proxy would resolve the name again")
 
 
-def check_target(request: Request, address: str, port: int) -> BlockedAddress | None:
+def check_target(request: ClientRequest, address: str, port: int) -> BlockedAddress | None:
     """Return the error for an address that a request must not be sent to, else None.
 
     Args:
@@ -249,7 +250,7 @@ def check_target(request: Request, address: str, port: int) -> BlockedAddress | 
     return None if reason is None else _error(request, address, port, reason)
 
 
-def check_scheme(request: Request) -> None:
+def check_scheme(request: ClientRequest) -> None:
     """Refuse a request that must be https and is not, before its name is resolved.
 
     Raises:
@@ -260,11 +261,11 @@ def check_scheme(request: Request) -> None:
         raise _not_https(request)
 
 
-def _not_https(request: Request) -> BlockedAddress:
+def _not_https(request: ClientRequest) -> BlockedAddress:
     return _error(request, "", request.url.port, "https_only, and the URL is not https")
 
 
-def _error(request: Request, address: str, port: int, reason: str) -> BlockedAddress:
+def _error(request: ClientRequest, address: str, port: int, reason: str) -> BlockedAddress:
     what = address or "it"
     if address and port:
         what = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

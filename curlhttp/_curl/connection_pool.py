@@ -24,7 +24,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
@@ -65,7 +65,7 @@ class ConnectionPool:
 
     # acquire
 
-    def acquire(self, request: Request) -> Transfer:
+    def acquire(self, request: ClientRequest) -> Transfer:
         """Choose a transfer for a request, with a connection to its server if one is idle.
 
         Wait until one more may run.
@@ -95,7 +95,7 @@ class ConnectionPool:
                 self.drop(transfer)
             raise
 
-    def _acquire_slowly(self, key: Key, request: Request, held: list[Transfer]) -> Transfer:
+    def _acquire_slowly(self, key: Key, request: ClientRequest, held: list[Transfer]) -> Transfer:
         origin = key[0]
         self._make_room()
         with self._lock:
@@ -136,21 +136,23 @@ class ConnectionPool:
             self.slots.release(origin)
 
     def idle(self) -> set[Transfer]:
-        """Return the transfers that are not in use."""
-        with self._lock:
-            return {*self._ready.copy().values(), *self._idle.idle()}
+        """Return the transfers that are not in use; any thread may call this, in a signal too."""
+        # Ready ones first, because they may become idle meanwhile.
+        return {*self._ready.copy().values(), *self._idle.idle()}
 
     def add_in_slot(self, transfer: Transfer, first: Transfer) -> None:
         """Add a transfer that has a slot and shares the connections of another one."""
         with self._lock:
             self._idle.add(first.key, transfer, self._max_connections)
 
-    def _pop(self, key: Key, request: Request) -> Transfer:
+    def _pop(self, key: Key, request: ClientRequest) -> Transfer:
         if self.is_closed:
             raise client_closed(request)
         return self._idle.pop(key, self._max_connections)
 
-    def _wait(self, waiter: SlotWaiter, thread_waiter: ThreadWaiter, request: Request) -> None:
+    def _wait(
+        self, waiter: SlotWaiter, thread_waiter: ThreadWaiter, request: ClientRequest
+    ) -> None:
         seconds = request.pool_seconds(time.monotonic())
         try:
             if thread_waiter.wait_blocking(seconds):
@@ -247,6 +249,7 @@ class ConnectionPool:
         with self._lock:
             if transfer not in self.all:  # it belongs to the parent process, or is closed already
                 return
+            transfer.count()
             self.all.discard(transfer)
         try:
             transfer.close()  # first, because the next holder of the slot may open a connection
@@ -356,6 +359,7 @@ class IdleTransfers:
 
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
+        transfer.count()
         self.all.discard(transfer)
         transfer.close()
 
@@ -399,6 +403,7 @@ class TransferPool:
 
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
+        transfer.count()
         self.all.discard(transfer)
         transfer.close()
 
@@ -575,7 +580,7 @@ class Slots:
         self._grant_all()
 
 
-def no_slot_error(request: Request, limit: int) -> PoolTimeout | DeadlineExceeded:
+def no_slot_error(request: ClientRequest, limit: int) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait for a slot that took too long."""
     return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
         f"{request}: none of the {limit} connections became free in time; "
@@ -618,7 +623,7 @@ class QueuedRequest(SlotWaiter):
     )
 
     def __init__(
-        self, request: Request, origin: str, queued_at: float, *, keeps_transfer: bool
+        self, request: ClientRequest, origin: str, queued_at: float, *, keeps_transfer: bool
     ) -> None:
         super().__init__(origin, None, queued_at)
         self.request = request

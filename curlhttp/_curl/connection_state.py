@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 
 try:
     from fcntl import ioctl
@@ -62,18 +62,18 @@ class Quarantine:
     def __init__(self) -> None:
         self.until: dict[str, float] = {}
 
-    def add(self, request: Request) -> None:
+    def add(self, request: ClientRequest) -> None:
         """Add the server that a request goes to."""
         if len(self.until) >= _MAX_SERVERS:
             self.until.clear()
         self.until[_get_server(request)] = monotonic() + _QUARANTINE_SECONDS
 
-    def has(self, request: Request) -> bool:
+    def has(self, request: ClientRequest) -> bool:
         """Return whether the server that a request goes to is in quarantine."""
         return self.until.get(_get_server(request), 0.0) > monotonic()
 
 
-def _get_server(request: Request) -> str:
+def _get_server(request: ClientRequest) -> str:
     """Return the other end of the connection: an origin, or a proxy without a tunnel."""
     proxy = request.transport.proxy
     if proxy is None or request.url.scheme == "https" or proxy.url.startswith("socks"):
@@ -272,7 +272,7 @@ class _UnixSocketConnection(Connection):
 class _BorrowedSocket(_socket.socket):
     """A socket that its owner closes.
 
-    It is no socket.socket, because that one's __init__ costs as much as everything else here.
+    It is not a socket.socket, because that class's __init__ costs as much as everything else here.
     """
 
     # Not a Python function, because an exception of a signal handler in a finalizer is lost.
@@ -296,7 +296,7 @@ class OpenConnections:
         self._by_route: dict[Route, Connection] = {}
         self._routes: dict[int, Route] = {}  # by descriptor, whose number may be reused
 
-    def find_clean(self, route: Route, request: Request | None) -> Connection | None:
+    def find_clean(self, route: Route, request: ClientRequest | None) -> Connection | None:
         """Return the connection if another request may go out on it.
 
         Args:
@@ -308,7 +308,9 @@ class OpenConnections:
             return self._check(connection, request)
         return connection
 
-    def _check(self, connection: Connection | None, request: Request | None) -> Connection | None:
+    def _check(
+        self, connection: Connection | None, request: ClientRequest | None
+    ) -> Connection | None:
         if connection is None or connection.multiplexes:
             return connection if connection is not None and connection.is_clean() else None
         assert request is not None
@@ -338,7 +340,7 @@ class OpenConnections:
             if _bound_to(route[3], [connection.descriptor]) is not None:
                 shut_down(connection.descriptor)
 
-    def quarantine_server(self, route: Route | None, request: Request) -> None:
+    def quarantine_server(self, route: Route | None, request: ClientRequest) -> None:
         """Forget a connection, and put the server of a request in quarantine."""
         self.forget(route)
         self._quarantine.add(request)

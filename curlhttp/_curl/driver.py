@@ -30,7 +30,7 @@ from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
 from curlhttp._curl.result import finish
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 
 # --- Remember which origins speak HTTP/2, and let requests wait to share a connection ---
 #
@@ -168,7 +168,7 @@ class Driver:
         self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
         self._seen = 0.0  # time of the last check of the outcome of events
         self._check_at = math.inf  # time of our next check of transfers
-        self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
+        self._to_resume: deque[tuple[Transfer, ClientRequest | None]] = deque()  # at the next turn
         self._read_timeouts = ReadTimeouts()
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
@@ -254,7 +254,7 @@ class Driver:
         if self.broken is not None:
             self.fail_all()
 
-    def _start_read_timeout(self, transfer: Transfer, request: Request) -> None:
+    def _start_read_timeout(self, transfer: Transfer, request: ClientRequest) -> None:
         timeout = request.timeout
         limit = timeout.read if timeout.write is None else get_first_limit(request)
         if limit is not None:

@@ -23,7 +23,7 @@ from curlhttp._curl.options import (
     transport_options,
 )
 from curlhttp._models.config import Limits, ShareKey, Transport
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Handle:
         else:
             self.easy.setopt(option, value)
 
-    def prepare(self, request: Request) -> None:
+    def prepare(self, request: ClientRequest) -> None:
         """Set the options that the request needs, if they are not set yet.
 
         Args:
@@ -256,7 +256,7 @@ class Handle:
         self.easy.setopt(pycurl.REQUEST_TARGET, target)
         self._needs_reset = self.is_dirty = True
 
-    def _set_headers(self, request: Request, lines: list[bytes]) -> None:
+    def _set_headers(self, request: ClientRequest, lines: list[bytes]) -> None:
         self._header_lines = lines
         if any(map(_SECRET, lines)):
             self._clears_headers = self.is_dirty = True
@@ -269,7 +269,7 @@ class Handle:
             lines = [*lines, b"Accept:"]  # libcurl would add one
         self.easy.setopt(pycurl.HTTPHEADER, lines)
 
-    def _set_method(self, request: Request) -> None:
+    def _set_method(self, request: ClientRequest) -> None:
         easy, method, body = self.easy, request.method, request.body
         # First, because unsetting NOBODY sets the method to GET.
         if self._method == "HEAD":
@@ -446,13 +446,13 @@ class Handle:
         del self._callbacks  # they hold the transfer, which holds this handle: a cycle
 
 
-def _framing(request: Request) -> bytes:
+def _framing(request: ClientRequest) -> bytes:
     """Return the header line that libcurl would add for the body, in lower case."""
     length = 0 if request.body is None else request.body.length
     return b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
 
 
-def may_multiplex(request: Request) -> bool:
+def may_multiplex(request: ClientRequest) -> bool:
     """Return whether the request may share its connection with others."""
     http2 = request.transport.http2
     return (

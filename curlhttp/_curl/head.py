@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, has_body
 
 ENDS = (b"\r\n", b"\n")  # lines that end a head
@@ -45,7 +45,7 @@ def parse_final_head(lines: list[bytes]) -> Head | None:
     return None
 
 
-def parse_response_head(lines: list[bytes], request: Request) -> Head | None:
+def parse_response_head(lines: list[bytes], request: ClientRequest) -> Head | None:
     """Return the final head if it is complete and a response to the request, else None.
 
     libcurl accepts an incomplete head as a complete one.
@@ -62,7 +62,7 @@ def parse_response_head(lines: list[bytes], request: Request) -> Head | None:
     return None if whole is not None and is_unasked_upgrade(whole, request) else whole
 
 
-def is_unasked_upgrade(head: Head, request: Request) -> bool:
+def is_unasked_upgrade(head: Head, request: ClientRequest) -> bool:
     """Return whether the server switches to a protocol that was not requested.
 
     libcurl treats everything up to the end of the connection as the body.
@@ -72,7 +72,7 @@ def is_unasked_upgrade(head: Head, request: Request) -> bool:
     return head.status_code == _SWITCHING_PROTOCOLS and request.get_header("upgrade") is None
 
 
-def has_unasked_upgrade(lines: list[bytes], request: Request) -> bool:
+def has_unasked_upgrade(lines: list[bytes], request: ClientRequest) -> bool:
     """Return whether the final head among the lines is an unrequested upgrade."""
     if not any(line[8:12] == b" 101" for line in lines):
         return False

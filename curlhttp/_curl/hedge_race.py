@@ -9,7 +9,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.result import get_head, get_status, raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import AttemptResult, HedgePlan
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.timings import make_timings
 
@@ -79,13 +79,13 @@ class HedgeRace:
         return self._due is not None
 
     @property
-    def request(self) -> Request:
+    def request(self) -> ClientRequest:
         """Return the request of an attempt that runs."""
         request = self.running[0].request
         assert request is not None
         return request
 
-    async def next(self) -> Request | None:
+    async def next(self) -> ClientRequest | None:
         """Return the request of the attempt that is due, None to send no more."""
         request = await self._plan.again()
         # After one refusal there are no more attempts, because no attempt waits for permission.
@@ -174,6 +174,6 @@ def _outcome(transfer: Transfer) -> AttemptResult:
     try:
         raise_failure(transfer)
         return Response(transfer.request, get_head(transfer), b"", transfer.timings())
-    # Ctrl-C is no outcome of an attempt; it is raised in the caller.
+    # Ctrl-C is not an outcome of an attempt; it is raised in the caller.
     except Exception as error:
         return error

@@ -18,13 +18,13 @@ from curlhttp._curl.errors import read_timeout_error, write_timeout_error
 from curlhttp._curl.head import parse_response_head
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body import Body
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.exceptions import Timeout
 
 _CHECKS = 4  # per write timeout, which ends that much later at most if other streams are busy
 
 
-def get_first_limit(request: Request) -> float | None:
+def get_first_limit(request: ClientRequest) -> float | None:
     """Return after how many seconds of silence a request needs its first check; None for never."""
     read, write = request.timeout.read, request.timeout.write
     if write is None or request.body is None:
@@ -125,7 +125,7 @@ class ReadTimeouts:
 
 
 def _get_next_check(
-    transfer: Transfer, request: Request, now: float, last_event: Mapping[int, float]
+    transfer: Transfer, request: ClientRequest, now: float, last_event: Mapping[int, float]
 ) -> tuple[float, bool]:
     """Return the time of the next check or of the expiry, and whether it is the write timeout."""
     read, write, body = request.timeout.read, request.timeout.write, request.body
@@ -143,7 +143,7 @@ def _get_next_check(
     return _get_last_activity(transfer, now, last_event) + read, False
 
 
-def _failure(transfer: Transfer, request: Request, *, sends: bool) -> Timeout:
+def _failure(transfer: Transfer, request: ClientRequest, *, sends: bool) -> Timeout:
     if sends:
         return write_timeout_error(request)
     return read_timeout_error(

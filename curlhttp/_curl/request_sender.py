@@ -33,7 +33,7 @@ from curlhttp._curl.libcurl_log import (
 )
 from curlhttp._models.body import rewind
 from curlhttp._models.config import SocketOption
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.exceptions import BlockedAddress
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
@@ -151,7 +151,7 @@ class RequestSender:
 
     def _reset_sending(self) -> None:
         """Reset the state that every attempt changes."""
-        self.request: Request | None = None
+        self.request: ClientRequest | None = None
         self.failed: BaseException | None = None
         self.wake: Callable[[], None] | None = None
         self.route: Route | None = None
@@ -239,6 +239,21 @@ class RequestSender:
             is_tls=_is_on_tls(self.request),
             origin=self.request.url.origin,
         )
+
+    def note_stream(self) -> None:
+        """Note a connection for another protocol, for which libcurl calls no callback."""
+        info = self.handle.easy.getinfo
+        peer, own = info(pycurl.PRIMARY_IP), info(pycurl.LOCAL_IP)
+        route = peer, own, info(pycurl.PRIMARY_PORT), info(pycurl.LOCAL_PORT)
+        if route[3] > 0:  # not a Unix socket, of which nobody knows which it is
+            assert self.request is not None
+            self.connection = self.connections.add(
+                route,
+                self.sockets,
+                multiplexes=False,
+                is_tls=False,  # nobody looks for its alerts
+                origin=self.request.url.origin,
+            )
 
     def _may_resend(self) -> bool:
         """Return whether libcurl may send the request again, as it is about to."""
@@ -514,7 +529,7 @@ class RequestSender:
             self.restarts = True
 
 
-def _is_on_tls(request: Request) -> bool:
+def _is_on_tls(request: ClientRequest) -> bool:
     """Return whether the connection uses TLS, all the way or up to the proxy."""
     proxy = request.transport.proxy
     return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))

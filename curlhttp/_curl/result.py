@@ -27,7 +27,7 @@ from curlhttp._curl.head import (
 )
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.decoding import decode_content
-from curlhttp._models.request import KEEP_CODED, Request
+from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import make_timings
 from curlhttp.exceptions import RequestException
@@ -74,7 +74,7 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         transfer.connections.forget(transfer.route)
 
 
-def _check_response(transfer: Transfer, request: Request) -> Head | None:
+def _check_response(transfer: Transfer, request: ClientRequest) -> Head | None:
     """Return the head of the finished attempt; None if the response is invalid, see `failed`.
 
     libcurl reports success for a response with an incomplete head, or with another body than the
@@ -84,7 +84,9 @@ def _check_response(transfer: Transfer, request: Request) -> Head | None:
     if head is None:
         head = parse_response_head(lines, request)
         if head is None:
-            if not transfer.handle.connects_only:
+            if transfer.handle.connects_only:
+                transfer.note_stream()
+            else:
                 transfer.failed = head_error(lines, request)
             return None
     elif lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
@@ -173,7 +175,7 @@ def read_piece(transfer: Transfer) -> bytes:
     return piece
 
 
-def decode_body(response: Response, request: Request) -> None:
+def decode_body(response: Response, request: ClientRequest) -> None:
     """Decode the body of a response that is in memory.
 
     Raises:
@@ -218,7 +220,7 @@ def _make_partial_response(transfer: Transfer) -> Response | None:
     request = transfer.request
     assert request is not None
     head = parse_response_head(transfer.lines, request)
-    # A 1xx is no final response, and the caller has a streamed one.
+    # A 1xx is not a final response, and the caller has a streamed one.
     if head is None or head.status_code < 200 or request.stream:
         return None
     return Response(request, head, b"".join(transfer.pieces), transfer.timings())

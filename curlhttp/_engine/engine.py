@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from curlhttp._models.fork import register
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ class HedgePlan(Protocol):
     after: float | None
     most: int
 
-    async def again(self) -> Request | None:
+    async def again(self) -> ClientRequest | None:
         """Return the request of one more attempt, or None for no more attempts."""
 
     def is_good(self, status_code: int) -> bool:
         """Return whether a response with this status wins while other attempts are running."""
 
-    def won(self, request: Request) -> None:
+    def won(self, request: ClientRequest) -> None:
         """Note the attempt whose outcome the engine returns or raises.
 
         Args:
@@ -74,7 +74,7 @@ class HedgePlan(Protocol):
         """
 
     def dropped(
-        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
         """Note an attempt that did not win.
 
@@ -106,7 +106,7 @@ class Waiter(Protocol):
 class Engine(Protocol):
     """Move the bytes of one request at a time."""
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
@@ -117,7 +117,7 @@ class Engine(Protocol):
             RequestException: no response was received.
         """
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
         """Send the request and return once the head of the response has arrived.
 
         Args:
@@ -221,7 +221,7 @@ class ByteStream(Protocol):
 class Connector(Protocol):
     """An engine that also opens connections for protocols other than HTTP."""
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a separate connection to a request's origin, and send nothing on it.
 
         The caller writes the head of the request and reads the head of the response, as bytes of
@@ -302,20 +302,23 @@ class Clock(NamedTuple):
 class Exchange(Protocol):
     """The last step of the flow, which passes a request to the engine."""
 
-    def __call__(self, request: Request, plan: HedgePlan | None = None, /) -> Awaitable[Response]:
+    def __call__(
+        self, request: ClientRequest, plan: HedgePlan | None = None, /
+    ) -> Awaitable[Response]:
         """Return an awaitable of the response."""
 
 
 MakeWaiter: TypeAlias = Callable[[], Waiter]
-Send: TypeAlias = Callable[[Request], Awaitable[Response]]
+Send: TypeAlias = Callable[[ClientRequest], Awaitable[Response]]
 Layer: TypeAlias = Callable[[Send], Send]
-Middleware: TypeAlias = Callable[[Request, Send], Awaitable[Response]]
+Middleware: TypeAlias = Callable[[ClientRequest, Send], Awaitable[Response]]
 
 
 # --- What an engine tells of itself, and what a client counts, for statistics ---
 #
-# Most counts are made where something rare happens. Attempts and received bytes are counted by each
-# transfer, which one thread uses at a time, and are added to the totals when it is closed.
+# Most counts are made where something rare happens. Attempts and bytes are counted by each
+# transfer, which one thread uses at a time. Its counts move to the totals in one step, before its
+# pool forgets it, so that no reader misses them: counters of Prometheus must not fall.
 
 COUNTED = (
     "attempts",
@@ -327,6 +330,14 @@ COUNTED = (
     "cache_hits",
     "cache_misses",
 )
+
+
+class Counted(Protocol):
+    """What counts its own attempts and bytes."""
+
+    attempts: int
+    bytes_sent: int
+    bytes_received: int
 
 
 class Totals:
@@ -357,10 +368,33 @@ class Totals:
         with self._lock:
             self._counts[name] += number
 
-    def read(self) -> dict[str, int]:
-        """Return a copy of all counts."""
+    def take(self, counted: Counted) -> None:
+        """Move the counts of a transfer here.
+
+        Args:
+            counted: starts again at zero.
+        """
         with self._lock:
-            return dict(self._counts)
+            self._add_all(self._counts, counted)
+            counted.attempts = counted.bytes_sent = counted.bytes_received = 0
+
+    def read(self, find: Callable[[], Iterable[Counted]]) -> dict[str, int]:
+        """Return a copy of all counts, with those that were not moved here yet.
+
+        Args:
+            find: returns the transfers that have them.
+        """
+        with self._lock:
+            counts = dict(self._counts)
+            for each in find():
+                self._add_all(counts, each)
+            return counts
+
+    @staticmethod
+    def _add_all(counts: dict[str, int], counted: Counted) -> None:
+        counts["attempts"] += counted.attempts
+        counts["bytes_sent"] += counted.bytes_sent
+        counts["bytes_received"] += counted.bytes_received
 
 
 class EngineState(NamedTuple):
@@ -369,13 +403,7 @@ class EngineState(NamedTuple):
     Attributes:
         connections: numbers of open connections by origin, protocol and whether they are active.
         waits: seconds that each waiting request has waited.
-        attempts: of the transfers that are not closed; likewise the others.
-        bytes_sent: of request bodies.
-        bytes_received: of response bodies.
     """
 
     connections: Counter[tuple[str, str, bool]]
     waits: list[float]
-    attempts: int
-    bytes_sent: int
-    bytes_received: int

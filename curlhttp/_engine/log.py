@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from curlhttp._models.redaction import display_url, escape_bytes
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head
 from curlhttp._models.timings import Timings
 
@@ -64,7 +64,7 @@ class Log:
 log = Log()
 
 
-def get_request_log(request: Request) -> RequestLog | None:
+def get_request_log(request: ClientRequest) -> RequestLog | None:
     """Return the RequestLog that collects the DEBUG lines of a request, or None."""
     extensions = request.extensions
     found = None if extensions is None else extensions.get(_KEY)
@@ -78,7 +78,7 @@ class RequestLog:
         request: sent within that block.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ClientRequest) -> None:
         self._request = request
         self._sources: list[Source] = []
         self._response: tuple[Head, Timings] | None = None
@@ -98,7 +98,7 @@ class RequestLog:
         """Also log the lines of a source, after those of earlier ones."""
         self._sources.append(source)
 
-    def set_response(self, head: Head, timings: Timings, request: Request) -> None:
+    def set_response(self, head: Head, timings: Timings, request: ClientRequest) -> None:
         """Set the response to log.
 
         Args:
@@ -157,7 +157,7 @@ class RequestLog:
             )
 
 
-def _detach(request: Request) -> None:
+def _detach(request: ClientRequest) -> None:
     if request.extensions is not None:
         request.extensions.pop(_KEY, None)
 

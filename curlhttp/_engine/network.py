@@ -10,7 +10,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Protocol
 
 from curlhttp._engine.engine import Engine
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ class OverriddenEngine(Protocol):
 class NetworkOverride(Protocol):
     """Take requests from the engines that reach the network."""
 
-    def engine_for(self, request: Request, engine: OverriddenEngine) -> Engine | None:
+    def engine_for(self, request: ClientRequest, engine: OverriddenEngine) -> Engine | None:
         """Return the engine that takes a request, or None to send it as usual.
 
         Args:
@@ -67,7 +67,7 @@ class Network:
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
     counts_sends: int = 0
-    fallback_observers: tuple[Callable[[Request, Response | Exception], None], ...] = ()
+    fallback_observers: tuple[Callable[[ClientRequest, Response | Exception], None], ...] = ()
     _instrumentation: Instrumentation | None = None
 
     def mock(self, override: NetworkOverride | None) -> None:

@@ -13,7 +13,7 @@ from typing import cast
 
 from curlhttp._engine.engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
 from curlhttp._flow.hooks import check_response, log
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.timings import AttemptCancelled
 from curlhttp.exceptions import RequestException
@@ -29,7 +29,7 @@ def attempt_middleware(functions: Sequence[Middleware]) -> Layer:
 
 
 def _checked(exchange: Exchange) -> Exchange:
-    async def send(request: Request, plan: HedgePlan | None = None) -> Response:
+    async def send(request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         return check_response(await exchange(request, plan), "an attempt_middleware")
 
     return send
@@ -44,7 +44,7 @@ def wrap_exchange(functions: Sequence[Middleware], exchange: Exchange) -> Exchan
     """
     alone = _compose(functions, exchange)
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # A copy, so that changes for one attempt affect neither the next nor the layers above.
         if plan is None:
             return alone(request.copy())
@@ -63,7 +63,7 @@ def _apply(function: Middleware, send: Send) -> Send:
     return lambda request: function(request, send)
 
 
-async def _send_hedged(race: _Race, request: Request, exchange: Exchange) -> Response:
+async def _send_hedged(race: _Race, request: ClientRequest, exchange: Exchange) -> Response:
     try:
         first = race.begin(request)
         await first.advance()
@@ -75,7 +75,7 @@ async def _send_hedged(race: _Race, request: Request, exchange: Exchange) -> Res
 
 
 async def _get_outcome(
-    exchange: Exchange, request: Request, plan: HedgePlan | None = None
+    exchange: Exchange, request: ClientRequest, plan: HedgePlan | None = None
 ) -> Response | BaseException:
     try:
         return await exchange(request, plan)
@@ -101,13 +101,13 @@ class _Race:
         self._runs: list[_PausedMiddleware] = []
         self._final_run: _PausedMiddleware | None = None
 
-    def begin(self, request: Request) -> _PausedMiddleware:
+    def begin(self, request: ClientRequest) -> _PausedMiddleware:
         """Return the middleware for one more attempt."""
         run = _PausedMiddleware(_compose(self._functions, _Breakpoint), request)
         self._runs.append(run)
         return run
 
-    async def again(self) -> Request | None:
+    async def again(self) -> ClientRequest | None:
         """Return the request of one more attempt, as the middleware sends it, or None."""
         request = await self._plan.again()
         if request is None:
@@ -127,19 +127,19 @@ class _Race:
             sent.transport = sent.route(sent.url)  # the middleware may have changed the URL
         return sent
 
-    def won(self, request: Request) -> None:
+    def won(self, request: ClientRequest) -> None:
         """Note which attempt's outcome the engine returns or raises."""
         self._final_run = self._find_run(request)
         self._plan.won(request)
 
     def dropped(
-        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
         """Count an attempt whose outcome the caller does not get."""
         self._find_run(request).outcome = result
         self._plan.dropped(request, result, elapsed, was_sent)
 
-    def _find_run(self, request: Request) -> _PausedMiddleware:
+    def _find_run(self, request: ClientRequest) -> _PausedMiddleware:
         # A wrapper of the engine may send a copy of the first request.
         return next((run for run in self._runs if run.sent is request), self._runs[0])
 
@@ -201,12 +201,12 @@ class _PausedMiddleware:
 
     __slots__ = ("_coroutine", "_error", "_request", "_response", "_through", "outcome", "sent")
 
-    def __init__(self, through: Send, request: Request) -> None:
+    def __init__(self, through: Send, request: ClientRequest) -> None:
         self._through, self._request = through, request
         self._coroutine: Coroutine[object, object, Response] | None = None  # it has not begun
         self._response: Response | None = None
         self._error: BaseException | None = None
-        self.sent: Request | None = None
+        self.sent: ClientRequest | None = None
         self.outcome: AttemptResult = None
 
     @coroutine
@@ -283,7 +283,7 @@ def _resume(
         del outcome  # otherwise it and this frame would hold each other
 
 
-async def _start(through: Send, request: Request) -> Response:
+async def _start(through: Send, request: ClientRequest) -> Response:
     return await through(request)
 
 
@@ -296,7 +296,7 @@ class _Breakpoint:
 
     __slots__ = ("request",)
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ClientRequest) -> None:
         self.request = request
 
     def __await__(self) -> Generator[_Breakpoint, Response, Response]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, cast
 from curlhttp._engine.engine import Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.run import Offload
 from curlhttp._models.body import rewind
-from curlhttp._models.request import Request
+from curlhttp._models.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, get_flow_method
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
@@ -45,10 +45,10 @@ class AuthContext(NamedTuple):
     is_async: bool
     run_blocking: Offload
     subrequest: Callable[[], Send] | None
-    upgrade: Callable[[Request], Request] | None = None
+    upgrade: Callable[[ClientRequest], ClientRequest] | None = None
 
 
-def auth_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
+def auth_from_netrc(request: ClientRequest, netrc: FindCredentials) -> Auth | None:
     """Return the Auth from netrc for a request without one.
 
     Args:
@@ -63,7 +63,11 @@ def auth_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
 
 
 async def authenticate(
-    request: Request, send: Send, auth: Auth, context: AuthContext, outer: tuple[Auth, ...] = ()
+    request: ClientRequest,
+    send: Send,
+    auth: Auth,
+    context: AuthContext,
+    outer: tuple[Auth, ...] = (),
 ) -> Response:
     """Send a request with an Auth, and the further requests of its flow.
 
@@ -81,7 +85,7 @@ async def authenticate(
     outer = (*outer, auth)
     if getattr(auth, "fetches_token", False):
 
-        async def send_subrequest(other: Request) -> Response:
+        async def send_subrequest(other: ClientRequest) -> Response:
             return await _send_subrequest(other, send, context, outer)
 
         return await send_with_token(request, send, send_subrequest, auth, context)
@@ -106,8 +110,8 @@ async def authenticate(
 
 async def _drive(
     flow: _Flow,
-    request: Request,
-    changed: Request,
+    request: ClientRequest,
+    changed: ClientRequest,
     send: Send,
     auth: Auth,
     context: AuthContext,
@@ -121,13 +125,13 @@ async def _drive(
     history: list[Response] = []
     outgoing = await _advance(flow, None)
     if outgoing is _END:
-        raise TypeError(f"{who} must yield a request, and yielded none")
+        raise TypeError(f"{who} must yield a request, but yielded nothing")
     while True:
         if is_other := is_subrequest(outgoing, request):
             other = make_subrequest(outgoing, request, changed, who)
             response = await _send_subrequest(other, send, context, outer)
         else:
-            response = await send(cast(Request, outgoing))
+            response = await send(cast(ClientRequest, outgoing))
             # The challenges came before what a middleware below recorded.
             response.history = [*history, *response.history]
         try:
@@ -144,6 +148,10 @@ async def _drive(
             return response
         # If little of the body is left, the next request of the flow reuses the connection.
         await response.discard()
+        if not is_other and ENDPOINTS in (response.request.extensions or ()):
+            # Each endpoint knows its own nonces only.
+            answer = cast(ClientRequest, outgoing)
+            answer.extensions = {**(answer.extensions or {}), CHALLENGER: response.request.url}
         if not is_other:
             history.append(response)
 
@@ -159,7 +167,7 @@ async def _advance(flow: _Flow, response: Response | None) -> object:
 
 
 async def _send_subrequest(
-    request: Request, send: Send, context: AuthContext, outer: tuple[Auth, ...]
+    request: ClientRequest, send: Send, context: AuthContext, outer: tuple[Auth, ...]
 ) -> Response:
     """Send a subrequest of a flow.
 
@@ -179,7 +187,7 @@ async def _send_subrequest(
     return await authenticate(request, send, auth, context, outer)
 
 
-async def _read_body(request: Request, context: AuthContext) -> None:
+async def _read_body(request: ClientRequest, context: AuthContext) -> None:
     """Read a streamed body into memory."""
     body = request.body
     if body is None or body.data is not None:
@@ -208,7 +216,7 @@ _NOT_SHARED = (ClientClosed, DeadlineExceeded, PoolTimeout, _AsyncFunctionError)
 
 
 async def send_with_token(
-    request: Request, send: Send, subrequest: Send, auth: Auth, context: AuthContext
+    request: ClientRequest, send: Send, subrequest: Send, auth: Auth, context: AuthContext
 ) -> Response:
     """Send a request with a token; once more with a new token if the server refuses it.
 
@@ -245,7 +253,7 @@ async def send_with_token(
 
 
 async def _get_token(
-    auth: TokenAuth, request: Request, subrequest: Send, context: AuthContext
+    auth: TokenAuth, request: ClientRequest, subrequest: Send, context: AuthContext
 ) -> CachedToken:
     from curlhttp._policy.token_auth import TokenWaiter  # few clients need it
 
@@ -289,7 +297,11 @@ async def _get_token(
 
 
 async def _wait_in_queue(
-    queued: TokenWaiter, woken: Waiter, auth: TokenAuth, request: Request, context: AuthContext
+    queued: TokenWaiter,
+    woken: Waiter,
+    auth: TokenAuth,
+    request: ClientRequest,
+    context: AuthContext,
 ) -> None:
     """Wait until the request is the first, or until the first has a token or an error."""
     now = context.clock.now
@@ -305,7 +317,7 @@ async def _wait_in_queue(
 
 
 async def _fetch(
-    auth: TokenAuth, request: Request, subrequest: Send, context: AuthContext
+    auth: TokenAuth, request: ClientRequest, subrequest: Send, context: AuthContext
 ) -> CachedToken:
     """Run the steps that fetch a token."""
     from curlhttp._policy.subrequest import make_subrequest
@@ -366,7 +378,9 @@ def _raise_copy(error: Exception) -> NoReturn:
     raise copied from error
 
 
-def _make_timeout_error(request: Request, auth: Auth, now: float) -> DeadlineExceeded | PoolTimeout:
+def _make_timeout_error(
+    request: ClientRequest, auth: Auth, now: float
+) -> DeadlineExceeded | PoolTimeout:
     return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
         f"{request}: another request that fetches the credentials of {type(auth).__name__} did "
         "not end in time; this one was not sent",

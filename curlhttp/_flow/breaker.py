@@ -14,7 +14,7 @@ from functools import partial
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.limits import ask_store
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import (
     CircuitBreaker,
@@ -47,7 +47,7 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: Mak
     proxy = ProxyClassifier()
 
     def wrap(send: Send) -> Send:
-        def send_permitted(request: Request) -> Awaitable[Response]:
+        def send_permitted(request: ClientRequest) -> Awaitable[Response]:
             route = request.route
             transport = request.transport if route is None else route(request.url)
             # Here and not when the client is created, because a redirect may change the proxy.
@@ -55,7 +55,7 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: Mak
                 return layer.send(request, request.url.origin, origin, send)
 
             # The proxy's circuit first: while it is open, nothing counts for the origins behind it.
-            def send_to_origin(hop: Request) -> Awaitable[Response]:
+            def send_to_origin(hop: ClientRequest) -> Awaitable[Response]:
                 return layer.send(hop, hop.url.origin, hidden_origin, send)
 
             return layer.send(request, get_proxy_key(transport.proxy.url), proxy, send_to_origin)
@@ -83,7 +83,7 @@ class _BreakerLayer:
         self._pending: deque[Transition] = deque()  # from ends of bodies, where no hook can run
 
     async def send(
-        self, request: Request, key: str, classifier: OutcomeClassifier, send: Send
+        self, request: ClientRequest, key: str, classifier: OutcomeClassifier, send: Send
     ) -> Response:
         """Send a request if the circuit of a key admits it.
 
@@ -199,7 +199,7 @@ class SharedBreaker:
         self._now = now
         self._make_waiter = make_waiter
 
-    async def admit(self, key: str, request: Request) -> Permit | SharedPermit:
+    async def admit(self, key: str, request: ClientRequest) -> Permit | SharedPermit:
         """Return a permit for a call.
 
         Args:

@@ -16,7 +16,7 @@ from curlhttp._engine.run import Offload
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content
-from curlhttp._models.request import KEEP_CODED, Request
+from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
 from curlhttp._policy.cache import (
@@ -103,7 +103,7 @@ def cache_layer(client: CacheContext, clock: Clock) -> Layer:
     guard_transport = client.guard_transport
 
     def wrap(send: Send) -> Send:
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             if request.route is not None:  # the key depends on the transport
                 request.transport = request.route(request.url)
             request.transport = guard_transport(request.transport)  # another client may have set it
@@ -133,7 +133,7 @@ def _mark(response: Response, status: str, *, from_cache: bool = False) -> Respo
 class _CachedRequest:
     """One request that the cache may answer."""
 
-    def __init__(self, client: CacheContext, clock: Clock, request: Request) -> None:
+    def __init__(self, client: CacheContext, clock: Clock, request: ClientRequest) -> None:
         self._client = client
         self._policy, self._store = client.policy, client.store
         self._offload = client.offload
@@ -296,7 +296,7 @@ class _CachedRequest:
         return response
 
 
-def _keep_coded(request: Request) -> Request:
+def _keep_coded(request: ClientRequest) -> ClientRequest:
     """Return a request whose response keeps the encoded body, which is what is stored."""
     if request.stream or not request.decode:
         return request

@@ -16,7 +16,7 @@ from curlhttp._engine.run import Offload
 from curlhttp._flow.auth import AuthContext
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_response, request_hooks
 from curlhttp._flow.redirects import cookies, redirects
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.alt_svc import AltSvcCache
 
@@ -331,7 +331,7 @@ def _to_layer(middleware: Middleware) -> Layer:
     """Return a user's middleware as a layer."""
 
     def wrap(send: Send) -> Send:
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             return check_response(await middleware(request, send), "a middleware")
 
         return through
@@ -342,7 +342,7 @@ def _to_layer(middleware: Middleware) -> Layer:
 def raise_for_status(send: Send) -> Send:
     """Return the layer that raises HTTPError for a status of 4xx or 5xx."""
 
-    async def through(request: Request) -> Response:
+    async def through(request: ClientRequest) -> Response:
         response = await send(request)
         if response.is_error and request.get_header("accept") != _EVENTS:  # sse() decides itself
             await response.load()  # so that the exception has the body
@@ -360,7 +360,7 @@ def alt_svc(alternatives: AltSvcCache) -> Layer:
     """
 
     def wrap(send: Send) -> Send:
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             response = await send(request)
             if request.url.scheme == "https":
                 values = response.headers.get_list("alt-svc")

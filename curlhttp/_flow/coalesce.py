@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.fork import register
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded
 
@@ -58,7 +58,7 @@ class _Shared:
         begun: the request that began it.
     """
 
-    def __init__(self, begun: Request) -> None:
+    def __init__(self, begun: ClientRequest) -> None:
         self.extensions = begun.extensions or {}
         self.waiters: set[Waiter] = set()
         self.task: SpawnedTask | None = None
@@ -101,7 +101,7 @@ class Coalescing(Unpicklable):
     def layer(self, send: Send) -> Send:
         """Return the layer; see the module."""
 
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             if not _may_share(request):
                 return await send(request)
             key = _make_key(request)
@@ -136,7 +136,7 @@ class Coalescing(Unpicklable):
                 shared.waiters.add(waiter)
         return shared, waiter
 
-    def _has_time(self, request: Request, error: BaseException) -> bool:
+    def _has_time(self, request: ClientRequest, error: BaseException) -> bool:
         return (
             isinstance(error, DeadlineExceeded)
             and request.deadline is not None
@@ -144,7 +144,7 @@ class Coalescing(Unpicklable):
         )
 
     async def _send_here(
-        self, shared: _Shared, key: Hashable, request: Request, send: Send
+        self, shared: _Shared, key: Hashable, request: ClientRequest, send: Send
     ) -> Response:
         result: Response | Exception | None = None
         try:
@@ -160,7 +160,7 @@ class Coalescing(Unpicklable):
         return response
 
     def _start(
-        self, shared: _Shared, key: Hashable, request: Request, send: Send, spawn: Spawn
+        self, shared: _Shared, key: Hashable, request: ClientRequest, send: Send, spawn: Spawn
     ) -> None:
         own = request.copy()  # the caller may leave and use its request again
 
@@ -180,7 +180,13 @@ class Coalescing(Unpicklable):
         shared.task = spawn(run)
 
     async def _wait(
-        self, shared: _Shared, key: Hashable, waiter: Waiter, request: Request, *, is_first: bool
+        self,
+        shared: _Shared,
+        key: Hashable,
+        waiter: Waiter,
+        request: ClientRequest,
+        *,
+        is_first: bool,
     ) -> Response | BaseException | None:
         """Return the result of a transfer, None if it was abandoned."""
         # The transfer has the deadline of the first request, and its error says more.
@@ -192,8 +198,8 @@ class Coalescing(Unpicklable):
                 await waiter.wait(left)
             if not shared.is_done:
                 raise DeadlineExceeded(
-                    f"{request}: the total of {request.timeout.total} s ran out while it shared "
-                    "the transfer of an equal request",
+                    f"{request}: the total timeout of {request.timeout.total} s ran out while it "
+                    "shared the transfer of an equal request",
                     request=request,
                     request_sent=True,
                 )
@@ -220,14 +226,14 @@ class Coalescing(Unpicklable):
             waiter.wake()
 
 
-def _may_share(request: Request) -> bool:
+def _may_share(request: ClientRequest) -> bool:
     if request.method != "GET" or request.stream or request.body is not None:
         return False
     control = request.get_header("cache-control")
     return control is None or "no-store" not in control.lower()
 
 
-def _make_key(request: Request) -> Hashable:
+def _make_key(request: ClientRequest) -> Hashable:
     """Return what is equal for requests that may share; all else is not visible in the result."""
     timeout = request.timeout
     return (
@@ -243,7 +249,7 @@ def _make_key(request: Request) -> Hashable:
     )
 
 
-def _copy(response: Response, shared: _Shared, request: Request) -> Response:
+def _copy(response: Response, shared: _Shared, request: ClientRequest) -> Response:
     """Return a response to another request, which shares only bytes with the first one."""
     attempts = response.attempts  # which the first look at a response works out
     made = object.__new__(type(response))
@@ -258,7 +264,7 @@ def _copy(response: Response, shared: _Shared, request: Request) -> Response:
     return made
 
 
-def _copy_request(sent: Request, shared: _Shared, request: Request) -> Request:
+def _copy_request(sent: ClientRequest, shared: _Shared, request: ClientRequest) -> ClientRequest:
     """Return what was sent, with that of the caller's request which is not part of the key."""
     made = sent.copy()
     if made.url.wire == request.url.wire:
@@ -273,13 +279,13 @@ def _copy_request(sent: Request, shared: _Shared, request: Request) -> Request:
     return made
 
 
-def _copy_error(error: E, shared: _Shared, request: Request) -> E:
+def _copy_error(error: E, shared: _Shared, request: ClientRequest) -> E:
     """Return an error for one caller, which adds to its traceback and its notes."""
     made = type(error).__new__(type(error), *error.args)
     made.args = error.args
     made.__dict__.update(error.__dict__)
     sent, notes = getattr(error, "request", None), getattr(error, "__notes__", None)
-    if isinstance(sent, Request):
+    if isinstance(sent, ClientRequest):
         vars(made)["request"] = _copy_request(sent, shared, request)
     if notes is not None:
         vars(made)["__notes__"] = [*notes]

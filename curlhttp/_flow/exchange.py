@@ -9,14 +9,16 @@ from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.redaction import HeadRedactor, escape_bytes
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, RequestException, UnrewindableBodyError
 
 # --- Log each attempt to the logger "curlhttp"; _engine/log.py formats the lines ---
 
 
-async def send_logged(request: Request, send: Exchange, plan: HedgePlan | None = None) -> Response:
+async def send_logged(
+    request: ClientRequest, send: Exchange, plan: HedgePlan | None = None
+) -> Response:
     """Send a request and log the attempt.
 
     Args:
@@ -30,7 +32,7 @@ async def send_logged(request: Request, send: Exchange, plan: HedgePlan | None =
     return response
 
 
-def record_head(request: Request, mark: str, block: bytes) -> None:
+def record_head(request: ClientRequest, mark: str, block: bytes) -> None:
     """Log a head that libcurl does not see, if the request is logged.
 
     Args:
@@ -66,7 +68,7 @@ def exchange(
         kind: the class of streamed responses.
     """
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # Most requests need no preparation, and this check costs less than the call.
         if request.route is not None or request.body is not None or request.deadline is not None:
             if request.body is not None and request.body.is_async:
@@ -92,7 +94,7 @@ def exchange_async(
         kind: the class of streamed responses.
     """
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.route is not None or request.body is not None or request.deadline is not None:
             prepare(request, now)
         # For each attempt, because a client may be used in several event loops.
@@ -117,7 +119,7 @@ def _unlogged(engine: Engine, kind: type[BaseStreamedResponse]) -> Exchange:
     Ctrl-C in that call, the coroutine would never be awaited.
     """
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
             return _open(engine, request, kind, plan)
         return engine.perform(request) if plan is None else engine.perform(request, plan)
@@ -133,14 +135,14 @@ def count_attempts(last: Exchange, totals: Totals) -> Exchange:
         totals: of the client.
     """
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         totals.add("attempts")
         return last(request) if plan is None else last(request, plan)
 
     return send
 
 
-def prepare(request: Request, now: Callable[[], float]) -> None:
+def prepare(request: ClientRequest, now: Callable[[], float]) -> None:
     """Prepare a request for an attempt: check the deadline, set the transport, rewind the body.
 
     Raises:
@@ -150,7 +152,7 @@ def prepare(request: Request, now: Callable[[], float]) -> None:
     """
     if request.deadline is not None and request.deadline - now() < MIN_ATTEMPT_SECONDS:
         raise DeadlineExceeded(
-            f"{request}: the total of {request.timeout.total} s ran out",
+            f"{request}: the total timeout of {request.timeout.total} s ran out",
             request=request,
         )
     if request.route is not None:
@@ -165,7 +167,7 @@ def prepare(request: Request, now: Callable[[], float]) -> None:
 
 
 async def _open(
-    engine: Engine, request: Request, kind: type[BaseStreamedResponse], plan: HedgePlan | None
+    engine: Engine, request: ClientRequest, kind: type[BaseStreamedResponse], plan: HedgePlan | None
 ) -> Response:
     """Return a streamed response; a buffered one for a redirect that is followed."""
     # Without a plan, because an engine of the user may not have that parameter.
@@ -193,7 +195,7 @@ def with_certificates(last: Exchange) -> Exchange:
         last: passes the request to the engine.
     """
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.url.scheme == "https":
             return _send_for_certificate(last, request, plan)
         return last(request) if plan is None else last(request, plan)
@@ -202,7 +204,7 @@ def with_certificates(last: Exchange) -> Exchange:
 
 
 async def _send_for_certificate(
-    last: Exchange, request: Request, plan: HedgePlan | None
+    last: Exchange, request: ClientRequest, plan: HedgePlan | None
 ) -> Response:
     streamed = request
     if not request.stream:

@@ -15,7 +15,7 @@ from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, check_response
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._models.redaction import redact_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.retry import STATUSES
 from curlhttp.exceptions import ClientClosed, RequestException
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from curlhttp._engine.engine import Engine
 
 FallbackInput: TypeAlias = Callable[
-    [Request, "Response | RequestException"], "Response | Awaitable[Response | None] | None"
+    [ClientRequest, "Response | RequestException"], "Response | Awaitable[Response | None] | None"
 ]
 """A function of the request and what became of it: the response to return, or None."""
 Failure: TypeAlias = "Response | RequestException"
@@ -33,7 +33,7 @@ _EVENT = "on_fallback"
 _NEEDS_ASYNC_CLIENT = "an async fallback needs AsyncClient"
 
 
-def is_failure(request: Request, response: Response) -> bool:
+def is_failure(request: ClientRequest, response: Response) -> bool:
     """Return whether the status is one after which the request would be retried."""
     policy = request.retry
     return response.status_code in (STATUSES if policy is None else policy.statuses)
@@ -54,7 +54,7 @@ def validate_fallback(function: object, awaits: bool) -> None:
             "fallback must be a function of (request, outcome) that returns a response or None, "
             f"not {type(function).__name__}"
         )
-    called = type(function).__call__  # of an object that is no function
+    called = type(function).__call__  # of an object that is not a function
     if not awaits and any(map(inspect.iscoroutinefunction, (function, called))):
         raise TypeError(_NEEDS_ASYNC_CLIENT)
 
@@ -71,7 +71,7 @@ def fallback(
         awaits: see validate_fallback.
     """
 
-    async def replace(request: Request, failure: Failure) -> Response | None:
+    async def replace(request: ClientRequest, failure: Failure) -> Response | None:
         found = function(request, failure)
         if inspect.isawaitable(found):
             if not awaits:
@@ -94,7 +94,7 @@ def fallback(
         return _to_stream(request, response, streamed) if request.stream else response
 
     def wrap(send: Send) -> Send:
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             try:
                 response = await send(request)
             except ClientClosed:  # a mistake of the program, which a fallback would hide
@@ -122,7 +122,7 @@ def fallback(
 
 
 def _to_stream(
-    request: Request, response: Response, streamed: type[BaseStreamedResponse]
+    request: ClientRequest, response: Response, streamed: type[BaseStreamedResponse]
 ) -> Response:
     if isinstance(response, BaseStreamedResponse):
         return response
@@ -133,7 +133,7 @@ def _to_stream(
     return made
 
 
-def _make_event(request: Request, failure: Failure) -> AttemptEvent:
+def _make_event(request: ClientRequest, failure: Failure) -> AttemptEvent:
     status_code, error = None, None
     if isinstance(failure, Response):
         status_code = failure.status_code

@@ -15,7 +15,7 @@ from curlhttp._engine.engine import AttemptResult, Exchange, Layer, MakeWaiter, 
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.retry import withdraw_from_store
 from curlhttp._models.body import Body
-from curlhttp._models.request import ENDPOINTS, Request
+from curlhttp._models.request import ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.timings import AttemptCancelled
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, get_proxy_key
@@ -95,7 +95,7 @@ class HedgeAdmission:
         self._budget = budget
         self._now = now
 
-    async def admit(self, request: Request, make_waiter: MakeWaiter) -> AttemptPermit | None:
+    async def admit(self, request: ClientRequest, make_waiter: MakeWaiter) -> AttemptPermit | None:
         """Return a permit; None if one of them refuses, after undoing what the others granted.
 
         Args:
@@ -134,7 +134,7 @@ class HedgeAdmission:
             limit.note_failure(origin, result or AttemptCancelled(), begun, now)
 
     async def _admit_all(
-        self, request: Request, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
+        self, request: ClientRequest, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
     ) -> AttemptPermit | None:
         leases: list[Lease | SharedLease] = []
         permits: list[_Permitted] = []
@@ -151,7 +151,7 @@ class HedgeAdmission:
 
     async def _acquire_slot(
         self,
-        request: Request,
+        request: ClientRequest,
         make_waiter: MakeWaiter,
         leases: list[Lease | SharedLease],
         undo: list[Callable[[], object]],
@@ -175,7 +175,7 @@ class HedgeAdmission:
         return answer is None or bool(answer[0])
 
     async def _reserve_rate(
-        self, request: Request, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
+        self, request: ClientRequest, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
     ) -> bool:
         rate, origin = self._rate, request.url.origin
         if rate is None:
@@ -193,7 +193,7 @@ class HedgeAdmission:
 
     async def _acquire_permits(
         self,
-        request: Request,
+        request: ClientRequest,
         make_waiter: MakeWaiter,
         permits: list[_Permitted],
         undo: list[Callable[[], object]],
@@ -226,7 +226,7 @@ class HedgeAdmission:
             permits.append((permit, classifier))
             undo.append(permit.release)
 
-    async def _pay(self, request: Request, make_waiter: MakeWaiter) -> bool:
+    async def _pay(self, request: ClientRequest, make_waiter: MakeWaiter) -> bool:
         budget, origin = self._budget, request.url.origin
         if budget is None:
             return True
@@ -280,7 +280,7 @@ def hedge(
     def wrap(make_waiter: MakeWaiter, send: Send) -> Send:
         exchange = cast(Exchange, send)  # below are attempt middleware and the engine
 
-        def hedged(request: Request) -> Awaitable[Response]:
+        def hedged(request: ClientRequest) -> Awaitable[Response]:
             if not may_hedge(request, policy):
                 return send(request)
             # The retry layer has made the deposit if the budget is its own.
@@ -300,12 +300,12 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
         plan.finish(response.status_code, response.request)
         return response
     except RequestException as error:
-        plan.finish(error, error.request if isinstance(error.request, Request) else None)
+        plan.finish(error, error.request if isinstance(error.request, ClientRequest) else None)
         if plan.was_sent:  # by another attempt than the one that failed with this error
             error.request_sent, error.refused = True, False
         raise
     finally:
-        # Always, because permits that are not released would block leases and circuits for ever.
+        # Always, because permits that are not released would block leases and circuits forever.
         plan.close()
         if hooks is not None:
             if plan.sent:
@@ -335,7 +335,7 @@ class _HedgedRequest:
 
     def __init__(
         self,
-        request: Request,
+        request: ClientRequest,
         policy: Hedge,
         times: HeadTimes,
         admission: HedgeAdmission,
@@ -354,9 +354,9 @@ class _HedgedRequest:
         self._now = now
         self._permits: list[AttemptPermit] = []
         # With endpoints, an attempt has its own turn, permits and origin; by the request's id.
-        self._turns: dict[int, tuple[Request, Turn, AttemptPermit]] = {}
+        self._turns: dict[int, tuple[ClientRequest, Turn, AttemptPermit]] = {}
 
-    async def again(self) -> Request | None:
+    async def again(self) -> ClientRequest | None:
         """Return the request of one more attempt, or None if there may be none."""
         request, body = self.request, None
         if request.body is not None:
@@ -375,6 +375,8 @@ class _HedgedRequest:
         if permit is None:
             if body is not None:
                 body.close()  # the clone may have opened the file a second time
+            if found is not None:
+                self._give_back(found[0])
             return None
         self.sent += 1
         attempt = request.derive(body=body)
@@ -384,20 +386,27 @@ class _HedgedRequest:
             self._turns[id(attempt)] = attempt, turn, permit
         return attempt
 
-    def _take_turn(self) -> tuple[Turn, Request] | None:
+    def _take_turn(self) -> tuple[Turn, ClientRequest] | None:
         from curlhttp._flow.endpoints import take_turn
 
         return take_turn(self.request, self._now())
+
+    def _give_back(self, turn: Turn) -> None:
+        from curlhttp._flow.endpoints import get_rotation
+
+        rotation = get_rotation(self.request)
+        assert rotation is not None
+        rotation.give_back(turn)
 
     def is_good(self, status_code: int) -> bool:
         """Return whether a response with this status wins the race."""
         return status_code not in HEDGED_STATUSES
 
-    def won(self, request: Request) -> None:
+    def won(self, request: ClientRequest) -> None:
         """Ignore which attempt's outcome the engine returns or raises."""
 
     def dropped(
-        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
         """Count an attempt whose outcome the caller does not get.
 
@@ -414,7 +423,7 @@ class _HedgedRequest:
             self.transitions += self._permits.pop().settle(outcome, now, elapsed)
 
     def _end_turn(
-        self, request: Request, outcome: int | Exception | None, now: float, elapsed: float
+        self, request: ClientRequest, outcome: int | Exception | None, now: float, elapsed: float
     ) -> None:
         from curlhttp._flow.endpoints import classify, get_rotation
 
@@ -426,7 +435,7 @@ class _HedgedRequest:
         elif (rotation := get_rotation(request)) is not None and rotation.turn is not None:
             rotation.turn.end(classify(outcome), now)  # of the first attempt
 
-    def finish(self, outcome: int | Exception, winner: Request | None) -> None:
+    def finish(self, outcome: int | Exception, winner: ClientRequest | None) -> None:
         """Count the outcome that the caller gets, if it is that of an extra attempt at an endpoint.
 
         Args:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from curlhttp._engine.engine import Layer, Send, Totals
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def request_hooks(hooks: Mapping[str, list[Hook]]) -> Layer:
     """Return the layer that calls the hooks on requests and responses.
 
     Args:
-        hooks: lists of functions by event: "request" gets the Request, "response" the Response. A
-            return value other than None replaces it. Coroutine functions are awaited.
+        hooks: lists of functions by event: "request" gets the ClientRequest, "response" the
+            Response. A return value other than None replaces it. Coroutine functions are awaited.
     """
 
     def wrap(send: Send) -> Send:
@@ -71,7 +71,7 @@ def request_hooks(hooks: Mapping[str, list[Hook]]) -> Layer:
 
 
 async def _send_with_hooks(
-    request: Request, send: Send, hooks: Mapping[str, list[Hook]]
+    request: ClientRequest, send: Send, hooks: Mapping[str, list[Hook]]
 ) -> Response:
     request = await _run_hooks(hooks["request"], request)
     return await _run_hooks(hooks["response"], await send(request))
@@ -92,7 +92,7 @@ async def _run_hooks(hooks: list[Hook], subject: T) -> T:
 
 
 class AttemptEvent(NamedTuple):
-    """Describes an attempt to hooks.
+    """What a hook receives about an attempt.
 
     Attributes:
         event: "before_attempt", "after_attempt", "before_sleep", "on_give_up" or "on_fallback".

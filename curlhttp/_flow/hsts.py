@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from curlhttp._engine.engine import Send
 from curlhttp._flow.file_lock import lock_file
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.hsts import HSTSEntry, HSTSStore, is_address
@@ -46,9 +46,9 @@ class HSTS:
         self._hosts.by_name.update(_load(self._path) or ())
         self._unsaved: set[str] = set()  # hosts whose latest entry is not in the file
         if not os.path.isdir(os.path.dirname(self._path)):
-            raise FileNotFoundError(f"hsts: there is no folder for {self._path}")
+            raise FileNotFoundError(f"hsts: the folder of {self._path} does not exist")
 
-    def upgrade(self, request: Request) -> Request:
+    def upgrade(self, request: ClientRequest) -> ClientRequest:
         """Return the request, with an https URL if the host requires that."""
         url = request.url
         if url.scheme != "http" or not self._covers(url.host):
@@ -63,7 +63,7 @@ class HSTS:
     def upgrade_layer(self, send: Send) -> Send:
         """Return the layer that upgrades the first hop of a request; see Chain."""
 
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             return await send(self.upgrade(request))
 
         return through
@@ -71,7 +71,7 @@ class HSTS:
     def learning_layer(self, send: Send) -> Send:
         """Return the layer that stores Strict-Transport-Security of each hop."""
 
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             response = await send(request)
             tls = request.transport.tls
             is_checked = tls.verify is not False and tls.check_hostname

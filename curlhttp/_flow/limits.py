@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.limits import (
     ConcurrencyLimit,
@@ -72,16 +72,21 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
         send: sends an attempt.
     """
 
-    async def observed(request: Request) -> Response:
+    async def observed(request: ClientRequest) -> Response:
         origin, begun = request.url.origin, clock.now()
         try:
             response = await send(request)
         # BaseException, because callers also limit the time of a request by cancelling it.
         except BaseException as error:
+            sent = getattr(error, "request", None)
+            # With several endpoints, a hedge went to another origin.
+            origin = sent.url.origin if isinstance(sent, ClientRequest) else origin
             limit.note_failure(origin, error, begun, clock.now())
             raise
-        times = response.timings
-        latency = times.first_byte - times.dns - times.connect - times.tls
+        origin, times = response.request.url.origin, response.timings
+        latency = None  # a middleware or a mock made the response
+        if times.first_byte:
+            latency = times.first_byte - times.dns - times.connect - times.tls
         limit.note_response(origin, response.status_code, latency, begun, clock.now())
         return response
 
@@ -92,7 +97,7 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
 
 
 def _limit_rate(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
-    async def rated(request: Request) -> Response:
+    async def rated(request: ClientRequest) -> Response:
         origin = request.url.origin
         if not rate.try_acquire(origin, clock.now()):
             await _wait_for_rate(rate, request, clock, make_waiter)
@@ -106,7 +111,7 @@ def _limit_rate(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Se
 
 
 async def _wait_for_rate(
-    rate: RateLimit, request: Request, clock: Clock, make_waiter: MakeWaiter
+    rate: RateLimit, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
 ) -> None:
     now, deadline = clock.now(), request.deadline
     patience = math.inf if deadline is None else deadline - now
@@ -133,10 +138,10 @@ async def _wait_for_rate(
         raise
 
 
-def _make_deadline_error(rate: RateLimit, request: Request) -> DeadlineExceeded:
+def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request}: the total of {request.timeout.total} s ran out in the "
-        f"queue for the rate limit of {rate.rate:g} requests per second; it was not sent"
+        f"{request}: the total timeout of {request.timeout.total} s ran out while it "
+        f"waited for the rate limit of {rate.rate:g} requests per second; it was not sent"
     )
 
 
@@ -146,7 +151,7 @@ def _make_deadline_error(rate: RateLimit, request: Request) -> DeadlineExceeded:
 def _limit_concurrency(
     limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
 ) -> Send:
-    async def counted(request: Request) -> Response:
+    async def counted(request: ClientRequest) -> Response:
         lease = limit.try_acquire(request.url.origin)
         if lease is None:
             lease = await _wait_for_lease(limit, request, clock, make_waiter)
@@ -167,7 +172,7 @@ def _limit_concurrency(
 
 
 async def _wait_for_lease(
-    limit: ConcurrencyLimit, request: Request, clock: Clock, make_waiter: MakeWaiter
+    limit: ConcurrencyLimit, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
 ) -> Lease:
     woken = make_waiter()
     lease = Lease(limit, woken.wake)
@@ -188,7 +193,11 @@ async def _wait_for_lease(
 
 
 async def ask_store(
-    store: Store, command: StoreCommand, make_waiter: MakeWaiter, request: Request, patience: float
+    store: Store,
+    command: StoreCommand,
+    make_waiter: MakeWaiter,
+    request: ClientRequest,
+    patience: float,
 ) -> Answer | None:
     """Return a store's answer to a command, or None if there is none in time.
 
@@ -235,7 +244,7 @@ def _limit_shared_rate(
     """Return the layer for a rate limit with a store; without an answer, it uses `local`."""
     store = cast(Store, rate.store)
 
-    async def rated(request: Request) -> Response:
+    async def rated(request: ClientRequest) -> Response:
         reserved = await _reserve(rate, store, request, clock, make_waiter)
         if reserved is None:
             return await local(request)
@@ -249,7 +258,7 @@ def _limit_shared_rate(
 
 
 async def _reserve(
-    rate: RateLimit, store: Store, request: Request, clock: Clock, make_waiter: MakeWaiter
+    rate: RateLimit, store: Store, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
 ) -> Answer | None:
     """Reserve a time and wait for it; return the store's answer, None if there is none."""
     origin, deadline = request.url.origin, request.deadline
@@ -281,10 +290,10 @@ async def _reserve(
             return answer
 
 
-def _make_wait_error(request: Request) -> DeadlineExceeded:
+def _make_wait_error(request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request}: the total of {request.timeout.total} s would run out before the rate limit "
-        "admits it; it was not sent",
+        f"{request}: the total timeout of {request.timeout.total} s would run out before the "
+        "rate limit admits it; it was not sent",
         request=request,
     )
 
@@ -298,7 +307,7 @@ def _limit_shared_concurrency(
     """
     store = cast(Store, limit.store)
 
-    async def counted(request: Request) -> Response:
+    async def counted(request: ClientRequest) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
         try:
             await _acquire_shared(lease, limit, store, request, clock, make_waiter)
@@ -319,7 +328,7 @@ async def _acquire_shared(
     lease: SharedLease,
     limit: ConcurrencyLimit,
     store: Store,
-    request: Request,
+    request: ClientRequest,
     clock: Clock,
     make_waiter: MakeWaiter,
 ) -> None:

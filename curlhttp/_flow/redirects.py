@@ -13,7 +13,7 @@ from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.auth import AuthContext, FindCredentials, auth_from_netrc, authenticate
 from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import REDIRECT_STATUSES, Response
 from curlhttp._models.timings import number_attempts
 from curlhttp._models.url import URL
@@ -27,7 +27,7 @@ from curlhttp.exceptions import RequestException, TooManyRedirects
 def cookies(send: Send) -> Send:
     """Return the layer that adds Cookie, unless the caller did, and stores Set-Cookie."""
 
-    async def through(request: Request) -> Response:
+    async def through(request: ClientRequest) -> Response:
         jar = request.jar
         if jar is None:
             return await send(request)
@@ -39,7 +39,7 @@ def cookies(send: Send) -> Send:
     return through
 
 
-def with_cookies(request: Request, jar: LazyCookieJar) -> Request:
+def with_cookies(request: ClientRequest, jar: LazyCookieJar) -> ClientRequest:
     """Return the request with the jar's cookies and its own, unchanged if there are none to add."""
     header = jar.header(request.url, request.cookies)
     if header is None or request.get_header("cookie") is not None:
@@ -61,7 +61,7 @@ def store_cookies(jar: LazyCookieJar | None, response: Response) -> None:
 MIN_ATTEMPT_SECONDS = 0.001  # that must be left to begin an attempt
 
 
-def with_deadline(request: Request, now: Callable[[], float]) -> Request:
+def with_deadline(request: ClientRequest, now: Callable[[], float]) -> ClientRequest:
     """Return a copy with a deadline, because the caller may send the request again later.
 
     Args:
@@ -79,14 +79,14 @@ def with_deadline(request: Request, now: Callable[[], float]) -> Request:
 
 
 def get_next_hop(
-    request: Request,
+    request: ClientRequest,
     response: Response,
     sensitive_headers: frozenset[str],
     *,
     followed: int,
     max_redirects: int,
     rebase: Callable[[URL], URL] | None = None,
-) -> Request | None:
+) -> ClientRequest | None:
     """Return the request that follows a redirect, None if the response is final.
 
     Args:
@@ -117,7 +117,10 @@ def get_next_hop(
             timings=response.timings,
         )
     try:
-        return build_redirect(request, response.status_code, location, sensitive_headers, rebase)
+        sent_to = None if rebase is None else response.request.url
+        return build_redirect(
+            request, response.status_code, location, sensitive_headers, rebase, sent_to
+        )
     except RequestException as error:
         # The next request was not sent, so the error belongs to this one.
         error.request, error.response = request, response
@@ -148,7 +151,7 @@ def redirects(
     def wrap(send: Send) -> Send:
         send_with_cookies = cookies(send)
 
-        async def through(request: Request) -> Response:
+        async def through(request: ClientRequest) -> Response:
             if request.timeout.total is not None and request.deadline is None:
                 request = with_deadline(request, now)  # one for all layers below
             if network.counts_sends:

@@ -13,7 +13,7 @@ from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody, Read
 from curlhttp._models.redaction import redact_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.sse import EventParser, ServerSentEvent
 from curlhttp._policy.retry import parse_retry_after
@@ -54,7 +54,7 @@ class EventSource:
         clock: Clock,
         make_waiter: MakeWaiter,
         hooks: Hooks,
-        request: Request,
+        request: ClientRequest,
         last_event_id: str,
         reconnections: Reconnections,
         max_event_size: int | None,
@@ -252,8 +252,8 @@ class EventSource:
         request = self._request
         if request.deadline is not None and self._clock.now() + delay > request.deadline:
             raise DeadlineExceeded(
-                f"{request}: the total of {request.timeout.total} s runs out before the stream "
-                "can be opened again",
+                f"{request}: the total timeout of {request.timeout.total} s would run out before "
+                "the stream can be opened again",
                 request=request,
                 response=self.response,
                 request_sent=True,
@@ -286,7 +286,7 @@ class EventSource:
             await self._hooks.notify("before_sleep", event)
 
 
-def _set_last_event_id(request: Request, last_event_id: str) -> None:
+def _set_last_event_id(request: ClientRequest, last_event_id: str) -> None:
     """Set Last-Event-ID, unless the id contains characters that no header may have."""
     name = "Last-Event-ID"
     if request.get_header(name) is not None:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from curlhttp._engine.engine import MAX_DRAINED, Engine, Incoming, get_reader
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.errors import closed_while_reading
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
@@ -27,7 +27,7 @@ _PIECE = 64 * 1024  # bytes decoded at once
 class BaseStreamedResponse(Response):
     """Base class of streamed responses of both clients."""
 
-    def __init__(self, request: Request, incoming: Incoming, engine: Engine) -> None:
+    def __init__(self, request: ClientRequest, incoming: Incoming, engine: Engine) -> None:
         # First the attributes that the finalizer uses, because of Ctrl-C.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
         self._engine: Engine = get_reader(incoming, engine)
@@ -250,7 +250,7 @@ class BaseStreamedResponse(Response):
             self._engine.abort_from_finalizer(incoming)
             self._notify_end(None)
 
-    def __getstate__(self) -> dict[str, Any]:  # Any: attributes of all kinds
+    def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
         # Without what belongs to a socket of this process.
         state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None

@@ -18,7 +18,7 @@ from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._httpx.settings import Library
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Head
 
 # --- The head of a response, in the form that httpx.Response expects ---
@@ -95,7 +95,7 @@ class NetworkStream:
     write = start_tls = read
 
 
-async def open_upgrade(engine: Engine, sent: Request) -> Incoming:
+async def open_upgrade(engine: Engine, sent: ClientRequest) -> Incoming:
     """Return the response to a request for another protocol."""
     return UpgradeResponse(await send_upgrade(to_connector(engine), sent, engine.now))
 

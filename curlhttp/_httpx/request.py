@@ -13,7 +13,7 @@ from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
 from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.request import Request, pack_fields
+from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import URL, bracketed, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, RequestException
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LEAST = 0.001  # seconds; httpx accepts a timeout of 0, which would be no limit here
 
 
-class UpgradeRequest(Request):
+class UpgradeRequest(ClientRequest):
     """A request for another protocol on its connection, by Upgrade or CONNECT."""
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class UpgradeRequest(Request):
 
 def make_core_request(
     library: Library, request: RequestLike, transport: Transport, *, is_async: bool
-) -> Request:
+) -> ClientRequest:
     """Convert a request of httpx to ours; an UpgradeRequest if it requests another protocol.
 
     Args:
@@ -78,7 +78,7 @@ def make_core_request(
     )
     # HTTP/2 has no Upgrade (RFC 9113, section 8.6); with prior knowledge, there is only HTTP/2.
     upgrades = (upgrades or method == "CONNECT") and body is None
-    kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else Request
+    kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else ClientRequest
     return kind.__new__(kind).fill(method, url, fields)
 
 
@@ -182,13 +182,13 @@ def _to_traced_request(request: RequestLike) -> TracedRequest:
     return TracedRequest(request.method.encode(), where, request.headers.raw)
 
 
-def _get_connect_info(sent: Request) -> dict[str, object]:
+def _get_connect_info(sent: ClientRequest) -> dict[str, object]:
     url = sent.url
     return {"host": url.host, "port": url.port, "timeout": sent.timeout.connect}
 
 
 def make_head_events(
-    sent: Request,
+    sent: ClientRequest,
     request: RequestLike,
     extensions: Mapping[str, object],
     head: tuple[object, ...],
@@ -215,7 +215,9 @@ def make_head_events(
     return events + _make_step(f"{http}.receive_response_headers", result, request=traced)
 
 
-def make_error_events(sent: Request, request: RequestLike, error: RequestException) -> list[Event]:
+def make_error_events(
+    sent: ClientRequest, request: RequestLike, error: RequestException
+) -> list[Event]:
     """Return the events of a request that has no response.
 
     Args:

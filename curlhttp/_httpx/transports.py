@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._policy.guard import GuardInput
 
 RequestT = TypeVar("RequestT", bound=RequestLike)
@@ -60,12 +60,12 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     """Send the requests of httpx or httpx2 with libcurl.
 
     Args:
-        verify: True for the authorities that the library trusts by default, False to verify
-            nothing, the path of a file or directory of authorities, or an ssl.SSLContext, of which
-            authorities, versions, ciphers and check_hostname are copied.
+        verify: True for the CA certificates that the library trusts by default, False to verify
+            nothing, the path of a file or directory of CA certificates, or an ssl.SSLContext, of
+            which the CA certificates, versions, ciphers and check_hostname are copied.
         cert: a client certificate: a path, or (certificate, key[, password]).
-        trust_env: use SSL_CERT_FILE and SSL_CERT_DIR. Proxy variables belong to the client, which
-            ignores them when you pass it a transport.
+        trust_env: use SSL_CERT_FILE and SSL_CERT_DIR. The variables for proxies belong to the
+            client, which ignores them if you pass it a transport.
         http1: allow HTTP/1.1; if it is False and http2 is True, use HTTP/2 with prior knowledge.
         http2: offer HTTP/2 on TLS.
         limits: an httpx.Limits; None for the defaults of the library's own transport.
@@ -75,7 +75,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         retries: how often to retry a failed connection.
         socket_options: tuples for socket.setsockopt.
         guard: a curlhttp.PublicOnly, or a function of (host, address, port) that returns whether
-            the transport may connect to an address.
+            the transport may connect to this address.
 
     Raises:
         ValueError: libcurl has no such option.
@@ -137,7 +137,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         """Send a request and return the response, whose body is read later."""
         library, kind = self._library, self._stream_class
         trace = get_trace(request)
-        sent: Request | None = None
+        sent: ClientRequest | None = None
         try:
             sent = make_core_request(library, request, self._transport, is_async=kind.is_async)
             engine = self._engine()
@@ -173,14 +173,17 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         )
         return cast(ResponseT, response)
 
-    def _begin_exchange(self, engine: Engine, sent: Request) -> Awaitable[Incoming]:
+    def _begin_exchange(self, engine: Engine, sent: ClientRequest) -> Awaitable[Incoming]:
         start = engine.open
         if isinstance(sent, UpgradeRequest):
             start = partial(open_upgrade, engine)
         return self._open_with_retries(engine, sent, start) if self._retries else start(sent)
 
     async def _open_with_retries(
-        self, engine: Engine, sent: Request, start: Callable[[Request], Awaitable[Incoming]]
+        self,
+        engine: Engine,
+        sent: ClientRequest,
+        start: Callable[[ClientRequest], Awaitable[Incoming]],
     ) -> Incoming:
         """Send a request up to the head, and retry if no connection could be made."""
         left, pause = self._retries, 0.0

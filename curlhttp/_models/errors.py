@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 from curlhttp.exceptions import ClientClosed, StreamConsumedError
 
 if TYPE_CHECKING:
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
 
 
-def client_closed(request: Request | None = None) -> ClientClosed:
+def client_closed(request: ClientRequest | None = None) -> ClientClosed:
     """Return the error for using a client after close().
 
     Args:
@@ -24,7 +24,7 @@ def closed_with_client() -> ClientClosed:
     return ClientClosed("the client was closed, and this connection with it")
 
 
-def closed_while_reading(request: Request | None) -> StreamConsumedError:
+def closed_while_reading(request: ClientRequest | None) -> StreamConsumedError:
     """Return the error for a response that was closed while its body was being read.
 
     Args:

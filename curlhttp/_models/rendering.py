@@ -15,7 +15,7 @@ from curlhttp._models.url import bracketed
 if TYPE_CHECKING:
     from curlhttp._models.body import Body
     from curlhttp._models.config import TLS, Proxy, Transport
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url import URL
 
@@ -25,7 +25,7 @@ _JSON = "application/json"
 _LOOKED_AT, _SHOWN = 64 * 1024, 60  # bytes of a body
 
 
-def sent_headers(request: Request) -> Headers:
+def sent_headers(request: ClientRequest) -> Headers:
     """Return the header fields as they are sent, including those that libcurl adds.
 
     Host comes first, as on the wire. Content-Length and Transfer-Encoding are those of the body,
@@ -63,12 +63,12 @@ def repr_of_body(body: Body, media_type: str | None = None) -> str:
     return f"<{shown}: {masked[:_SHOWN]!r}{cut}>"
 
 
-def repr_of_request(request: Request) -> str:
+def repr_of_request(request: ClientRequest) -> str:
     """Return the repr of a request: what is sent, without credentials."""
     fields = repr(sent_headers(request)).removeprefix("Headers(").removesuffix(")")
     body = request.body
     shown = None if body is None else repr_of_body(body, request.get_header("content-type"))
-    return f"<Request [{request}] headers={fields} body={shown}>"
+    return f"<ClientRequest [{request}] headers={fields} body={shown}>"
 
 
 # --- the command line of curl, for a POSIX shell ---
@@ -82,7 +82,7 @@ _ADDED = ("User-Agent", "Accept")
 _ADDED_WITH_BODY = ("Content-Type", "Expect")
 
 
-def curl_command(request: Request, *, secrets: bool = False) -> str:
+def curl_command(request: ClientRequest, *, secrets: bool = False) -> str:
     """Return the command line of curl that sends a request, for a POSIX shell.
 
     Settings that curl does not have are listed in a comment at the end.
@@ -149,7 +149,7 @@ def _printf(data: bytes) -> str:
     return f"printf -- '{''.join(plain)}'"
 
 
-def _add_method(line: _Command, request: Request) -> None:
+def _add_method(line: _Command, request: ClientRequest) -> None:
     has_data = request.body is not None or request.method in _ANNOUNCES_NO_BODY
     if request.method == "HEAD" and not has_data:
         line.add("--head")
@@ -157,7 +157,7 @@ def _add_method(line: _Command, request: Request) -> None:
         line.add("--request", request.method)
 
 
-def _add_headers(line: _Command, request: Request) -> None:
+def _add_headers(line: _Command, request: ClientRequest) -> None:
     headers = sent_headers(request)
     _add_auth(line, request, headers)
     if "cookie" not in headers and request.jar is not None:
@@ -186,7 +186,7 @@ def _add_header(line: _Command, name: str, value: str) -> None:
     line.add("--header", text if text.isascii() else text.encode("latin-1"))
 
 
-def _add_auth(line: _Command, request: Request, headers: Headers) -> None:
+def _add_auth(line: _Command, request: ClientRequest, headers: Headers) -> None:
     auth = request.auth
     if auth is None or "authorization" in headers:
         return
@@ -256,7 +256,7 @@ def _add_tls(line: _Command, tls: TLS) -> None:
 def _add_authorities(line: _Command, tls: TLS, kind: str) -> None:
     verify = tls.verify
     if isinstance(verify, bytes):
-        line.notes.append("the authorities were in memory")
+        line.notes.append("the CA certificates were in memory")
     elif not isinstance(verify, bool):
         path = os.fspath(verify)
         line.add(f"--{kind}{'capath' if os.path.isdir(path) else 'cacert'}", path)
@@ -305,7 +305,7 @@ def _add_route(line: _Command, transport: Transport, url: URL) -> None:
 # --- the body ---
 
 
-def _add_body(line: _Command, request: Request, body: Body) -> None:
+def _add_body(line: _Command, request: ClientRequest, body: Body) -> None:
     data = _get_content(body)
     if data is None:
         size = "" if body.length is None else f" of {body.length} bytes"

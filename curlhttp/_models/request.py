@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 KEEP_CODED = "keep"
 ENDPOINTS = "curlhttp.endpoints"  # the extension with the Rotation of a request
+CHALLENGER = "curlhttp.challenger"  # the extension with the URL of the endpoint to answer
 
 _EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2
@@ -42,7 +43,7 @@ Fields: TypeAlias = """tuple[
     LazyCookieJar | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool,
     float | None, RetryPolicy | None,
 ]"""
-"""All attributes of a request but method and URL, in the order of `Request.fill`."""
+"""All attributes of a request but method and URL, in the order of `ClientRequest.fill`."""
 
 
 def pack_fields(
@@ -62,7 +63,7 @@ def pack_fields(
     deadline: float | None = None,
     retry: RetryPolicy | None = None,
 ) -> Fields:
-    """Return all attributes of a request but method and URL, for `Request.fill`.
+    """Return all attributes of a request but method and URL, for `ClientRequest.fill`.
 
     Args:
         headers: shared with other requests, and copied before they are changed.
@@ -99,8 +100,8 @@ def pack_fields(
     )
 
 
-class Request:
-    """Hold a request; a client makes it, and a middleware may change it or derive another.
+class ClientRequest:
+    """A request: clients create it, and a middleware may change it or derive another one.
 
     Attributes:
         method: upper case.
@@ -122,7 +123,7 @@ class Request:
             received body is kept, too.
         deadline: when the total time runs out, on the engine's clock, or None.
         retry: the RetryPolicy, or None to send it once.
-        extensions: data of middleware.
+        extensions: a dictionary with data of middleware, or None.
     """
 
     __slots__ = (
@@ -165,7 +166,7 @@ class Request:
     decode: bool | str
     deadline: float | None
     retry: RetryPolicy | None
-    extensions: dict[str, Any] | None  # Any: middleware decides
+    extensions: Any  # a dict[str, Any], or None until somebody sets it
 
     def __init__(
         self,
@@ -207,10 +208,10 @@ class Request:
         self.fill(check_method(method), parse_url(url).with_params(params), fields)
         self._headers = found
 
-    def fill(self, method: str, url: URL, fields: Fields) -> Request:
+    def fill(self, method: str, url: URL, fields: Fields) -> ClientRequest:
         """Set all attributes to validated values, and return this request.
 
-        For requests that are made by `Request.__new__`.
+        For requests that are made by `ClientRequest.__new__`.
 
         Args:
             method: a token in upper case.
@@ -261,8 +262,8 @@ class Request:
     def sent_headers(self) -> Headers:
         """Return the header fields as they are sent, with Host and the framing of the body.
 
-        This is a copy: to send others, change `headers`. `Response.request` also has the Cookie and
-        the Authorization that were sent. HTTP/2 sends Host as ":authority", and no
+        This is a copy: to send other fields, change `headers`. The `request` of a Response also has
+        the Cookie and the Authorization that were sent. HTTP/2 sends Host as ":authority", and no
         Transfer-Encoding.
         """
         from curlhttp._models.rendering import sent_headers  # rarely needed
@@ -311,7 +312,9 @@ class Request:
         if self.body is None:
             return b""
         if self.body.data is None:
-            raise RuntimeError("the body is streamed; an Auth with requires_request_body has it")
+            raise RuntimeError(
+                "the body is streamed; to read it in an Auth, set requires_request_body"
+            )
         return self.body.data
 
     @property
@@ -339,14 +342,14 @@ class Request:
         left = max(0.0, deadline - now)
         return left if pool is None else min(pool, left)
 
-    def copy(self) -> Request:
+    def copy(self) -> ClientRequest:
         """Return a copy with independent headers; the body is shared."""
         return self.as_kind(type(self))
 
-    def as_kind(self, kind: type[Request]) -> Request:
+    def as_kind(self, kind: type[ClientRequest]) -> ClientRequest:
         """Return a copy as another class, which must not have further attributes."""
         clone = kind.__new__(kind)
-        for name in Request.__slots__:
+        for name in ClientRequest.__slots__:
             setattr(clone, name, getattr(self, name))
         if self._headers is not None:
             clone._headers = self._headers.copy()
@@ -354,7 +357,7 @@ class Request:
             clone.extensions = self.extensions.copy()
         return clone
 
-    def without_credentials(self) -> Request:
+    def without_credentials(self) -> ClientRequest:
         """Return a copy that describes the request and holds no credentials.
 
         Pickled responses and errors have this copy, because they end up in caches, queues and logs.
@@ -368,7 +371,7 @@ class Request:
             clone.body = None
         return clone
 
-    def without_secrets(self) -> Request:
+    def without_secrets(self) -> ClientRequest:
         """Return a copy without credentials and with the secrets of its URLs masked.
 
         Pickled errors have this copy, because an error is kept to be read, not to be sent again.
@@ -378,7 +381,7 @@ class Request:
         clone._headers = clone._shared_headers = clone._shared_headers.without_secrets()
         return clone
 
-    def derive(self, **changes: Any) -> Request:  # Any: of each attribute its own type
+    def derive(self, **changes: Any) -> ClientRequest:  # Any: of each attribute its own type
         """Return a copy with some attributes replaced.
 
         Args:
@@ -404,17 +407,17 @@ class Request:
         json: JSON = None,
         headers: HeadersInput | None = None,
     ) -> Response:
-        """Make a response to this request without a server, for a fallback or a middleware.
+        """Create a response to this request without a server, for a fallback or a middleware.
 
         Args:
             status_code: of three digits.
             content: the body; str is sent as UTF-8.
-            json: any value that JSON can express, in place of content.
+            json: any value that JSON can express, instead of content.
             headers: a mapping or pairs. JSON gets a Content-Type if they have none.
 
         Raises:
-            ValueError: the status has not three digits.
-            TypeError: there is both content and json, or one value is of another type.
+            ValueError: the status does not have three digits.
+            TypeError: you passed both content and json, or a value has a wrong type.
             InvalidHeader: a name or value is not valid in a header.
         """
         from curlhttp._models.response import Response
@@ -422,7 +425,7 @@ class Request:
         found = Headers(headers)
         if json is not None:
             if content:
-                raise TypeError("a response has either content or json, not both")
+                raise TypeError("pass either content or json, not both")
             body = encode_body(json=json)
             assert body is not None
             assert body.data is not None
@@ -431,11 +434,11 @@ class Request:
         return Response.of(self, status_code, headers=found, content=content)
 
     def to_curl(self, *, secrets: bool = False) -> str:
-        """Return the command line of curl that sends the same, for a POSIX shell.
+        """Return the curl command that sends the same request, for a POSIX shell.
 
         Args:
-            secrets: show credentials. Without it they are masked by their names, in headers, URLs,
-                forms and JSON; in other bodies they cannot be found.
+            secrets: show credentials. Without it, they are masked by name in headers, URLs, forms
+                and JSON. In other bodies, they cannot be found.
         """
         from curlhttp._models.rendering import curl_command
 
@@ -464,7 +467,7 @@ class Request:
 
         data = state.pop("data")
         headers = state.pop("headers")
-        for name in Request.__slots__:
+        for name in ClientRequest.__slots__:
             setattr(self, name, state.get(name))
         self.decode = True
         self._headers = self._shared_headers = headers

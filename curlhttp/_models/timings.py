@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp.exceptions import RequestException
 
 MICROSECOND = 1e-6
@@ -24,7 +24,7 @@ no server was reached; microseconds until the name was resolved, the connection 
 
 
 class Timings(NamedTuple):
-    """Hold the duration of each phase of the last transfer, in seconds.
+    """The duration of each phase of the last transfer, in seconds.
 
     Attributes:
         queue: waiting for a free handle and, on HTTP/2, for a connection.
@@ -84,7 +84,7 @@ def make_timings(counted: CurlTimings) -> Timings:
 
 
 class AttemptCancelled(BaseException):
-    """Report to an attempt middleware, from `send`, that another attempt of a hedge has won.
+    """Raised by `send` in an attempt middleware when another attempt of a hedge has won.
 
     It is not a failure of the server, so neither `except RequestException` nor `except Exception`
     catches it. It does not propagate beyond the middleware.
@@ -97,7 +97,7 @@ class Attempt(NamedTuple):
     Attributes:
         number: starts at 1.
         status_code: of the response, or None if there was none.
-        error: raised in place of a response, or None; without its traceback unless it is the last.
+        error: raised instead of a response, or None; without its traceback unless it is the last.
         elapsed: seconds that it took; for a streamed response, to the end of its head.
         delay: seconds until the next attempt, None for the last.
     """
@@ -114,28 +114,28 @@ class Attempt(NamedTuple):
 _KEY = "curlhttp.sends"
 
 
-def number_attempts(request: Request) -> None:
+def number_attempts(request: ClientRequest) -> None:
     """Start to number the attempts of a request and of every request derived from it."""
     share_attempt_numbers(request, count())
 
 
-def share_attempt_numbers(request: Request, numbers: Iterator[int]) -> None:
+def share_attempt_numbers(request: ClientRequest, numbers: Iterator[int]) -> None:
     """Continue the numbers of another request's attempts."""
     request.extensions = {**(request.extensions or {}), _KEY: numbers}
 
 
-def get_attempt_numbers(request: Request) -> Iterator[int] | None:
+def get_attempt_numbers(request: ClientRequest) -> Iterator[int] | None:
     """Return the counter of a request's attempts, None if they are not numbered."""
     return (request.extensions or {}).get(_KEY)
 
 
-def ensure_numbered(request: Request) -> None:
+def ensure_numbered(request: ClientRequest) -> None:
     """Start to number attempts unless they are numbered: a request may skip the layers."""
     if get_attempt_numbers(request) is None:
         number_attempts(request)
 
 
-def next_attempt_number(request: Request) -> int:
+def next_attempt_number(request: ClientRequest) -> int:
     """Return the number of the next attempt of a numbered request, starting at 0."""
     numbers = get_attempt_numbers(request)
     assert numbers is not None

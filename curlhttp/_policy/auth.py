@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import AuthInput, UserRequest
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
 
-AuthFlow: TypeAlias = Generator["Request | UserRequest", "Response", None]
+AuthFlow: TypeAlias = Generator["ClientRequest | UserRequest", "Response", None]
 """The return type of auth_flow and sync_auth_flow: yields requests, is sent their responses."""
 
-AsyncAuthFlow: TypeAlias = AsyncGenerator["Request | UserRequest", "Response"]
+AsyncAuthFlow: TypeAlias = AsyncGenerator["ClientRequest | UserRequest", "Response"]
 """The return type of async_auth_flow."""
 
 _IN_ASYNC_CLIENT, _IN_CLIENT = "async_auth_flow", "sync_auth_flow"
 
 
 class Auth:
-    """Base class for authentication. Derive your own class, and write its auth_flow.
+    """Base class for authentication. Subclass it, and write auth_flow.
 
         class TokenAuth(curlhttp.Auth):
             def auth_flow(self, request):
@@ -33,15 +33,15 @@ class Auth:
                 request.headers["Authorization"] = f"Bearer {response.json()['token']}"
                 yield request
 
-    One generator serves both clients, and any thread. If the flow has to wait for anything but
-    responses, write two, under the names that httpx uses: `sync_auth_flow(request)` for Client, and
-    the async generator `async_auth_flow(request)` for AsyncClient. They take precedence over
-    `auth_flow`.
+    One generator serves both clients, in any thread. If the flow has to wait for anything but
+    responses, write two generators, under the names that httpx uses: `sync_auth_flow(request)` for
+    Client, and the async generator `async_auth_flow(request)` for AsyncClient. They take precedence
+    over `auth_flow`.
 
     The client sends each yielded request like the request itself: with its time limits, and through
-    cookies, middleware, retries, limits and proxies. It follows no redirects for it, and does not
-    apply this Auth to it. A `curlhttp.Request` to another origin is sent without the client's own
-    headers.
+    cookies, middleware, retries, limits and proxies. It does not follow redirects of such a
+    request, and does not apply this Auth to it. A `curlhttp.Request` to another origin is sent
+    without the client's own headers.
 
     Attributes:
         requires_request_body: the flow reads `request.content`, so the client reads a streamed body
@@ -58,7 +58,7 @@ class Auth:
     # See curlhttp._policy.token_auth.
     fetches_token = False
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, receive its response, and yield further requests if needed.
 
         Args:
@@ -111,7 +111,7 @@ class BasicAuth(Auth):
 
     Args:
         username: bytes, or a str, which is encoded in Latin-1 if possible, otherwise in UTF-8.
-        password: likewise.
+        password: the same.
     """
 
     __slots__ = ("_value",)
@@ -120,7 +120,7 @@ class BasicAuth(Auth):
         pair = encode_credential(username) + b":" + encode_credential(password)
         self._value = "Basic " + b2a_base64(pair, newline=False).decode("ascii")
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request with its Authorization."""
         request.headers["Authorization"] = self._value
         yield request
@@ -141,10 +141,10 @@ class _CallableAuth(Auth):
 
     __slots__ = ("_function",)
 
-    def __init__(self, function: Callable[[Request], Request | None]) -> None:
+    def __init__(self, function: Callable[[ClientRequest], ClientRequest | None]) -> None:
         self._function = function
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request that the function returns; for None, its argument."""
         changed = self._function(request)
         yield request if changed is None else changed
@@ -157,7 +157,7 @@ class _NoAuth(Auth):
         """Return "", for no Authorization."""
         return ""
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request as it is."""
         yield request
 

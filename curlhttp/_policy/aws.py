@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
 from curlhttp._models.body import Body
 from curlhttp._models.redaction import display_text
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
 from curlhttp._policy.token_auth import CachedToken, FunctionCall, Steps, TokenAuth, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
@@ -56,9 +56,9 @@ class AWSSigV4(TokenAuth):
     """Sign requests to AWS and compatible services (Signature Version 4). Needs the extra `aws`.
 
     The signature covers the method, host, path, query, Content-Type, Content-MD5, Date, all X-Amz-*
-    headers and the SHA-256 hash of the body. Path and query are sent with AWS' escaping. A streamed
-    body to S3 over https is not signed. Any other streamed body is read twice: to hash it, and to
-    send it. If it cannot be rewound, it is sent unsigned over https, and refused over http.
+    headers and the SHA-256 hash of the body. Path and query are sent with AWS's escaping. A
+    streamed body to S3 over https is not signed. Any other streamed body is read twice: to hash it,
+    and to send it. If it cannot be rewound, it is sent unsigned over https, and refused over http.
 
     Args:
         region: such as "eu-central-1".
@@ -66,8 +66,8 @@ class AWSSigV4(TokenAuth):
         credentials: (access key, secret key) or (access key, secret key, session token); or
             credentials of botocore or boto3, or a function that returns them. None to let botocore
             find them: in the environment, profiles, SSO, containers, IMDS. Credentials that expire
-            are renewed once for all requests that wait.
-        profile: the profile of AWS' configuration in which botocore looks.
+            are renewed once for all waiting requests.
+        profile: the profile in AWS's configuration that botocore uses.
 
     Raises:
         ImportError: botocore is not installed.
@@ -121,7 +121,7 @@ class AWSSigV4(TokenAuth):
         refresh_needed = getattr(self._source, "refresh_needed", None)
         return refresh_needed is None or not refresh_needed()
 
-    def apply(self, request: Request, value: Value) -> Request:
+    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
         """Return the request with its signature."""
         from botocore.awsrequest import AWSRequest
 
@@ -145,7 +145,7 @@ class AWSSigV4(TokenAuth):
                 request.headers[name] = draft.headers[name]
         return request
 
-    def _checksum(self, request: Request) -> str:
+    def _checksum(self, request: ClientRequest) -> str:
         body = request.body
         if body is None:
             return sha256().hexdigest()

@@ -20,7 +20,7 @@ import hishel
 
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import is_secret_header
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import parse_url
 from curlhttp.exceptions import RequestException
@@ -222,7 +222,7 @@ def _checksum(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16, usedforsecurity=False).hexdigest()
 
 
-def hash_credentials(request: Request) -> str:
+def hash_credentials(request: ClientRequest) -> str:
     """Return a hash of a request's credentials, "" without any."""
     headers = request.read_headers()
     secrets = [
@@ -235,13 +235,13 @@ def hash_credentials(request: Request) -> str:
     return hash_texts(sorted(secrets)) if secrets else ""
 
 
-def hash_guard(request: Request) -> str:
+def hash_guard(request: ClientRequest) -> str:
     """Return a hash of the addresses that a request may be sent to, "" for any."""
     guard = request.transport.guard
     return "" if guard is None else hash_texts([guard.name])
 
 
-def hash_vary(request: Request, vary: str | None) -> str:
+def hash_vary(request: ClientRequest, vary: str | None) -> str:
     """Return a hash of the request's fields that Vary names, "" without Vary."""
     if not vary:
         return ""
@@ -318,7 +318,7 @@ class CachePolicy:
 
     # the request
 
-    def get_bypass_reason(self, request: Request) -> str | None:
+    def get_bypass_reason(self, request: ClientRequest) -> str | None:
         """Return why a safe request bypasses the cache, in the terms of RFC 9211, or None."""
         if request.method not in ("GET", "HEAD"):
             return "fwd=method"
@@ -336,7 +336,7 @@ class CachePolicy:
             return "fwd=request"
         return None
 
-    def key(self, request: Request, url: str | None = None) -> str:
+    def key(self, request: ClientRequest, url: str | None = None) -> str:
         """Return the key of all responses to a URL, a hash that does not reveal the URL.
 
         Args:
@@ -355,7 +355,9 @@ class CachePolicy:
         )
         return hash_texts(map(repr, where))
 
-    def choose(self, request: Request, entries: Iterable[hishel.Entry]) -> hishel.Entry | None:
+    def choose(
+        self, request: ClientRequest, entries: Iterable[hishel.Entry]
+    ) -> hishel.Entry | None:
         """Return the newest stored response that may answer this request, or None."""
         who, guard = hash_credentials(request), hash_guard(request)
         fit = [
@@ -369,12 +371,12 @@ class CachePolicy:
         ]
         return max(fit, key=get_birth, default=None)
 
-    def has_condition(self, request: Request) -> bool:
+    def has_condition(self, request: ClientRequest) -> bool:
         """Return whether the caller made the request conditional."""
         get = request.get_header
         return get("if-none-match") is not None or get("if-modified-since") is not None
 
-    def is_unchanged(self, request: Request, entry: hishel.Entry) -> bool:
+    def is_unchanged(self, request: ClientRequest, entry: hishel.Entry) -> bool:
         """Return whether the caller already has the stored response (RFC 9111, section 4.3.2)."""
         headers, tags = entry.response.headers, request.get_header("if-none-match")
         if tags is not None:
@@ -387,11 +389,11 @@ class CachePolicy:
         modified = next((date for date in dates if date is not None), born)
         return since is not None and modified <= since
 
-    def only_if_cached(self, request: Request) -> bool:
+    def only_if_cached(self, request: ClientRequest) -> bool:
         """Return whether the request must not be sent to the server (RFC 9111, 5.2.1.7)."""
         return "only-if-cached" in parse_directives(request.get_header("cache-control"))
 
-    def evaluate(self, request: Request, entry: hishel.Entry, now: float) -> CacheLookup:
+    def evaluate(self, request: ClientRequest, entry: hishel.Entry, now: float) -> CacheLookup:
         """Return whether a stored response may be served.
 
         Args:
@@ -461,7 +463,7 @@ class CachePolicy:
 
     # validation by the server
 
-    def make_conditional(self, request: Request, entry: hishel.Entry) -> Request:
+    def make_conditional(self, request: ClientRequest, entry: hishel.Entry) -> ClientRequest:
         """Return the conditional request that validates a stored response."""
         headers = entry.response.headers
         request = request.copy()
@@ -478,7 +480,12 @@ class CachePolicy:
         return status_code in _ERRORS
 
     def freshen(
-        self, request: Request, entry: hishel.Entry, response: Response, began: float, now: float
+        self,
+        request: ClientRequest,
+        entry: hishel.Entry,
+        response: Response,
+        began: float,
+        now: float,
     ) -> hishel.Entry | None:
         """Return a stored response updated by a 304; None if the 304 is about another response.
 
@@ -510,7 +517,7 @@ class CachePolicy:
     # storing
 
     def make_entry(
-        self, request: Request, response: Response, began: float, now: float
+        self, request: ClientRequest, response: Response, began: float, now: float
     ) -> hishel.Entry | None:
         """Return the entry to store for a response, or None (RFC 9111, section 3).
 
@@ -579,7 +586,7 @@ class CachePolicy:
             or "stale-while-revalidate" in directives
         )
 
-    def get_invalidated_keys(self, request: Request, response: Response) -> list[str]:
+    def get_invalidated_keys(self, request: ClientRequest, response: Response) -> list[str]:
         """Return the keys that an unsafe request invalidates (RFC 9111, section 4.4)."""
         if not 200 <= response.status_code < 400:
             return []
@@ -607,7 +614,7 @@ def _is_unqualified(directives: dict[str, str], name: str) -> bool:
     return directives.get(name) == ""
 
 
-def _get_request_directives(request: Request) -> dict[str, str]:
+def _get_request_directives(request: ClientRequest) -> dict[str, str]:
     value = request.get_header("cache-control")
     if value is None and "no-cache" in (request.get_header("pragma") or ""):
         return {"no-cache": ""}  # RFC 9111, section 5.4

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from curlhttp._models.request import ENDPOINTS
 from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import Auth, AuthFlow, encode_credential
 
 if TYPE_CHECKING:
     from curlhttp._models.headers import Headers
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110, section 5.6.2
@@ -191,7 +192,7 @@ class DigestAuth(Auth):
         self._lock = threading.Lock()
         self._sessions: dict[str, _DigestSession] = {}
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, and yield it again with credentials if it is challenged."""
         origin = request.url.origin
         session = self._sessions.get(origin)
@@ -200,7 +201,7 @@ class DigestAuth(Auth):
         response = yield request
         # Once, and a second time only for a nonce that the server calls stale.
         for is_last in (False, True):
-            if response.status_code != 401 or parse_url(response.url).origin != origin:
+            if response.status_code != 401 or _get_origin(response) != origin:
                 break  # a middleware below may have sent the request to another origin
             challenge = _best_challenge(response.headers)
             if challenge is None or (is_last and not _is_stale(challenge)):
@@ -209,14 +210,14 @@ class DigestAuth(Auth):
             response = yield self._sign_again(session, request)
         self._finish(origin, session, response)
 
-    def _sign_again(self, session: _DigestSession, request: Request) -> Request:
+    def _sign_again(self, session: _DigestSession, request: ClientRequest) -> ClientRequest:
         again = request.copy()
         if again.body is not None:
             again.body.rewind()
         again.headers["Authorization"] = self._sign(session, again)
         return again
 
-    def _sign(self, session: _DigestSession, request: Request) -> str:
+    def _sign(self, session: _DigestSession, request: ClientRequest) -> str:
         with self._lock:
             session.count += 1
             nonce, count = session.nonce, session.count
@@ -314,6 +315,13 @@ def _get_algorithm(challenge: Challenge) -> tuple[str, bool]:
 def _offers_auth(qop: str) -> bool:
     # Not auth-int, which hashes a body that may not have been produced yet.
     return not qop or "auth" in re.split(r"[\s,]+", qop.lower())
+
+
+def _get_origin(response: Response) -> str:
+    """Return the origin that a response comes from: of several endpoints, their common one."""
+    url = parse_url(response.url)
+    rotation = (response.request.extensions or {}).get(ENDPOINTS)
+    return url.origin if rotation is None else str(rotation.get_origin(url))
 
 
 def _is_stale(challenge: Challenge) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from curlhttp._models.body import SecretBody
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
@@ -80,7 +80,7 @@ class _OAuth2Auth(TokenAuth):
         self._leeway = leeway
         self._form = form
 
-    def apply(self, request: Request, value: Value) -> Request:
+    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
         """Return the request with its Authorization (RFC 6750, section 2.1)."""
         request.headers["Authorization"] = f"Bearer {value}"
         return request
@@ -89,7 +89,7 @@ class _OAuth2Auth(TokenAuth):
         """Return whether the response says that the token is invalid."""
         return is_token_rejected(response)
 
-    def _build_request(self, **grant: str) -> Request:
+    def _build_request(self, **grant: str) -> ClientRequest:
         """Return the request for a token (RFC 6749, sections 2.3.1, 4.4.2 and 6)."""
         form, auth = {**grant, **self._form}, None
         if self._client_secret is not None and self._client_auth == "basic":
@@ -97,7 +97,7 @@ class _OAuth2Auth(TokenAuth):
         else:
             pairs = (("client_id", self._client_id), ("client_secret", self._client_secret))
             form.update((name, value) for name, value in pairs if value is not None)
-        return Request(
+        return ClientRequest(
             "POST",
             self._url,
             _HEADERS,
@@ -133,7 +133,7 @@ class OAuth2ClientCredentials(_OAuth2Auth):
         parameters: further fields of the form.
         client_auth: how to send the client secret: "basic" in the Authorization header
             (client_secret_basic), or "post" in the form (client_secret_post).
-        leeway: seconds before its expiry at which a token is replaced; at most half of its
+        leeway: how many seconds before it expires a token is replaced; at most half of its
             lifetime.
 
     Raises:
@@ -190,9 +190,9 @@ class OAuth2RefreshToken(_OAuth2Auth):
         parameters: see OAuth2ClientCredentials.
         client_auth: see OAuth2ClientCredentials.
         leeway: see OAuth2ClientCredentials.
-        save: called with each new refresh token, before any request uses the access token that
-            came with it. AsyncClient calls it in a thread, unless it is a coroutine function. If it
-            raises, all requests that wait for the token raise that error.
+        save: called with each new refresh token, before any request uses the access token that came
+            with it. AsyncClient calls it in a thread, unless it is a coroutine function. If it
+            raises an error, all requests that wait for the token raise that error.
 
     Raises:
         InvalidURL, MissingSchema, InvalidSchema: token_url is not a valid URL.
@@ -263,7 +263,9 @@ def _client_auth_header(client_id: str, client_secret: str) -> Auth:
 # --- token responses ---
 
 
-def _parse_response(response: Response, request: Request, secrets: list[str]) -> _TokenResponse:
+def _parse_response(
+    response: Response, request: ClientRequest, secrets: list[str]
+) -> _TokenResponse:
     """Parse a token response (RFC 6749, section 5.1).
 
     Raises:
@@ -322,7 +324,7 @@ def _is_lifetime(value: object) -> bool:
 
 
 def _make_error(
-    request: Request,
+    request: ClientRequest,
     status: int,
     fields: _Fields,
     secrets: list[str],

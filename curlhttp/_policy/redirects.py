@@ -15,7 +15,7 @@ from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
 
 if TYPE_CHECKING:
     from curlhttp._models.body import Body
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.url import URL
 
 _KEEPS_BODY = frozenset({307, 308})
@@ -76,12 +76,13 @@ def may_keep_credentials(old: URL, new: URL) -> bool:
 
 
 def build_redirect(
-    request: Request,
+    request: ClientRequest,
     response_status: int,
     location: str,
     sensitive_headers: frozenset[str],
     rebase: Callable[[URL], URL] | None = None,
-) -> Request:
+    sent_to: URL | None = None,
+) -> ClientRequest:
     """Return the next request, without the credentials that must not be sent there.
 
     Args:
@@ -90,13 +91,14 @@ def build_redirect(
         location: of the response; see get_location().
         sensitive_headers: names of further headers that must not be sent to another origin.
         rebase: returns the URL to use for that of the location, None to use it as it is.
+        sent_to: the URL that answered, if that of the request is another; see `rebase`.
 
     Raises:
         InvalidSchema: the location is neither http nor https.
         InvalidURL: the location is not a valid URL.
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
-    url = request.url.join(decode_location(location))
+    url = (sent_to or request.url).join(decode_location(location))
     if rebase is not None:
         url = rebase(url)
     keeps_body = response_status in _KEEPS_BODY
@@ -127,7 +129,7 @@ def decode_location(location: str) -> str:
         return location
 
 
-def _choose_auth(request: Request, url: URL) -> Auth | None:
+def _choose_auth(request: ClientRequest, url: URL) -> Auth | None:
     auth: Auth | None = request.auth
     if url.username is not None or url.password is not None:
         return _LocationAuth(url.username or "", url.password or "")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from curlhttp._models.decoding import parse_codings
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
 from curlhttp._policy.retry import parse_http_date
 
@@ -47,7 +47,7 @@ class ResumeRecord:
 
     @classmethod
     def of(
-        cls, request: Request, source: URL, headers: Headers, wall: float
+        cls, request: ClientRequest, source: URL, headers: Headers, wall: float
     ) -> ResumeRecord | None:
         """Return the record for a new download, None if it cannot be resumed.
 
@@ -102,7 +102,7 @@ class RangeRequest(NamedTuple):
 
 
 def plan_range(
-    stored: ResumeRecord | None, size: int, request: Request, hop: Request
+    stored: ResumeRecord | None, size: int, request: ClientRequest, hop: ClientRequest
 ) -> RangeRequest | None:
     """Return the range to request for a download, None for the whole file.
 
@@ -203,7 +203,7 @@ def _is_strong_validator(text: str) -> bool:
     return is_date or _STRONG_ETAG(text) is not None
 
 
-def _hash_request(request: Request) -> str:
+def _hash_request(request: ClientRequest) -> str:
     chosen = [request.get_header(name) for name in _CHOICES]
     return sha256(repr((request.url.wire, chosen)).encode()).hexdigest()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.retry import Backoff, EqualJitterBackoff, FullJitterBackoff, RetryPolicy
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException
@@ -36,7 +36,7 @@ class Reconnections:
         ValueError: the number is negative.
     """
 
-    def __init__(self, request: Request, most: bool | int) -> None:
+    def __init__(self, request: ClientRequest, most: bool | int) -> None:
         if not isinstance(most, int) or most < 0:
             raise ValueError(f"reconnect must be True, False or a number, not {most!r}")
         self.count: int = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from curlhttp._models.body import SecretBody
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import is_secret_header
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, to_auth
 from curlhttp._policy.redirects import drop_headers, may_keep_credentials
 
@@ -35,23 +35,28 @@ _HARMLESS = frozenset({"user-agent", "accept", "accept-encoding"})
 _SET_BY_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
 
 
-def is_subrequest(yielded: object, original: Request) -> bool:
+def is_subrequest(yielded: object, original: ClientRequest) -> bool:
     """Return whether a flow yielded a subrequest, and not the request itself.
 
     Args:
         yielded: what the flow yielded.
         original: the request to authenticate.
     """
-    if not isinstance(yielded, Request) or cast("Transport | None", yielded.transport) is None:
+    if (
+        not isinstance(yielded, ClientRequest)
+        or cast("Transport | None", yielded.transport) is None
+    ):
         return True
     return yielded.method != original.method or not may_keep_credentials(original.url, yielded.url)
 
 
-def make_subrequest(yielded: object, original: Request, changed: Request, who: str) -> Request:
+def make_subrequest(
+    yielded: object, original: ClientRequest, changed: ClientRequest, who: str
+) -> ClientRequest:
     """Complete a subrequest with the time limits, proxies, TLS and cookies of the request.
 
     Args:
-        yielded: a Request of curlhttp or httpx, or one that the flow derived from the request.
+        yielded: a request of curlhttp or httpx; one derived from the request has its settings.
         original: the request to authenticate, as the caller built it.
         changed: the flow's copy of it, with its changes.
         who: the name of the flow's method, for messages.
@@ -60,7 +65,7 @@ def make_subrequest(yielded: object, original: Request, changed: Request, who: s
         TypeError: the flow yielded no request.
         RequestException: the request is invalid.
     """
-    if isinstance(yielded, Request):
+    if isinstance(yielded, ClientRequest):
         if cast("Transport | None", yielded.transport) is None:
             return _complete(yielded, original, _no_cookies)
         return _derive(yielded, original, changed)
@@ -68,7 +73,7 @@ def make_subrequest(yielded: object, original: Request, changed: Request, who: s
         return _from_user_request(cast("UserRequest", yielded), original)
     if all(hasattr(yielded, name) for name in ("method", "url", "headers", "read")):  # httpx's
         fields = yielded.headers.multi_items()  # type: ignore[attr-defined]
-        own = Request(
+        own = ClientRequest(
             yielded.method,  # type: ignore[attr-defined]
             str(yielded.url),  # type: ignore[attr-defined]
             [field for field in fields if field[0].lower() not in _SET_BY_LIBCURL],
@@ -82,11 +87,11 @@ def _no_cookies(url: URL) -> None:
     """Return None, because the request has no cookies of its own."""
 
 
-def _from_user_request(yielded: UserRequest, original: Request) -> Request:
+def _from_user_request(yielded: UserRequest, original: ClientRequest) -> ClientRequest:
     """Complete a curlhttp.Request."""
     if any(dict(yielded.hooks or {}).values()):
         raise ValueError("hooks of one request are for Session; pass a client's to the client")
-    own = Request(
+    own = ClientRequest(
         cast(str, yielded.method),
         cast(str, yielded.url),
         cast("HeadersInput | None", yielded.headers),
@@ -108,7 +113,9 @@ def _bind_cookies(cookies: CookiesInput, url: URL) -> Cookies:
     return Cookies(cookies).bind(url)
 
 
-def _complete(own: Request, original: Request, cookies: Callable[[URL], Cookies | None]) -> Request:
+def _complete(
+    own: ClientRequest, original: ClientRequest, cookies: Callable[[URL], Cookies | None]
+) -> ClientRequest:
     url = own.url
     auth: Auth | None = own.auth
     if auth is None and url.username is not None:
@@ -133,7 +140,7 @@ def _complete(own: Request, original: Request, cookies: Callable[[URL], Cookies 
     return request
 
 
-def _get_client_headers(original: Request, url: URL) -> Headers:
+def _get_client_headers(original: ClientRequest, url: URL) -> Headers:
     """Return the client's headers that may be sent to a URL."""
     if may_keep_credentials(original.url, url):
         # Without those that a redirect has dropped.
@@ -146,7 +153,9 @@ def _get_client_headers(original: Request, url: URL) -> Headers:
     return Headers(found, sensitive=original.sensitive)
 
 
-def _derive(yielded: Request, original: Request, changed: Request) -> Request:
+def _derive(
+    yielded: ClientRequest, original: ClientRequest, changed: ClientRequest
+) -> ClientRequest:
     request = yielded.copy()
     request.stream = request.follow_redirects = False
     if request.auth is original.auth:

@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from curlhttp._models.errors import Unpicklable
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.limits import Limit, Wake
@@ -56,8 +56,8 @@ class FunctionCall(NamedTuple):
 
 Function: TypeAlias = Callable[..., object]
 
-# Sends back a Response for a Request, and the result for a FunctionCall.
-Steps: TypeAlias = Generator["Request | FunctionCall", Value, CachedToken]
+# Sends back a Response for a ClientRequest, and the result for a FunctionCall.
+Steps: TypeAlias = Generator["ClientRequest | FunctionCall", Value, CachedToken]
 
 
 class TokenWaiter:
@@ -222,7 +222,7 @@ class TokenAuth(Unpicklable, Auth):
         """Return whether a token is still valid."""
         return token.expires_at is None or now < token.expires_at
 
-    def apply(self, request: Request, value: Value) -> Request:
+    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
         """Return the request with the token.
 
         Args:
@@ -235,7 +235,7 @@ class TokenAuth(Unpicklable, Auth):
         """Return whether a response says that the token is no longer valid."""
         return False
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Raise TypeError, because requests wait for one fetch, which a generator cannot do."""
         raise TypeError(f"{type(self).__name__} is for clients; a flow cannot call it")
 
@@ -253,8 +253,9 @@ class BearerAuth(TokenAuth):
     """Send a bearer token with every request (RFC 6750).
 
     If you pass a function, it is called for each request; concurrent requests share one call. With
-    `expires`, its token is used for that long, or until a response with status 401 says that it is
-    no longer valid. Then the function is called again, and the request is sent a second time.
+    `expires`, the token is used for that many seconds, or until a response with status 401 says
+    that it is no longer valid. In this case, the function is called again, and the request is sent
+    a second time.
 
     Args:
         token: the token, or a function that returns the current token. In AsyncClient it may be a
@@ -263,8 +264,8 @@ class BearerAuth(TokenAuth):
 
     Raises:
         InvalidHeader: the token is empty or contains other characters than visible ASCII.
-        TypeError: the token is neither a str nor a function. When sending with Client: the function
-            is async.
+        TypeError: the token is neither a str nor a function. Or, when sending with Client: the
+            function is async.
         ValueError: `expires` is not greater than 0, or `token` is not a function.
     """
 
@@ -292,7 +293,7 @@ class BearerAuth(TokenAuth):
         """Return the function that returns tokens."""
         return () if self._function is None else (self._function,)
 
-    def auth_flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request with its Authorization."""
         value = self._value
         if self._function is not None:  # called by an Auth of the user
@@ -310,7 +311,7 @@ class BearerAuth(TokenAuth):
             return CachedToken(token, is_cached=False)
         return CachedToken(token, begun + expires)
 
-    def apply(self, request: Request, value: Value) -> Request:
+    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
         """Return the request with its Authorization."""
         request.headers["Authorization"] = f"Bearer {value}"
         return request

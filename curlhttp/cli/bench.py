@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from curlhttp._client.async_client import AsyncClient
     from curlhttp._client.client import Client
     from curlhttp._client.stats import ClientStats
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
 
 _REQUESTS = 1000  # by default, without -z
@@ -198,7 +198,7 @@ class LoadPlan:
     seconds: float | None
     rate: float | None
 
-    def build_request(self, client: Client | AsyncClient, url: str) -> Request:
+    def build_request(self, client: Client | AsyncClient, url: str) -> ClientRequest:
         """Build a request that can be sent repeatedly, because no cookie jar changes it."""
         request = client.build_request(self.method, url, content=self.content)
         request.jar = None
@@ -234,14 +234,14 @@ def _run_closed_loop(client: Client, plan: LoadPlan, results: list[LoadResult]) 
 
 def _run_round(
     client: Client,
-    request: Request,
+    request: ClientRequest,
     result: LoadResult,
     limits: tuple[int | None, float | None, int],
 ) -> None:
     count, seconds, concurrency = limits
     started, earlier = time.monotonic(), result.seconds
 
-    def requests() -> Iterator[Request]:
+    def requests() -> Iterator[ClientRequest]:
         done = 0
         while done != count and (seconds is None or time.monotonic() - started < seconds):
             yield request
@@ -323,7 +323,7 @@ def _schedule(plan: LoadPlan, started: float) -> Iterator[tuple[int, float]]:
         number += 1
 
 
-async def _send(client: AsyncClient, request: Request) -> Response | RequestException:
+async def _send(client: AsyncClient, request: ClientRequest) -> Response | RequestException:
     try:
         return await client.send(request)
     except RequestException as error:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from urllib.request import Request as UrllibRequest
 
     from curlhttp._engine.engine import Middleware, Send
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.url import URL
     from curlhttp.cli.options import ConnectionOptions
@@ -263,7 +263,7 @@ class SavedSession:
         defaults = make_client_headers(None, frozenset())
         names = {name for name, _ in connection.header if not _NOT_SAVED.match(name)}
 
-        async def remove_for_others(request: Request, send: Send) -> Response:
+        async def remove_for_others(request: ClientRequest, send: Send) -> Response:
             if may_keep_credentials(self._url, request.url):
                 return await send(request)
             request = request.copy()

@@ -27,7 +27,7 @@ from curlhttp._engine.engine import (
 )
 from curlhttp._engine.network import NetworkOverride, OverriddenEngine
 from curlhttp._flow.attempt_middleware import wrap_exchange
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings, ensure_numbered
 from curlhttp.otel._tracing import TracedAttempt, Tracing
@@ -116,7 +116,7 @@ class TracedEngine:
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send a request and return the response with its body in memory."""
         if not is_http_instrumentation_enabled():
             return await self._perform(request, plan)
@@ -126,7 +126,7 @@ class TracedEngine:
             return await self._tracing.trace(request.copy(), self._perform)
         return await wrap_exchange([self._tracing.trace], self._perform)(request, plan)
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
         """Send a request and return once the head of the response is received."""
         if not is_http_instrumentation_enabled():
             return await self._open(request, plan)
@@ -138,7 +138,7 @@ class TracedEngine:
         hedged = wrap_exchange([self._tracing.trace], last)(request, plan)
         return cast("Incoming", await hedged)
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol; the span ends with the response on it."""
         engine = to_connector(self._engine)
         if not is_http_instrumentation_enabled():
@@ -153,14 +153,19 @@ class TracedEngine:
             raise
         return TracedStream(stream, attempt)
 
-    def _perform(self, request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def _perform(
+        self, request: ClientRequest, plan: HedgePlan | None = None
+    ) -> Awaitable[Response]:
         return self._send_untraced(request, self._engine.perform, plan)
 
-    def _open(self, request: Request, plan: HedgePlan | None = None) -> Awaitable[Incoming]:
+    def _open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Incoming]:
         return self._send_untraced(request, self._engine.open, plan)
 
     async def _send_untraced(
-        self, request: Request, send: Callable[..., Awaitable[T]], plan: HedgePlan | None = None
+        self,
+        request: ClientRequest,
+        send: Callable[..., Awaitable[T]],
+        plan: HedgePlan | None = None,
     ) -> T:
         """Send a request with the wrapped engine, so that it is not traced twice."""
         _untraced.add(id(request))
@@ -190,7 +195,7 @@ class _TracedOverride:
         self._tracing = tracing
         self._mocked = mocked
 
-    def engine_for(self, request: Request, engine: OverriddenEngine) -> Engine | None:
+    def engine_for(self, request: ClientRequest, engine: OverriddenEngine) -> Engine | None:
         if id(request) not in _untraced and is_http_instrumentation_enabled():
             return TracedEngine(self._tracing, cast("Engine", engine))
         return None if self._mocked is None else self._mocked.engine_for(request, engine)

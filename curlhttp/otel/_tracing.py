@@ -35,14 +35,14 @@ from opentelemetry.trace import (
 from curlhttp._engine.engine import Incoming
 from curlhttp._flow.hooks import log
 from curlhttp._models.redaction import redact_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings, make_timings, next_attempt_number
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 
-RequestHook: TypeAlias = Callable[[Span, Request], object]
-ResponseHook: TypeAlias = Callable[[Span, Request, Response], object]
+RequestHook: TypeAlias = Callable[[Span, ClientRequest], object]
+ResponseHook: TypeAlias = Callable[[Span, ClientRequest, Response], object]
 
 T = TypeVar("T", bound="Response | Incoming")
 
@@ -87,7 +87,9 @@ class Tracing:
         self._request_hook = request_hook
         self._response_hook = response_hook
 
-    async def trace(self, request: Request, send: Callable[[Request], Awaitable[T]]) -> T:
+    async def trace(
+        self, request: ClientRequest, send: Callable[[ClientRequest], Awaitable[T]]
+    ) -> T:
         """Send one attempt in a span, which ends with the head, or with the body if that is read.
 
         Args:
@@ -103,7 +105,7 @@ class Tracing:
         attempt.end(result)
         return result
 
-    def begin(self, request: Request) -> TracedAttempt:
+    def begin(self, request: ClientRequest) -> TracedAttempt:
         """Start a span for an attempt, and add its context to the request's headers."""
         method = request.method if request.method in _METHODS else _OTHER
         url = request.url
@@ -130,7 +132,7 @@ class Tracing:
         _call(partial(inject, context=set_span_in_context(span)), request.headers)
         return TracedAttempt(self, request, span, shared, started)
 
-    def note_fallback(self, request: Request, failure: Response | Exception) -> None:
+    def note_fallback(self, request: ClientRequest, failure: Response | Exception) -> None:
         """Make a span that says that a fallback replaced a failure."""
         kind = type(failure).__qualname__
         if isinstance(failure, Response):
@@ -145,7 +147,9 @@ class Tracing:
         """Record the duration of an attempt."""
         self._durations.record(seconds, attributes)
 
-    def call_response_hook(self, span: Span, request: Request, head: Head, times: Timings) -> None:
+    def call_response_hook(
+        self, span: Span, request: ClientRequest, head: Head, times: Timings
+    ) -> None:
         """Call the response hook."""
         if self._response_hook is not None:
             _call(self._response_hook, span, request, Response(request, head, b"", times))
@@ -165,7 +169,12 @@ class TracedAttempt:
     __slots__ = ("_attributes", "_perf_start", "_request", "_span", "_started", "_tracing")
 
     def __init__(
-        self, tracing: Tracing, request: Request, span: Span, shared: _Attributes, started: int
+        self,
+        tracing: Tracing,
+        request: ClientRequest,
+        span: Span,
+        shared: _Attributes,
+        started: int,
     ) -> None:
         self._tracing = tracing
         self._request = request

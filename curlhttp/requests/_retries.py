@@ -20,7 +20,7 @@ from curlhttp._models.redaction import redact_text
 from curlhttp._policy.resume import content_length
 
 if TYPE_CHECKING:
-    from curlhttp._models.request import Request as CoreRequest
+    from curlhttp._models.request import ClientRequest
     from curlhttp.requests._raw import RawResponse
     from curlhttp.requests._types import AnyRaw, AnyRetry
 
@@ -118,7 +118,7 @@ def increment_after_response(retries: AnyRetry, method: str, url: str, raw: AnyR
         raise e.RetryError(given_up, request_sent=True) from given_up.reason
 
 
-def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None:
+def pause(retries: AnyRetry, raw: RawResponse | None, sent: ClientRequest) -> None:
     """Wait as long as a Retry says before the next attempt of a request.
 
     Raises:
@@ -128,7 +128,8 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None
     try:
         if sent.deadline is not None and now() + _get_delay(retries, raw) > sent.deadline:
             raise e.DeadlineExceeded(
-                f"{sent}: the total of {sent.timeout.total} s ends before the next attempt",
+                f"{sent}: the total timeout of {sent.timeout.total} s would run out before "
+                "the next attempt",
                 request_sent=True,
             )
         retries.sleep(raw)

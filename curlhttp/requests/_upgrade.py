@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
     from curlhttp._flow.upgrade import Reply
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
 
 _PIECE = 64 * 1024  # bytes
 _CLOSED = "this response was closed while it was read"
 
 
-def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
+def open_upgrade(engine: Engine, request: ClientRequest) -> UpgradeResponse:
     """Send a request on a new connection, and return the response with its socket.
 
     Args:
@@ -77,7 +77,7 @@ class UpgradeResponse(Response):
     """
 
     def __init__(
-        self, request: Request, reply: Reply, sock: socket.socket, now: Callable[[], float]
+        self, request: ClientRequest, reply: Reply, sock: socket.socket, now: Callable[[], float]
     ) -> None:
         super().__init__(request, reply.head, None, reply.stream.timings())
         self.sock = sock
@@ -103,7 +103,7 @@ class _SocketBody(HTTPResponse, Body):
     _received: _BodySocket | None = None
 
     def __init__(
-        self, request: Request, reply: Reply, sock: socket.socket, now: Callable[[], float]
+        self, request: ClientRequest, reply: Reply, sock: socket.socket, now: Callable[[], float]
     ) -> None:
         super().__init__(cast("Any", _HeadSocket(reply.head.block)), method=request.method)
         self._request = request
@@ -151,7 +151,7 @@ class _SocketBody(HTTPResponse, Body):
         size: int = super()._read_next_chunk_size()  # type: ignore[misc]
         if size < 0:
             self._close_conn()  # type: ignore[attr-defined]
-            raise ValueError("a chunk has no negative size")  # as for an invalid number
+            raise ValueError("the size of a chunk is negative")  # as for an invalid number
         return size
 
     def _read(self, read: Callable[[Any], bytes], amt: int) -> bytes:
@@ -198,7 +198,7 @@ class _BodySocket(SocketIO):
     """
 
     def __init__(
-        self, sock: socket.socket, request: Request | None, now: Callable[[], float]
+        self, sock: socket.socket, request: ClientRequest | None, now: Callable[[], float]
     ) -> None:
         super().__init__(sock, "r")
         sock._io_refs += 1  # type: ignore[attr-defined]  # as makefile() does
@@ -239,7 +239,9 @@ class _BodySocket(SocketIO):
         limit, left = sock.gettimeout(), request.deadline - self._now()
         if limit is not None and limit <= left:
             return super().readinto(buffer)
-        late = DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+        late = DeadlineExceeded(
+            f"{request}: the total timeout of {request.timeout.total} s ran out"
+        )
         if left <= 0:
             raise late
         sock.settimeout(left)

@@ -19,7 +19,7 @@ from curlhttp._models.body import read_whole
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.errors import client_closed
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import KEEP_CODED, Request
+from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
@@ -48,7 +48,7 @@ class Sent(NamedTuple):
         url: without user name and password.
         headers: a copy of its headers.
         body: the part of the body that was read; b"" without a body.
-        arrived: whether any byte of it left this machine, according to the script.
+        arrived: whether any byte of the request left this machine, according to the script.
     """
 
     at: float
@@ -105,13 +105,13 @@ class Answer:
         headers: a mapping or pairs.
         content: the body, or the pieces in which a streamed response returns it; str is sent as
             UTF-8.
-        json: the body as JSON, in place of content; None for no JSON body.
+        json: the body as JSON, instead of content; None for no JSON body.
         delay: seconds until the head is received; math.inf for a server that never responds.
         pace: seconds before each piece of the body.
-        error: raised after the content, as if the connection broke there; None for a whole body.
+        error: raised after the content, as if the connection broke there; None for a complete body.
 
     Raises:
-        TypeError: there are both content and json.
+        TypeError: you passed both content and json.
     """
 
     status_code: int = 200
@@ -124,7 +124,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         if self.json is not None and self.content:
-            raise TypeError("content cannot go together with json")
+            raise TypeError("content cannot be combined with json")
 
     @property
     def all_headers(self) -> Headers:
@@ -148,8 +148,8 @@ class Fault:
     """Fail a request.
 
     Args:
-        error: a copy of it is raised, with the request filled in. If its request_sent is False,
-            the request has not arrived: see `Sent.arrived`.
+        error: a copy of it is raised, with the request set. If its request_sent is False, the
+            request has not arrived; see `Sent.arrived`.
         delay: seconds until it fails; math.inf for the request's connect timeout or, with a
             WriteTimeout, for its write timeout.
     """
@@ -161,7 +161,7 @@ class Fault:
 Step: TypeAlias = "Answer | Fault | RequestException | int"
 """One step of a script; a number is the status of a response without a body."""
 
-Script: TypeAlias = "Iterable[Step] | Callable[[Request], Step]"
+Script: TypeAlias = "Iterable[Step] | Callable[[ClientRequest], Step]"
 
 
 def to_step(step: Step) -> Answer | Fault:
@@ -245,12 +245,12 @@ class ScriptedAttempt:
         step: the step of the script.
         started: when it was sent; all times are seconds on the engine's clock.
         head_at: when its head is received, or when it fails.
-        error: raised in place of its head, or None.
+        error: raised instead of its head, or None.
         ends_at: when it ends in a hedge: with its body, unless that is streamed.
         body_error: raised while its body is read, or None.
     """
 
-    def __init__(self, request: Request, step: Answer | Fault, started: float) -> None:
+    def __init__(self, request: ClientRequest, step: Answer | Fault, started: float) -> None:
         self.request = request
         self.step = step
         self.started = started
@@ -300,7 +300,7 @@ class ScriptedAttempt:
 
 
 def apply_timeouts(
-    request: Request,
+    request: ClientRequest,
     seconds: float,
     now: float,
     *,
@@ -337,7 +337,7 @@ def apply_timeouts(
 
 
 def copy_error(
-    error: RequestException, request: Request, was_sent: bool = False
+    error: RequestException, request: ClientRequest, was_sent: bool = False
 ) -> RequestException:
     """Return a copy of an error for one attempt, because raising it sets its traceback."""
     clone = copy.copy(error)
@@ -346,7 +346,7 @@ def copy_error(
     return clone
 
 
-def _pieces(request: Request, answer: Answer) -> list[bytes]:
+def _pieces(request: ClientRequest, answer: Answer) -> list[bytes]:
     return answer.pieces if has_body(request.method, answer.status_code) else []
 
 
@@ -360,7 +360,9 @@ class ScriptedIncoming:
         engine: reads its body.
     """
 
-    def __init__(self, request: Request, answer: Answer, seconds: float, engine: Engine) -> None:
+    def __init__(
+        self, request: ClientRequest, answer: Answer, seconds: float, engine: Engine
+    ) -> None:
         made = Response.of(request, answer.status_code, headers=answer.all_headers)
         self.request = request
         self.engine = engine
@@ -448,13 +450,13 @@ class ScriptedRace:
 class ScriptedEngine:
     """Return responses from a script: `Client(transport=ScriptedEngine([...]))`.
 
-    The clock stands still, except for delays of the script, waits of the client, and `advance`. All
-    requests share it, also across threads and tasks: a wait of one moves it for all, and no request
-    ever waits for another.
+    Only delays in the script, waits of the client, and `advance` move the clock. All requests share
+    it, even across threads and tasks: the wait of one moves it for all, and no request ever waits
+    for another.
 
     Args:
         script: steps, one per attempt: an Answer, a Fault, an exception, or a status code; or a
-            function that returns the step for a Request.
+            function that returns the step for a ClientRequest.
         now: the start of the clock, in monotonic seconds.
         wall: the time of day at that moment, in seconds since the epoch.
 
@@ -471,7 +473,7 @@ class ScriptedEngine:
         self.aborted: int = 0
         self.cancelled: int = 0
         self._steps: Iterator[Step] | None = None if callable(script) else iter(script)
-        self._choose: Callable[[Request], Step] | None = script if callable(script) else None
+        self._choose: Callable[[ClientRequest], Step] | None = script if callable(script) else None
         self._now = now
         self._epoch = wall - now
         self._lock = threading.Lock()
@@ -503,7 +505,7 @@ class ScriptedEngine:
 
     # exchanges
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Play the next step and return the response with its body in memory.
 
         Args:
@@ -524,7 +526,7 @@ class ScriptedEngine:
         self._decode(response, request)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> ScriptedIncoming:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> ScriptedIncoming:
         """Play the next step up to the head of the response.
 
         Args:
@@ -540,7 +542,7 @@ class ScriptedEngine:
         seconds = attempt.head_at - attempt.started
         return ScriptedIncoming(attempt.request, attempt.step, seconds, self)
 
-    async def _begin(self, request: Request) -> ScriptedAttempt:
+    async def _begin(self, request: ClientRequest) -> ScriptedAttempt:
         if self._is_closed:
             raise client_closed(request)
         started = self._now
@@ -611,12 +613,12 @@ class ScriptedEngine:
 
     # the script
 
-    def _next(self, request: Request) -> Answer | Fault:
+    def _next(self, request: ClientRequest) -> Answer | Fault:
         with self._lock:
             choose = self._choose or self._next_in_turn
             return to_step(choose(request))
 
-    def _next_in_turn(self, request: Request) -> Step:
+    def _next_in_turn(self, request: ClientRequest) -> Step:
         assert self._steps is not None
         for step in self._steps:
             return step
@@ -624,7 +626,7 @@ class ScriptedEngine:
             f"the script has no step left for {request}, after {len(self.sent)} attempts"
         )
 
-    def _decode(self, response: Response, request: Request) -> None:
+    def _decode(self, response: Response, request: ClientRequest) -> None:
         if not (request.decode and response._content):
             return
         if request.decode == KEEP_CODED:

@@ -21,13 +21,8 @@ TIMEOUT = "Timeout(connect=10, read=60)"
 # What users meet in place of a type that is not exported, or under another name.
 PUBLIC = {
     "_client.async_client._Streaming": "AsyncStreamedResponse",
-    "_models.request.Request": "ClientRequest",
-    "requests.models.Request": "Request",
-    "requests.Request": "Request",
 }
-ALIASES = {" | _HasAuthFlow": "", "Request |": "ClientRequest |", "[Request": "[ClientRequest"}
-ALIASES |= {"Callable[[ClientRequest], Request": "Callable[[ClientRequest], ClientRequest"}
-ALIASES |= {"UserClientRequest": "Request", "UserRequest": "Request"}
+ALIASES = {" | _HasAuthFlow": "", "UserRequest": "Request"}
 # Names of two words or in capitals are links wherever they stand, others where they are named.
 PLAIN = re.compile(r"(?<![\w.`\[/\"'])([A-Z][a-z]+[A-Z]\w*|TLS|URL)(?![\w`\]/(]|\.\w)")
 NAMED = re.compile(r"(?<=\b[Ss]ee )([A-Za-z_]+)\b|(?<=\b[Aa] )([A-Z][a-z]+)\b(?!\.\w)")

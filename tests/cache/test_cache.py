@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from curlhttp import Cache, ConnectionError, RequestException
-from curlhttp import ClientRequest as Request
+from curlhttp import Cache, ClientRequest, ConnectionError, RequestException
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.support.colours import AnyClient
 from tests.support.scripted import Scripted
@@ -196,7 +195,7 @@ async def test_s_maxage_counts_in_a_shared_cache(cached: Any) -> None:
 
 
 async def test_each_variant_is_stored(cached: Any) -> None:
-    def respond(request: Request) -> Answer:
+    def respond(request: ClientRequest) -> Answer:
         language = request.headers.get("Accept-Language", "")
         return Answer(headers={**FRESH, "Vary": "Accept-Language"}, content=language)
 
@@ -334,7 +333,7 @@ async def test_head_is_served_from_a_stored_get_and_is_not_stored(cached: Any) -
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "MOVE"])
 async def test_an_unsafe_method_removes_the_stored_response(cached: Any, method: str) -> None:
-    def respond(request: Request) -> Answer:
+    def respond(request: ClientRequest) -> Answer:
         if request.method == "GET":
             return Answer(headers=FRESH, content=str(len(engine.sent)))
         return Answer(
@@ -351,7 +350,7 @@ async def test_an_unsafe_method_removes_the_stored_response(cached: Any, method:
 
 
 async def test_an_unsafe_method_that_failed_changed_nothing(cached: Any) -> None:
-    def respond(request: Request) -> Answer:
+    def respond(request: ClientRequest) -> Answer:
         return Answer(200 if request.method == "GET" else 500, headers=FRESH)
 
     client, _ = cached(respond)
@@ -412,7 +411,7 @@ async def test_a_hit_is_no_attempt(cached: Any) -> None:
 
 
 async def test_a_private_response_is_not_returned_for_other_credentials(cached: Any) -> None:
-    def respond(request: Request) -> Answer:
+    def respond(request: ClientRequest) -> Answer:
         names = ("Authorization", "Cookie", "X-Api-Key", "X-Mine")
         return Answer(headers=FRESH, content=repr([request.headers.get(name) for name in names]))
 
@@ -447,7 +446,7 @@ async def test_the_same_url_by_another_route_is_another_entry(cached: Any) -> No
 
 
 async def test_requests_signed_by_libcurl_bypass_the_cache(cached: Any) -> None:
-    async def signed(request: Request, send: Any) -> Any:
+    async def signed(request: ClientRequest, send: Any) -> Any:
         request.transport = dataclasses.replace(request.transport, negotiate=True)
         return await send(request)
 
@@ -490,7 +489,7 @@ async def test_a_shared_cache_stores_nothing_private(
 
 
 async def test_a_stored_response_sets_no_cookie_again(cached: Any) -> None:
-    def respond(request: Request) -> Answer:
+    def respond(request: ClientRequest) -> Answer:
         cookie = f"session={len(engine.sent)}"
         directives = "public, max-age=60"
         return Answer(headers={"Cache-Control": directives, "ETag": '"a"', "Set-Cookie": cookie})
@@ -518,7 +517,7 @@ async def test_a_304_sets_cookies(cached: Any) -> None:
 
 
 async def test_each_redirect_is_cached_separately(cached: Any) -> None:
-    def respond(request: Request) -> Answer:
+    def respond(request: ClientRequest) -> Answer:
         if request.url.path == "/":
             return Answer(301, headers={**FRESH, "Location": "/there"})
         return Answer(headers={"Cache-Control": "no-store"}, content=b"there")
@@ -533,7 +532,7 @@ async def test_each_redirect_is_cached_separately(cached: Any) -> None:
 async def test_middleware_is_above_the_cache(cached: Any) -> None:
     seen: list[bool] = []
 
-    async def middleware(request: Request, send: Any) -> Any:
+    async def middleware(request: ClientRequest, send: Any) -> Any:
         response = await send(request)
         seen.append(response.from_cache)
         return response

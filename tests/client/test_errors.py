@@ -19,7 +19,7 @@ import curlhttp
 from curlhttp import Attempt, Timeout
 from curlhttp import exceptions as e
 from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, TransferFailure, make_error
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.timings import Timings
 from tests.servers import (
     AppServer,
@@ -168,7 +168,7 @@ def failure(code: int, **facts: Any) -> TransferFailure:
     return TransferFailure(**{**known, **facts})
 
 
-def a_request(**options: Any) -> Request:
+def a_request(**options: Any) -> ClientRequest:
     with curlhttp.Client(trust_env=False) as client:
         return client.build_request("GET", "http://example.test/path", **options)
 
@@ -652,7 +652,7 @@ async def test_real_failures_travel(
         assert twin.request_sent == error.request_sent
         assert twin.timings == error.timings
         assert twin.request is not None
-        assert str(twin.request.url) == str(error.request.url)  # type: ignore[union-attr]
+        assert str(twin.request.url) == str(error.request.url)
         assert twin.request.method == method
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line, parse_response_head
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 
-GET = Request("GET", "http://h.test/")
-UPGRADE = Request("GET", "http://h.test/", {"Upgrade": "websocket"})
+GET = ClientRequest("GET", "http://h.test/")
+UPGRADE = ClientRequest("GET", "http://h.test/", {"Upgrade": "websocket"})
 
 
 def lines(*heads: str) -> list[bytes]:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.exceptions import ContentDecodingError
 from tests.client.test_cancellation import assert_free
 from tests.servers import AppConnection, AppServer, Record
@@ -118,7 +118,7 @@ async def test_a_request_that_fails_to_start_raises_in_its_own_caller(
     client = make_client(max_connections=1)
     prepare = Transfer.prepare
 
-    def refuse(self: Transfer, request: Request) -> None:
+    def refuse(self: Transfer, request: ClientRequest) -> None:
         if request.url.path == "/refused":
             raise LookupError("not this one")
         prepare(self, request)

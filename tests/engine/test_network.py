@@ -12,7 +12,7 @@ import curlhttp
 from curlhttp import requests
 from curlhttp._engine.engine import Engine
 from curlhttp._engine.network import network
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
 from tests.support.colours import AnyClient, AnyStream
@@ -27,7 +27,7 @@ class _Stand:
     def __init__(self) -> None:
         self.engine = ScriptedEngine(lambda request: Answer(content=[b"stood ", b"in"]))
 
-    def engine_for(self, request: Request, engine: object) -> Engine | None:
+    def engine_for(self, request: ClientRequest, engine: object) -> Engine | None:
         return None if request.url.host == "127.0.0.1" else self.engine
 
     def skip(self, seconds: float) -> bool:

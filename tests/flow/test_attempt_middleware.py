@@ -13,8 +13,15 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import AttemptCancelled, Hedge, Response, RetryPolicy, Send, Timeout
-from curlhttp import ClientRequest as Request
+from curlhttp import (
+    AttemptCancelled,
+    ClientRequest,
+    Hedge,
+    Response,
+    RetryPolicy,
+    Send,
+    Timeout,
+)
 from curlhttp import exceptions as e
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused
 from tests.servers import AppServer, RawServer
@@ -33,10 +40,10 @@ class Attempts:
     """A middleware that numbers the attempts, and notes the outcome of each."""
 
     def __init__(self) -> None:
-        self.begun: list[Request] = []
+        self.begun: list[ClientRequest] = []
         self.ends: list[tuple[int, int | str]] = []
 
-    async def __call__(self, request: Request, send: Send) -> Response:
+    async def __call__(self, request: ClientRequest, send: Send) -> Response:
         self.begun.append(request)
         number = len(self.begun)
         assert "X-Attempt" not in request.headers  # what another attempt has got
@@ -90,9 +97,9 @@ async def test_redirects_and_authenticated_requests_are_attempts(
 
 @ONE_OF_EACH
 async def test_changes_for_one_attempt_are_not_seen_by_others(scripted: Scripted) -> None:
-    above: list[Request] = []
+    above: list[ClientRequest] = []
 
-    async def outer(request: Request, send: Send) -> Response:
+    async def outer(request: ClientRequest, send: Send) -> Response:
         above.append(request)
         return await send(request)
 
@@ -114,7 +121,7 @@ async def test_the_first_attempt_middleware_is_the_outermost(scripted: Scripted)
     log: list[str] = []
 
     def noted(name: str) -> Any:
-        async def middleware(request: Request, send: Send) -> Response:
+        async def middleware(request: ClientRequest, send: Send) -> Response:
             log.append(f"{name} >")
             response = await send(request)
             log.append(f"{name} <")
@@ -138,7 +145,7 @@ async def test_an_attempt_middleware_may_return_or_raise_without_sending(
 ) -> None:
     outcomes: list[Any] = [e.ConnectTimeout("made up"), 503, None]
 
-    async def faults(request: Request, send: Send) -> Response:
+    async def faults(request: ClientRequest, send: Send) -> Response:
         outcome = outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -269,7 +276,7 @@ async def test_errors_before_anything_is_sent_are_seen_too(
 ) -> None:
     attempts = Attempts()
 
-    async def dawdles(request: Request, send: Send) -> Response:
+    async def dawdles(request: ClientRequest, send: Send) -> Response:
         engine.advance(5)
         return await send(request)
 
@@ -301,7 +308,7 @@ async def test_each_attempt_of_a_hedge_gets_its_own_outcome(scripted: Scripted) 
 async def test_a_middleware_may_replace_or_repeat_a_hedged_attempt(scripted: Scripted) -> None:
     """A middleware may send twice, around hedges too."""
 
-    async def twice(request: Request, send: Send) -> Response:
+    async def twice(request: ClientRequest, send: Send) -> Response:
         response = await send(request)
         if response.status_code == 401:
             request.headers["Authorization"] = "Bearer new"
@@ -325,9 +332,9 @@ async def test_a_middleware_may_replace_or_repeat_a_hedged_attempt(scripted: Scr
 async def test_an_error_of_an_attempt_middleware_in_a_hedge_does_not_affect_the_first_attempt(
     scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    calls: list[Request] = []
+    calls: list[ClientRequest] = []
 
-    async def fails_later(request: Request, send: Send) -> Response:
+    async def fails_later(request: ClientRequest, send: Send) -> Response:
         calls.append(request)
         if len(calls) > 1:
             raise KeyError("a bug")
@@ -352,7 +359,7 @@ async def test_an_error_of_an_attempt_middleware_in_a_hedge_does_not_affect_the_
 async def test_a_losing_attempt_that_swallows_its_cancellation_changes_nothing(
     scripted: Scripted,
 ) -> None:
-    async def stubborn(request: Request, send: Send) -> Response:
+    async def stubborn(request: ClientRequest, send: Send) -> Response:
         while True:
             try:
                 return await send(request)
@@ -386,7 +393,7 @@ async def test_attempt_middleware_may_wait_around_a_hedge(
 
     app.route("/slow", respond)
 
-    async def waits(request: Request, send: Send) -> Response:
+    async def waits(request: ClientRequest, send: Send) -> Response:
         number = request.headers["X-Number"] = str(len(begun) + 1)
         begun.append(number)
         if client.is_blocking:
@@ -410,7 +417,7 @@ async def test_attempt_middleware_may_wait_around_a_hedge(
 
 
 async def test_a_middleware_that_awaits_a_loop_in_a_blocking_client_is_an_error() -> None:
-    async def waits(request: Request, send: Send) -> Response:
+    async def waits(request: ClientRequest, send: Send) -> Response:
         await anyio.sleep(0)
         return await send(request)
 
@@ -426,7 +433,7 @@ async def test_a_middleware_that_awaits_a_loop_in_a_blocking_client_is_an_error(
 async def test_sending_in_another_task_around_hedges_is_refused(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def elsewhere(request: Request, send: Send) -> Response:
+    async def elsewhere(request: ClientRequest, send: Send) -> Response:
         async def sending() -> Response:
             return await send(request)
 
@@ -479,7 +486,7 @@ async def test_a_timeout_of_one_attempt_ends_a_race_as_a_timeout(
     begun: list[int] = []
     both = anyio.Event()
 
-    async def patient(request: Request, send: Send) -> Response:
+    async def patient(request: ClientRequest, send: Send) -> Response:
         number = len(begun) + 1
         begun.append(number)
         with anyio.fail_after(0.3 if number == impatient else 30):
@@ -507,7 +514,7 @@ async def test_an_attempt_whose_time_is_up_may_be_sent_again(
 
     app.route("/slow", respond)
 
-    async def again(request: Request, send: Send) -> Response:
+    async def again(request: ClientRequest, send: Send) -> Response:
         with anyio.move_on_after(0.2):
             return await send(request)
         request.headers["X-Again"] = "1"
@@ -529,7 +536,7 @@ async def test_a_middleware_that_waits_for_a_hedge_may_be_cancelled(
         out.wait_closed(30)
         out.closing = True
 
-    async def waits(request: Request, send: Send) -> Response:
+    async def waits(request: ClientRequest, send: Send) -> Response:
         number = len(ended) if waiting.is_set() else 0
         try:
             if app.requests:
@@ -559,7 +566,7 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
         app.wait_for(lambda: bool(answered))
         out.reply(200, b"first")
 
-    async def waits(request: Request, send: Send) -> Response:
+    async def waits(request: ClientRequest, send: Send) -> Response:
         if app.requests and not client.is_blocking:
             answered.append(True)
             # Until the first attempt has a response, which does not end this wait.
@@ -576,7 +583,7 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
 async def test_a_stream_that_a_middleware_drops_frees_its_slot(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def twice(request: Request, send: Send) -> Response:
+    async def twice(request: ClientRequest, send: Send) -> Response:
         await send(request)
         return await send(request)
 

@@ -28,7 +28,7 @@ from curlhttp import (
 )
 from curlhttp._engine.engine import Clock
 from curlhttp._flow.limits import limits
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.testing import Answer, ScriptedEngine, reset
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
@@ -138,8 +138,8 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
     may_end = anyio.Event()
     sent: list[int] = []
 
-    async def send(request: Request) -> Any:
-        sent.append(request.extensions["number"])  # type: ignore[index]
+    async def send(request: ClientRequest) -> Any:
+        sent.append(request.extensions["number"])
         await may_end.wait()
         return Answer()
 
@@ -149,7 +149,7 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
     async def ask(number: int) -> None:
         if number == 3:
             await may_end.wait()
-        request = Request("GET", URL)
+        request = ClientRequest("GET", URL)
         request.extensions = {"number": number}
         request.timeout = Timeout(pool=None)
         await layered(request)
@@ -311,7 +311,7 @@ async def test_the_wait_for_a_permit_is_bounded(
     engine = ScriptedEngine([200, 200])
     client = make_client(concurrency_limit=limit, transport=engine)
     async with await client.stream("GET", URL):
-        with pytest.raises(kind, match="none of the 1 requests at once") as caught:
+        with pytest.raises(kind, match="none of the 1 concurrent requests") as caught:
             await client.get(URL, timeout=timeout)
         assert isinstance(caught.value, curlhttp.RequestException)
         assert caught.value.request is not None
@@ -508,13 +508,13 @@ def asking(rate: RateLimit, time: VirtualTime, scopes: list[anyio.CancelScope]) 
     """Return a function that sends one request, and the list of what was sent when."""
     sent: list[tuple[int, float]] = []
 
-    async def send(request: Request) -> Any:
-        sent.append((request.extensions["number"], round(time.time, 3)))  # type: ignore[index]
+    async def send(request: ClientRequest) -> Any:
+        sent.append((request.extensions["number"], round(time.time, 3)))
 
     layered = limits(rate, None, time.clock, time.make_waiter)(send)
 
     async def ask(number: int) -> None:
-        request = Request("GET", URL)
+        request = ClientRequest("GET", URL)
         request.extensions = {"number": number}
         with scopes[number]:
             await layered(request)

@@ -12,8 +12,7 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import ClientRequest as Request
-from curlhttp import Response, Send
+from curlhttp import ClientRequest, Response, Send
 from tests.servers import AppServer, refused_port
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 
@@ -29,7 +28,7 @@ class Noted:
         self.name = name
         self.log = log
 
-    async def __call__(self, request: Request, send: Send) -> Response:
+    async def __call__(self, request: ClientRequest, send: Send) -> Response:
         self.log.append(f"{self.name} > {request.url.path}")
         response = await send(request)
         self.log.append(f"{self.name} < {response.status_code}")
@@ -77,7 +76,7 @@ async def test_one_middleware_serves_both_kinds_of_client(app: AppServer, colour
 async def test_middleware_may_change_headers_and_url(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def stamp(request: Request, send: Send) -> Response:
+    async def stamp(request: ClientRequest, send: Send) -> Response:
         request.headers["X-Stamp"] = "1"
         return await send(request.derive(url=app.at("localhost") + "/echo"))
 
@@ -93,7 +92,7 @@ async def test_what_middleware_derives_is_checked(make_client: MakeClient, app: 
     """In what a middleware changes."""
     wanted: dict[str, Any] = {}
 
-    async def change(request: Request, send: Send) -> Response:
+    async def change(request: ClientRequest, send: Send) -> Response:
         return await send(request.derive(**wanted))
 
     client = make_client(middleware=[change])
@@ -113,7 +112,7 @@ async def test_what_middleware_derives_is_checked(make_client: MakeClient, app: 
 async def test_middleware_may_return_its_own_response(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def cache(request: Request, send: Send) -> Response:
+    async def cache(request: ClientRequest, send: Send) -> Response:
         if request.url.path == "/cached":
             return Response.of(request, 203, headers={"X-From": "cache"}, content="héllo")
         if request.url.path == "/moved":
@@ -136,7 +135,7 @@ async def test_middleware_may_return_its_own_response(
 async def test_a_response_made_by_a_middleware_can_be_streamed(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def cache(request: Request, send: Send) -> Response:
+    async def cache(request: ClientRequest, send: Send) -> Response:
         return Response.of(request, content=b"cached")
 
     client = make_client(middleware=[cache])
@@ -147,7 +146,7 @@ async def test_a_response_made_by_a_middleware_can_be_streamed(
 
 def test_a_made_up_response_cannot_smuggle_a_header() -> None:
     """A middleware's response is checked like a request."""
-    request = Request("GET", "http://h.test/")
+    request = ClientRequest("GET", "http://h.test/")
     for headers in ({"X": "1\r\nY: 2"}, {"X\r\nY": "2"}, {"": "2"}):
         with pytest.raises(curlhttp.InvalidHeader):
             Response.of(request, headers=headers)
@@ -157,7 +156,7 @@ def test_a_made_up_response_cannot_smuggle_a_header() -> None:
 
 
 async def test_middleware_may_send_twice(make_client: MakeClient, app: AppServer) -> None:
-    async def again(request: Request, send: Send) -> Response:
+    async def again(request: ClientRequest, send: Send) -> Response:
         response = await send(request)
         if response.status_code == 404:
             await response.discard()
@@ -176,7 +175,7 @@ async def test_middleware_may_send_twice(make_client: MakeClient, app: AppServer
 async def test_what_middleware_sends_twice_is_whole_twice(
     make_client: MakeClient, app: AppServer, kind: str
 ) -> None:
-    async def twice(request: Request, send: Send) -> Response:
+    async def twice(request: ClientRequest, send: Send) -> Response:
         await send(request)
         return await send(request)
 
@@ -195,7 +194,7 @@ async def test_what_middleware_sends_twice_is_whole_twice(
 async def test_a_spent_body_is_not_sent_again_as_nothing(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def twice(request: Request, send: Send) -> Response:
+    async def twice(request: ClientRequest, send: Send) -> Response:
         await send(request)
         return await send(request)
 
@@ -211,7 +210,7 @@ async def test_a_spent_body_is_not_sent_again_as_nothing(
 async def test_a_middleware_that_returns_no_response_is_an_error(
     make_client: MakeClient, app: AppServer, keyword: str, hedge: curlhttp.Hedge | None
 ) -> None:
-    async def forgets(request: Request, send: Send) -> None:
+    async def forgets(request: ClientRequest, send: Send) -> None:
         await send(request)
 
     client = make_client(hedge=hedge, **{keyword: [forgets]})
@@ -223,7 +222,7 @@ async def test_a_middleware_that_returns_no_response_is_an_error(
 async def test_what_middleware_raises_reaches_the_caller(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def guard(request: Request, send: Send) -> Response:
+    async def guard(request: ClientRequest, send: Send) -> Response:
         if request.url.host == "localhost":
             raise PermissionError("not there")
         return await send(request)
@@ -236,7 +235,7 @@ async def test_what_middleware_raises_reaches_the_caller(
 
 
 async def test_an_error_that_middleware_handles_is_not_raised(make_client: MakeClient) -> None:
-    async def offline(request: Request, send: Send) -> Response:
+    async def offline(request: ClientRequest, send: Send) -> Response:
         try:
             return await send(request)
         except curlhttp.ConnectionError:
@@ -250,7 +249,7 @@ async def test_an_error_that_middleware_handles_is_not_raised(make_client: MakeC
 async def test_middleware_can_store_data_in_extensions(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    async def note(request: Request, send: Send) -> Response:
+    async def note(request: ClientRequest, send: Send) -> Response:
         request.extensions = {**(request.extensions or {}), "seen": True}
         return await send(request)
 
@@ -264,18 +263,18 @@ async def test_middleware_of_a_task_may_wait(make_client: MakeClient, app: AppSe
         assert (await client.get(app.url)).ok
 
 
-async def _sleepy(request: Request, send: Send) -> Response:
+async def _sleepy(request: ClientRequest, send: Send) -> Response:
     response = await send(request)
     await anyio.sleep(0)
     return response
 
 
 def test_a_blocking_client_says_so_when_a_middleware_waits(app: AppServer) -> None:
-    async def before(request: Request, send: Send) -> Response:
+    async def before(request: ClientRequest, send: Send) -> Response:
         await asyncio.sleep(0)
         return await send(request)
 
-    async def after(request: Request, send: Send) -> Response:
+    async def after(request: ClientRequest, send: Send) -> Response:
         response = await send(request)
         await asyncio.sleep(0)
         return response
@@ -295,7 +294,7 @@ async def test_a_request_made_without_a_client_gets_the_clients_settings(
     make_client: MakeClient, app: AppServer
 ) -> None:
     client = make_client(cookies={"a": "1"}, auth=("u", "p"))
-    own = Request("POST", app.url.replace("://", "://x:y@") + "/echo", headers={"X-Own": "1"})
+    own = ClientRequest("POST", app.url.replace("://", "://x:y@") + "/echo", headers={"X-Own": "1"})
     found = await client.send(own)
     assert found.json()["method"] == "POST"
     thawed = pickle.loads(pickle.dumps(client.real.build_request("GET", app.url + "/echo")))
@@ -335,7 +334,7 @@ async def test_hooks_may_replace_what_they_see(make_client: MakeClient, app: App
 
 
 async def test_hooks_may_be_coroutine_functions(make_client: MakeClient, app: AppServer) -> None:
-    async def mark(request: Request) -> None:
+    async def mark(request: ClientRequest) -> None:
         request.headers["X-Mark"] = "1"
 
     async def check(response: Response) -> None:

@@ -15,7 +15,7 @@ from curlhttp import Client, Timeout
 from curlhttp._engine.run import run_sync, send_sync
 from curlhttp._flow.upgrade import Upgraded, _ChunkedDecoder, upgrade
 from curlhttp._flow.upgrade import send_upgrade as ask_engine
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
@@ -81,12 +81,12 @@ class Connecting(ScriptedEngine):
         self.clock = [0.0]
         self.stream = ScriptedStream(*pieces, clock=self.clock)
 
-    async def connect(self, request: Request) -> ScriptedStream:
+    async def connect(self, request: ClientRequest) -> ScriptedStream:
         return self.stream
 
 
 def ask(
-    *pieces: bytes | None, build: Callable[[Client], Request] | None = None
+    *pieces: bytes | None, build: Callable[[Client], ClientRequest] | None = None
 ) -> tuple[Response, ScriptedStream]:
     engine = Connecting(*pieces)
     client = Client(transport=engine, headers={"User-Agent": None, "Accept-Encoding": None})
@@ -102,7 +102,7 @@ def ask(
 
 
 def test_the_head_is_sent_as_http_11_and_bytes_after_the_response_are_kept() -> None:
-    def build(client: Client) -> Request:
+    def build(client: Client) -> ClientRequest:
         headers = {"Upgrade": "x", "X-Empty": "", "Proxy-Authorization": "Basic c2VjcmV0"}
         return client.build_request("GET", "http://a.test:81/x?y=1", headers=headers)
 
@@ -220,7 +220,7 @@ def test_a_server_that_hangs_up_or_is_silent_is_an_error() -> None:
     with pytest.raises(ReadTimeout, match=r"silent for 3\.0 s"):
         ask(None, build=lambda client: client.build_request("GET", "http://a.test", timeout=3.0))
 
-    def late(client: Client) -> Request:
+    def late(client: Client) -> ClientRequest:
         request = client.build_request("GET", "http://a.test", timeout=Timeout(total=2.0))
         request.deadline = 2.0
         return request

@@ -24,7 +24,7 @@ from curlhttp._models.redaction import (
     redact_url,
     strip_userinfo,
 )
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import parse_url
 from tests.servers import (
     AppServer,
@@ -187,9 +187,9 @@ def test_requests_and_clients_show_their_url_without_its_secrets() -> None:
         assert repr(client) == "<curlhttp.Client http://h.test/?token=***>"
         request = client.build_request("GET", "/?a=1&api_key=s3cret")
     assert str(request) == "GET http://h.test/?a=1&api_key=***"
-    assert repr(request).startswith("<Request [GET http://h.test/?a=1&api_key=***] headers=[")
+    assert repr(request).startswith("<ClientRequest [GET http://h.test/?a=1&api_key=***] headers=[")
     assert "s3cret" not in repr(request)
-    assert repr(Request("GET", "http://h.test/?token=s3cret").url) == (
+    assert repr(ClientRequest("GET", "http://h.test/?token=s3cret").url) == (
         "URL('http://h.test/?token=***')"
     )
 

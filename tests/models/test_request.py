@@ -6,7 +6,7 @@ import inspect
 
 from curlhttp._models.config import get_transport
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request, pack_fields
+from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import parse_url
 
@@ -15,26 +15,26 @@ NOT_GIVEN = {"_headers", "_shared_headers", "extensions"}
 
 
 def test_fill_sets_every_field() -> None:
-    bare = Request.__new__(Request)
-    assert not any(hasattr(bare, name) for name in Request.__slots__)
+    bare = ClientRequest.__new__(ClientRequest)
+    assert not any(hasattr(bare, name) for name in ClientRequest.__slots__)
     transport = get_transport(True, None, None, False, False)
     fields = pack_fields(Headers(), Timeout(), transport)
     made = bare.fill("GET", parse_url("http://h.test/"), fields)
     assert made is bare
-    assert all(hasattr(made, name) for name in Request.__slots__)
+    assert all(hasattr(made, name) for name in ClientRequest.__slots__)
     assert made.headers == Headers()
 
 
 def test_every_field_but_method_and_url_can_be_given() -> None:
     given = set(inspect.signature(pack_fields).parameters) - {"headers"}
-    assert given == set(Request.__slots__) - NOT_GIVEN - {"method", "url"}
+    assert given == set(ClientRequest.__slots__) - NOT_GIVEN - {"method", "url"}
 
 
 def test_each_field_has_the_value_given_under_its_name() -> None:
     names = [name for name in inspect.signature(pack_fields).parameters if name != "headers"]
     given = {name: object() for name in names}
     headers = Headers({"A": "b"})
-    made = Request.__new__(Request).fill(
+    made = ClientRequest.__new__(ClientRequest).fill(
         "GET",
         parse_url("http://h.test/"),
         pack_fields(headers, **given),  # type: ignore[arg-type]

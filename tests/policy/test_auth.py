@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp._models.body import Body, open_body
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
 from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, to_auth
@@ -23,8 +23,10 @@ from curlhttp.exceptions import InvalidHeader, UnrewindableBodyError
 UNTIMED = Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False, None)
 
 
-def asked(url: str = "http://h.test/", method: str = "GET", body: Body | None = None) -> Request:
-    return Request(method, url, body=body)
+def asked(
+    url: str = "http://h.test/", method: str = "GET", body: Body | None = None
+) -> ClientRequest:
+    return ClientRequest(method, url, body=body)
 
 
 def answered(status: int, url: str, *fields: tuple[str, str]) -> Response:
@@ -33,12 +35,12 @@ def answered(status: int, url: str, *fields: tuple[str, str]) -> Response:
     return Response(asked(url), head, b"", UNTIMED)
 
 
-def begin(auth: Auth, request: Request) -> tuple[AuthFlow, Request]:
+def begin(auth: Auth, request: ClientRequest) -> tuple[AuthFlow, ClientRequest]:
     flow = auth.auth_flow(request)
-    return flow, cast(Request, next(flow))
+    return flow, cast(ClientRequest, next(flow))
 
 
-def challenged(flow: AuthFlow, *values: str, url: str = "http://h.test/") -> Request | None:
+def challenged(flow: AuthFlow, *values: str, url: str = "http://h.test/") -> ClientRequest | None:
     """Send a 401 into the flow; return the next request, or None when the flow has ended."""
     fields = [("WWW-Authenticate", value) for value in values]
     return finish(flow, 401, *fields, url=url)
@@ -46,14 +48,14 @@ def challenged(flow: AuthFlow, *values: str, url: str = "http://h.test/") -> Req
 
 def finish(
     flow: AuthFlow, status: int, *fields: tuple[str, str], url: str = "http://h.test/"
-) -> Request | None:
+) -> ClientRequest | None:
     try:
-        return cast(Request, flow.send(answered(status, url, *fields)))
+        return cast(ClientRequest, flow.send(answered(status, url, *fields)))
     except StopIteration:
         return None
 
 
-def sent_parameters(request: Request | None) -> dict[str, str]:
+def sent_parameters(request: ClientRequest | None) -> dict[str, str]:
     assert request is not None
     (challenge,) = parse_challenges([request.headers["Authorization"]])
     assert challenge.scheme == "digest"
@@ -133,7 +135,7 @@ def test_as_auth_accepts_every_kind_of_auth() -> None:
 def test_a_function_may_change_or_replace_the_request() -> None:
     other = asked("http://h.test/other")
 
-    def change(request: Request) -> None:
+    def change(request: ClientRequest) -> None:
         request.headers["X-Key"] = "1"
 
     request = asked()

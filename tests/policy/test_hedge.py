@@ -16,7 +16,7 @@ from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._flow.hedge import AttemptPermit, HedgeAdmission
 from curlhttp._models.body import open_body
 from curlhttp._models.config import Transport
-from curlhttp._models.request import IDEMPOTENT, Request
+from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._policy.hedge import HeadTimes, may_hedge
 from curlhttp.exceptions import ProxyError, ReadTimeout
 from tests.support.internals import run_script
@@ -24,9 +24,9 @@ from tests.support.internals import run_script
 ORIGIN = "https://a.example:443"
 
 
-def request(method: str, content: Any = None, **headers: str) -> Request:
+def request(method: str, content: Any = None, **headers: str) -> ClientRequest:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Request(method, "https://a.example/", names, content=content)
+    return ClientRequest(method, "https://a.example/", names, content=content)
 
 
 def times(series: list[float], **settings: Any) -> HeadTimes:
@@ -212,7 +212,7 @@ class Admitting:
             lambda: self.now,
         )
 
-    def admit(self, request: Request, now: float) -> AttemptPermit | None:
+    def admit(self, request: ClientRequest, now: float) -> AttemptPermit | None:
         self.now = now
         return run_sync(lambda: self.real.admit(request, ThreadWaiter))
 
@@ -221,7 +221,7 @@ def extra_attempts(**given: Any) -> Admitting:
     return Admitting(given)
 
 
-def bound() -> Request:
+def bound() -> ClientRequest:
     found = request("GET")
     found.transport = Transport(tls=TLS())
     return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from curlhttp._models.body import open_body
 from curlhttp._models.headers import SENSITIVE, Headers
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import BasicAuth
@@ -26,8 +26,8 @@ from curlhttp.exceptions import InvalidSchema, InvalidURL, UnrewindableBodyError
 
 def follow(
     location: str, status: int = 302, sensitive: frozenset[str] = SENSITIVE, **request: Any
-) -> Request:
-    asked = Request(
+) -> ClientRequest:
+    asked = ClientRequest(
         request.pop("method", "GET"), request.pop("url", "http://h.test/a/b?q#f"), **request
     )
     return build_redirect(asked, status, location, sensitive)
@@ -273,7 +273,7 @@ def test_userinfo_of_the_first_url_does_not_reach_the_next() -> None:
 
 
 def test_the_redirected_request_is_not_changed() -> None:
-    request = Request("POST", "http://h.test/", headers={"Cookie": "a=1", "X": "y"})
+    request = ClientRequest("POST", "http://h.test/", headers={"Cookie": "a=1", "X": "y"})
     after = build_redirect(request, 302, "/x", SENSITIVE)
     assert after.headers == {"X": "y"}
     assert (request.method, str(request.url)) == ("POST", "http://h.test/")

@@ -10,8 +10,7 @@ from typing import Any
 import pycurl
 import pytest
 
-from curlhttp import ClientRequest as Request
-from curlhttp import Response, RetryBudget, RetryPolicy
+from curlhttp import ClientRequest, Response, RetryBudget, RetryPolicy
 from curlhttp import exceptions as e
 from curlhttp._curl.errors import TransferFailure, make_error
 from curlhttp._models.config import get_transport
@@ -29,11 +28,11 @@ def failing(kind: type[e.RequestException], sent: bool = True, **facts: Any) -> 
 
 
 def objection(failure: Any, method: str = "GET", headers: Any = None, **settings: Any) -> Any:
-    return RetryPolicy(**settings).get_give_up_reason(Request(method, URL, headers), failure)
+    return RetryPolicy(**settings).get_give_up_reason(ClientRequest(method, URL, headers), failure)
 
 
 def answered(status_code: int, method: str = "GET") -> Response:
-    return Response.of(Request(method, URL), status_code)
+    return Response.of(ClientRequest(method, URL), status_code)
 
 
 # --- which methods ---
@@ -181,7 +180,7 @@ BY_CHANCE = {
 
 def error_of(code: int, sent: bool, **facts: Any) -> e.RequestException:
     """Return the exception that a code becomes."""
-    request = Request("GET", "https://h.test/")
+    request = ClientRequest("GET", "https://h.test/")
     request.transport = get_transport(True, None, None, False, False)
     request.timeout = Timeout()
     known: dict[str, Any] = {

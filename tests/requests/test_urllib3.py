@@ -13,7 +13,7 @@ import urllib3
 
 from curlhttp import Timeout, requests
 from curlhttp import exceptions as e
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp.requests._core_request import parse_timeout
 from curlhttp.requests._retries import (
     increment_after_error,
@@ -27,7 +27,7 @@ from tests.servers import AppServer
 from tests.support.internals import run_script
 
 URL = "https://host:8443/path?q=1#f"
-SENT = Request("GET", "https://host:8443/path?q=1")
+SENT = ClientRequest("GET", "https://host:8443/path?q=1")
 
 
 # --- what loads urllib3 ---

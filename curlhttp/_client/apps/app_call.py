@@ -13,7 +13,7 @@ import anyio.lowlevel
 
 from curlhttp._curl.errors import read_timeout_error
 from curlhttp._engine.engine import Engine, Waiter
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, get_reason_phrase
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import DeadlineExceeded, RequestException
@@ -37,7 +37,7 @@ class AppCall:
         first_byte: seconds until the head was set.
     """
 
-    def __init__(self, request: Request, engine: Engine, *, raises: bool) -> None:
+    def __init__(self, request: ClientRequest, engine: Engine, *, raises: bool) -> None:
         self.request = request
         self.engine = engine
         self.head: Head | None = None
@@ -78,7 +78,9 @@ class AppCall:
         """
         request = self.request
         if request.is_late(monotonic()):
-            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+            raise DeadlineExceeded(
+                f"{request}: the total timeout of {request.timeout.total} s ran out"
+            )
 
     def add_context(self, error: BaseException) -> BaseException:
         """Return an error with request and timings, if it is a RequestException without them."""
@@ -195,7 +197,7 @@ def _count_parameters(app: object) -> int | None:
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 
 
-def get_request_fields(request: Request) -> list[tuple[str, str]]:
+def get_request_fields(request: ClientRequest) -> list[tuple[str, str]]:
     """Return all header fields of a request, including those that libcurl would add."""
     fields = request.headers.multi_items()
     names = {name.lower() for name, _ in fields}
@@ -214,7 +216,7 @@ def get_request_fields(request: Request) -> list[tuple[str, str]]:
 
 def make_scope(
     kind: str,
-    request: Request,
+    request: ClientRequest,
     *,
     client: tuple[str, int] | None,
     root_path: str,

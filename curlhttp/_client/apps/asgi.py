@@ -1,4 +1,4 @@
-"""An ASGI app in place of the network: an engine for AsyncClient."""
+"""An ASGI app instead of the network: an engine for AsyncClient."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
 from curlhttp._engine.engine import Engine, HedgePlan
 from curlhttp._models.errors import client_closed, closed_while_reading
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
@@ -73,7 +73,7 @@ class AppExchange(AppCall):
         self,
         app: Any,  # Any: an app of the user's
         scope: dict[str, object],
-        request: Request,
+        request: ClientRequest,
         tasks: BackgroundTasks,
         engine: Engine,
         *,
@@ -355,7 +355,7 @@ class AppExchange(AppCall):
 async def race(
     first: AppExchange,
     plan: HedgePlan,
-    start_attempt: Callable[[Request, AppExchange], AppExchange],
+    start_attempt: Callable[[ClientRequest, AppExchange], AppExchange],
 ) -> AppExchange:
     """Return the attempt that wins: the first good one, or the last; abort the others.
 
@@ -434,9 +434,9 @@ class ASGITransport:
 
     Args:
         app: an ASGI 3 application.
-        lifespan: start the app with `async with client` or with the first request, and stop it
-            with the client, in each event loop that uses the client. Apps without lifespan
-            support work, too.
+        lifespan: start the app with `async with client` or with the first request, and stop it with
+            the client, in each event loop that uses the client. Apps that do not support lifespan
+            work, too.
         client: the address and port of the client that the app sees, or None.
         root_path: the path where the app is mounted.
         raise_app_exceptions: raise the app's exceptions from the client. If False, they become a
@@ -468,7 +468,7 @@ class ASGITransport:
 
     # exchanges
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Call the app and return the response with its body in memory.
 
         Args:
@@ -488,7 +488,7 @@ class ASGITransport:
             exchange.add_context(error)
             raise
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> AppExchange:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> AppExchange:
         """Call the app and return once the head of the response is known.
 
         Args:
@@ -510,7 +510,7 @@ class ASGITransport:
             raise
         return exchange
 
-    async def _start(self, request: Request, plan: HedgePlan | None) -> AppExchange:
+    async def _start(self, request: ClientRequest, plan: HedgePlan | None) -> AppExchange:
         loop_state = await self._ensure_started()
         first = self._start_exchange(loop_state, request)
         if plan is None:
@@ -518,7 +518,7 @@ class ASGITransport:
         return await race(first, plan, partial(self._start_exchange, loop_state))
 
     def _start_exchange(
-        self, loop_state: _LoopState, request: Request, first: AppExchange | None = None
+        self, loop_state: _LoopState, request: ClientRequest, first: AppExchange | None = None
     ) -> AppExchange:
         if self._is_closed:
             raise client_closed(request)
@@ -536,7 +536,7 @@ class ASGITransport:
         exchange.start(loop_state.running.discard)
         return exchange
 
-    async def connect(self, request: Request) -> AppStream:
+    async def connect(self, request: ClientRequest) -> AppStream:
         """Return a connection on which the app speaks WebSocket.
 
         Args:
@@ -562,7 +562,9 @@ class ASGITransport:
         loop_state.running.add(socket)
         return AppStream(socket)
 
-    def _make_scope(self, kind: str, loop_state: _LoopState, request: Request) -> dict[str, object]:
+    def _make_scope(
+        self, kind: str, loop_state: _LoopState, request: ClientRequest
+    ) -> dict[str, object]:
         state = None if loop_state.lifespan is None else loop_state.lifespan.state
         return make_scope(
             kind, request, client=self._client, root_path=self._root_path, state=state

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from curlhttp._client.apps.app_call import Condition, UnexpectedMessage
 from curlhttp._curl.engines.loops import BackgroundTasks
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import get_reason_phrase
 from curlhttp.exceptions import RemoteProtocolError
 
@@ -46,7 +46,7 @@ class AppSocket:
         self,
         app: Any,  # Any: an app of the user's
         make_scope: Callable[[list[tuple[bytes, bytes]]], dict[str, object]],
-        request: Request,
+        request: ClientRequest,
         tasks: BackgroundTasks,
         *,
         raises: bool,

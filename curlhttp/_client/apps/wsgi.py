@@ -1,4 +1,4 @@
-"""A WSGI app in place of the network: an engine for Client, in the calling thread (PEP 3333)."""
+"""A WSGI app instead of the network: an engine for Client, in the calling thread (PEP 3333)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from curlhttp._engine.engine import Engine, HedgePlan
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.body import Body
 from curlhttp._models.errors import client_closed, closed_while_reading
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp.exceptions import ChunkedEncodingError, RemoteProtocolError, RequestException
 
@@ -39,7 +39,7 @@ _UNPREFIXED = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
 def make_environ(
-    request: Request,
+    request: ClientRequest,
     *,
     client: tuple[str, int] | None,
     root_path: str,
@@ -131,7 +131,7 @@ _ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType |
 class WSGICall(AppCall):
     """One call of an app; see AppCall."""
 
-    def __init__(self, request: Request, engine: Engine, *, raises: bool) -> None:
+    def __init__(self, request: ClientRequest, engine: Engine, *, raises: bool) -> None:
         super().__init__(request, engine, raises=raises)
         self._pending_head: Head | None = None  # becomes the head when the body begins
         self._ready: deque[bytes] = deque()  # passed to write(), or iterated over, and not read
@@ -343,7 +343,7 @@ class WSGITransport:
         self._is_closed = False
         self._dropped: deque[WSGICall] = deque()  # by finalizers, which must not run app code
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Call the app and return the response with its body in memory.
 
         Args:
@@ -364,7 +364,7 @@ class WSGITransport:
             decode_body(response, request)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> WSGICall:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> WSGICall:
         """Call the app and return once the head of the response is known.
 
         Args:

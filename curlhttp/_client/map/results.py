@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from curlhttp._client.map.scheduler import MapResult, MapScheduler
+from curlhttp._client.map.scheduler import MapScheduler, Result_co
 from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine.engine import Clock, Exchange, HedgePlan
 from curlhttp._engine.run import send_sync
 from curlhttp._flow.exchange import exchange
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.errors import Unpicklable, client_closed
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ConnectionError
 
@@ -35,7 +35,7 @@ class Sender(Protocol):
     def is_lost(self) -> bool:
         """Return whether it belongs to the parent process, because this process was forked."""
 
-    def start(self, request: Request, finish: Finish) -> bool:
+    def start(self, request: ClientRequest, finish: Finish) -> bool:
         """Start a request.
 
         Args:
@@ -112,7 +112,7 @@ class MultiSender:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         engine.totals = client.totals
-        client.engines.add(engine)
+        client.engines[engine] = None
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # With retries, because each item may have a policy.
         self._flow = client.chain.build(
@@ -127,7 +127,7 @@ class MultiSender:
     def is_lost(self) -> bool:
         return self._engine.is_closed
 
-    def start(self, request: Request, finish: Finish) -> bool:
+    def start(self, request: ClientRequest, finish: Finish) -> bool:
         self._engine.start(self._flow, request, finish)
         return True
 
@@ -136,7 +136,7 @@ def _make_exchange(engine: SteppedEngine, client: BaseClient) -> Exchange:
     """Return the last step of a map's flow. A middleware's streams use the client's own engine."""
     own = exchange(engine, engine.now, BaseStreamedResponse)
 
-    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
             return client.exchange(request, plan)
         wrapped = client.wrap(engine)  # the wrappers may change between requests
@@ -154,7 +154,7 @@ class SequentialSender:
     def __init__(self, client: BaseClient) -> None:
         self._client = client
 
-    def start(self, request: Request, finish: Finish) -> bool:
+    def start(self, request: ClientRequest, finish: Finish) -> bool:
         outcome: Response | Exception
         try:
             outcome = send_sync(self._client.flow, request)
@@ -172,11 +172,11 @@ class SequentialSender:
 Self = TypeVar("Self", bound="Results")
 
 
-class Results(Unpicklable):
+class Results(Unpicklable, Generic[Result_co]):
     """Iterate over the results of a map.
 
-    Iterate over it once, in one thread at a time. If that ends early, because you close or drop
-    it, or leave its `with`, running requests are cancelled and no others are sent.
+    You can iterate once, in one thread at a time. If you stop early, because you close or drop the
+    results or leave their `with`, running requests are cancelled and no others are sent.
     """
 
     _why_not = "its requests are running; pass on its results, which can be pickled"
@@ -190,7 +190,7 @@ class Results(Unpicklable):
     def __iter__(self: Self) -> Self:
         return self
 
-    def __next__(self) -> MapResult:
+    def __next__(self) -> Result_co:
         if self._is_closed:
             raise StopIteration
         if self._is_running:
@@ -207,7 +207,7 @@ class Results(Unpicklable):
         finally:
             self._is_running = False
 
-    def _advance(self) -> MapResult:
+    def _advance(self) -> Result_co:
         scheduler, sender = self._scheduler, self._sender
         if sender is None:
             sender = self._sender = self._sender_pool.acquire()
@@ -222,7 +222,7 @@ class Results(Unpicklable):
                 ):
                     break
             if scheduler.has_result:
-                return scheduler.take()
+                return cast("Result_co", scheduler.take())
             if scheduler.is_done:
                 raise scheduler.error or StopIteration
             sender.run_once()

@@ -11,18 +11,28 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from curlhttp._client.request_builder import DownloadOptions, RequestOptions
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 from curlhttp.exceptions import ClientClosed, RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from curlhttp._client.base import BaseClient
     from curlhttp._models.inputs import UserRequest
 
-Item: TypeAlias = "str | bytes | URL | Request | UserRequest"
+Item: TypeAlias = "str | bytes | URL | ClientRequest | UserRequest"
 MapResult: TypeAlias = Response | RequestException
-Job: TypeAlias = tuple[int, Request]
+Job: TypeAlias = tuple[int, ClientRequest]
+
+if TYPE_CHECKING:
+    # What a map yields: Response if it raises errors.
+    Result_co = TypeVar("Result_co", default=MapResult, covariant=True)
+else:
+    from typing import TypeVar
+
+    Result_co = TypeVar("Result_co", covariant=True)
 
 _URLS = (str, bytes, URL)
 _END: Any = object()  # Any: the last entry in the queue of items
@@ -55,7 +65,7 @@ class MapScheduler:
     def __init__(
         self,
         client: BaseClient,
-        build: Callable[[str, str | bytes | URL, RequestOptions], Request],
+        build: Callable[[str, str | bytes | URL, RequestOptions], ClientRequest],
         requests: Iterable[Item],
         *,
         queued: bool = False,
@@ -131,10 +141,10 @@ class MapScheduler:
         self.running += 1
         return number, request
 
-    def _make_request(self, item: Item) -> Request:
+    def _make_request(self, item: Item) -> ClientRequest:
         if isinstance(item, _URLS):
             return self._build("GET", item, self._options)
-        if not isinstance(item, Request) and not hasattr(item, "prepare"):
+        if not isinstance(item, ClientRequest) and not hasattr(item, "prepare"):
             raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
         request = self._client.complete(item)
         if request.stream:
@@ -143,7 +153,7 @@ class MapScheduler:
             )
         return self._clone_shared_body(request)
 
-    def _clone_shared_body(self, request: Request) -> Request:
+    def _clone_shared_body(self, request: ClientRequest) -> ClientRequest:
         """Return the request with a body that no other running request is reading."""
         body = request.body
         if body is None or body.data is not None:
@@ -207,7 +217,7 @@ class MapScheduler:
         if isinstance(error, RequestException):
             if error.request is None:
                 made = UnbuiltRequest(item) if isinstance(item, _URLS) else item
-                error.request = made  # type: ignore[assignment]  # for people, and as documented
+                error.request = made  # for people, and as documented
             if self._return_exceptions:
                 # Its traceback would keep this map alive. Raising it starts a new one.
                 return error.with_traceback(None)
@@ -245,7 +255,7 @@ class MapScheduler:
 
 
 class _ErrorResult:
-    """An error to raise in place of a result."""
+    """An error to raise instead of a result."""
 
     __slots__ = ("error",)
 
@@ -302,4 +312,4 @@ class UnbuiltRequest:
         self.url = url
 
     def __repr__(self) -> str:
-        return f"<Request [{self.method}]>"  # the item may hold credentials
+        return f"<ClientRequest [{self.method}]>"  # the item may hold credentials

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlsplit
 from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import decode_readable, parse_codings
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._version import __version__
@@ -71,7 +71,7 @@ class RecordedExchange:
     """
 
     number: int
-    request: Request
+    request: ClientRequest
     body: bytes
     begun: float
     timings: Timings | None
@@ -179,7 +179,9 @@ def _make_cookies(crumbs: Sequence[str]) -> list[JSONObject]:
     return _to_name_values([(name, value) for name, _, value in split])
 
 
-def _make_request(request: Request, body: bytes, version: str, redactor: Redactor) -> JSONObject:
+def _make_request(
+    request: ClientRequest, body: bytes, version: str, redactor: Redactor
+) -> JSONObject:
     url = redactor.url(request.url)
     headers = redactor.headers(request.headers)
     sent = [value for name, value in headers if name.lower() == "cookie"]
@@ -455,7 +457,9 @@ class _Reader:
             found.append(body[at : at + size])
             at += size
         if at != len(body):
-            raise self.make_error(f"{place}._pieces", f"they have {at} bytes, the body {len(body)}")
+            raise self.make_error(
+                f"{place}._pieces", f"they have {at} bytes, but the body has {len(body)}"
+            )
         return found
 
 

@@ -35,7 +35,7 @@ from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
 from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.redaction import display_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import NO_TIME, Timings, get_attempt_numbers, make_timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge
@@ -56,7 +56,7 @@ class Key(NamedTuple):
     body: bytes
 
 
-def make_key(request: Request, body: bytes, redactor: Redactor) -> Key:
+def make_key(request: ClientRequest, body: bytes, redactor: Redactor) -> Key:
     """Return the key of a request to send."""
     media_type = request.get_header("content-type") or ""
     plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
@@ -167,7 +167,7 @@ class _Recording(Unpicklable):
         """Wrap an engine in one that records or plays back."""
         return RecordingEngine(self, engine)
 
-    def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
+    def find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         """Return the entry to play back, or None to record.
 
         Raises:
@@ -179,7 +179,7 @@ class _Recording(Unpicklable):
         """Return the number of the next exchange."""
         return next(self._numbers)
 
-    def find_origin(self, request: Request) -> int | None:
+    def find_origin(self, request: ClientRequest) -> int | None:
         """Return the number of the client's request that this is an attempt of, if known."""
         return None
 
@@ -210,13 +210,13 @@ class Record(_Recording):
             client.get("https://api.example.org/users")
 
     The file is HAR 1.2, which browser tools can open. Each attempt is one entry, so redirects,
-    challenges and retries play back one by one. Each entry plays back once. Credentials in headers,
-    parameters, forms and JSON are masked by name before they are written. A request is masked in
-    the same way before it is compared, so any value of a masked parameter matches.
+    challenges and retries are played back one by one. Each entry is played back once. Credentials
+    in headers, parameters, forms and JSON are masked by name before they are written. A request is
+    masked in the same way before it is compared, so any value of a masked parameter matches.
 
     Request bodies are read into memory. Response bodies are kept as you read them: a body that you
-    did not finish plays back as far as you read it. Requests that failed without a response are not
-    recorded, so the next run sends them again.
+    did not read to its end is played back as far as you read it. Requests that failed without a
+    response are not recorded, so the next run sends them again.
 
     The file is written when a client that uses the Record closes, by save(), and at exit.
 
@@ -227,11 +227,12 @@ class Record(_Recording):
             again.
         match: the parts of a request to compare, any of "method", "url" and "body". The order of
             parameters and the boundary of a form are ignored.
-        secrets: more names of headers, parameters, form fields and JSON members to mask, besides
+        secrets: names of headers, parameters, form fields and JSON members to mask, in addition to
             the well-known ones.
 
     Raises:
-        ValueError: the file is not HAR 1.2 (the message says where), or an argument is invalid.
+        ValueError: the file is not valid HAR 1.2 (the message says where), or an argument is
+            invalid.
         OSError: the file cannot be read.
     """
 
@@ -249,7 +250,8 @@ class Record(_Recording):
             raise ValueError(f"match takes some of {', '.join(map(repr, _PARTS))}, not {match!r}")
         self.path: Path = Path(path)
         self.mode: Mode = mode
-        self._redactor = Redactor(secrets)
+        secrets = list(secrets) if not isinstance(secrets, (str, bytes)) else secrets
+        self._redactor = Redactor(secrets)  # of what is compared: any value matches
         self._match = tuple(match)
         self._has_file = mode != "all" and self.path.exists()
         log, played = read_log(self.path) if self._has_file else (make_empty_log(), [])
@@ -258,7 +260,7 @@ class Record(_Recording):
         for key, each in self._played:
             self._unplayed.setdefault(keep_parts(key, self._match), deque()).append(each)
         self._lock = threading.Lock()
-        cassette = _Cassette(self.path, self._redactor, log)
+        cassette = _Cassette(self.path, Redactor(secrets, keeps_kinds=True), log)
         super().__init__(cassette, keeps_errors=False)
         weakref.finalize(self, cassette.save)
 
@@ -267,7 +269,7 @@ class Record(_Recording):
         """Return whether requests without a matching entry are sent."""
         return self.mode in ("all", "new") or (self.mode == "once" and not self._has_file)
 
-    def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
+    def find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         """Return a matching entry that was not played back yet, or None to record."""
         key = make_key(request, body, self._redactor)
         with self._lock:
@@ -278,7 +280,7 @@ class Record(_Recording):
             return None
         raise AssertionError(self._explain(request, key))
 
-    def _explain(self, request: Request, key: Key) -> str:
+    def _explain(self, request: ClientRequest, key: Key) -> str:
         text = f"{request}: no entry in {self.path} matches, and mode {self.mode!r} records"
         text += " nothing new" if self._has_file else " nothing: the file does not exist"
         found = find_nearest(key, [known for known, _ in self._played], self._match)
@@ -318,7 +320,8 @@ class HarLog(_Recording):
         wall: Callable[[], float],
     ) -> None:
         super().__init__(
-            _Cassette(Path(path), Redactor(secrets), make_empty_log()), keeps_errors=True
+            _Cassette(Path(path), Redactor(secrets, keeps_kinds=True), make_empty_log()),
+            keeps_errors=True,
         )
         self._add = add
         self._remove = remove
@@ -327,7 +330,7 @@ class HarLog(_Recording):
         # By the counter that the attempts of a request share, which is kept alive here.
         self._known: dict[int, tuple[int, object]] = {}
 
-    def find_origin(self, request: Request) -> int | None:
+    def find_origin(self, request: ClientRequest) -> int | None:
         """Return the number of the client's request that this is an attempt of."""
         counter = get_attempt_numbers(request)
         if counter is None:
@@ -341,7 +344,7 @@ class HarLog(_Recording):
         """Return a plan that records each attempt of a hedge."""
         return _RecordedPlan(plan, recording)
 
-    async def note_cached(self, request: Request, send: Send) -> Response:
+    async def note_cached(self, request: ClientRequest, send: Send) -> Response:
         """Record a response from the cache. This is the middleware right above the cache."""
         begun = self._wall()
         response = await send(request)
@@ -391,7 +394,7 @@ class RecordingEngine:
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol. Its traffic is not recorded.
 
         Raises:
@@ -401,12 +404,12 @@ class RecordingEngine:
             raise AssertionError(f"{request}: only HTTP can be played back, not this protocol")
         return await to_connector(self._engine).connect(request)
 
-    def _find(self, request: Request, body: bytes) -> PlaybackEntry | None:
+    def _find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         if getattr(self._engine, "is_closed", False):  # as the real engine would
             raise client_closed(request)
         return self._recorder.find(request, body)
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Play the response back, or send the request and record its response."""
         request, body = await _read_body(request)
         played = self._find(request, body)
@@ -426,7 +429,7 @@ class RecordingEngine:
         recording.take(response)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
         """Play the head of a response back, or send the request and record its response."""
         request, body = await _read_body(request)
         played = self._find(request, body)
@@ -457,7 +460,7 @@ class RecordingEngine:
         incoming.abort(from_finalizer=True)
 
 
-async def _read_body(request: Request) -> tuple[Request, bytes]:
+async def _read_body(request: ClientRequest) -> tuple[ClientRequest, bytes]:
     """Return a request whose body is in memory, and the body."""
     body = request.body
     if body is None:
@@ -474,7 +477,7 @@ async def _read_body(request: Request) -> tuple[Request, bytes]:
     return request, data
 
 
-def _get_pieces(played: PlaybackEntry, request: Request) -> list[bytes]:
+def _get_pieces(played: PlaybackEntry, request: ClientRequest) -> list[bytes]:
     limit = request.max_response_size
     if limit is not None and sum(map(len, played.pieces)) > limit:
         raise ResponseTooLarge(
@@ -488,7 +491,9 @@ def _get_pieces(played: PlaybackEntry, request: Request) -> list[bytes]:
 class _RecordingExchange:
     """One exchange that is being recorded."""
 
-    def __init__(self, recorder: _Recording, engine: Engine, request: Request, body: bytes) -> None:
+    def __init__(
+        self, recorder: _Recording, engine: Engine, request: ClientRequest, body: bytes
+    ) -> None:
         self.now: Callable[[], float] = engine.now
         self._recorder = recorder
         self._request = request
@@ -515,7 +520,11 @@ class _RecordingExchange:
         return first
 
     def lose(
-        self, attempt: tuple[int, float], request: Request, result: AttemptResult, elapsed: float
+        self,
+        attempt: tuple[int, float],
+        request: ClientRequest,
+        result: AttemptResult,
+        elapsed: float,
     ) -> None:
         """Record an attempt of a hedge that did not win.
 
@@ -588,24 +597,24 @@ class _RecordedPlan:
         self.timed = plan.timed
         self._plan = plan
         self._recording = recording
-        self._rivals: list[tuple[Request, tuple[int, float]]] = []
+        self._rivals: list[tuple[ClientRequest, tuple[int, float]]] = []
         self._first: tuple[int, float] | None = None
 
-    def _pop(self, request: Request) -> tuple[int, float] | None:
+    def _pop(self, request: ClientRequest) -> tuple[int, float] | None:
         for place, (rival, attempt) in enumerate(self._rivals):
             if rival is request:
                 del self._rivals[place]
                 return attempt
         return None
 
-    async def again(self) -> Request | None:
+    async def again(self) -> ClientRequest | None:
         """Return the request of one more attempt, and note when it began."""
         request = await self._plan.again()
         if request is not None:
             self._rivals.append((request, self._recording.begin_rival()))
         return request
 
-    def won(self, request: Request) -> None:
+    def won(self, request: ClientRequest) -> None:
         """Note the winner."""
         rival = self._pop(request)
         if rival is not None:
@@ -613,7 +622,7 @@ class _RecordedPlan:
         self._plan.won(request)
 
     def dropped(
-        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
     ) -> None:
         """Record an attempt that did not win."""
         attempt = self._pop(request) or self._first or self._recording.attempt

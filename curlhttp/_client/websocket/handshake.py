@@ -15,7 +15,7 @@ from curlhttp._client.request_builder import DownloadOptions
 from curlhttp._engine.engine import Engine, Send
 from curlhttp._flow.upgrade import Upgraded, upgrade
 from curlhttp._models.redaction import display_text, display_url
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 from curlhttp.exceptions import (
@@ -132,7 +132,7 @@ async def shake_hands(
     return response, handshake.protocol
 
 
-class WebSocketRequest(Request):
+class WebSocketRequest(ClientRequest):
     """A request for a WebSocket. Its str() shows the scheme ws or wss."""
 
     __slots__ = ()
@@ -141,7 +141,9 @@ class WebSocketRequest(Request):
         return super().__str__().replace(" http", " ws", 1)
 
 
-def _build_request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
+def _build_request(
+    client: BaseClient, url: str | bytes | URL, options: DownloadOptions
+) -> ClientRequest:
     for name in options:
         if name not in DownloadOptions.__annotations__:
             from curlhttp._models.suggestions import no_option
@@ -168,7 +170,7 @@ def _build_request(client: BaseClient, url: str | bytes | URL, options: Download
 
 
 def _to_http_url(url: str | bytes | URL) -> str | URL:
-    """Return a URL with http in place of ws, and https in place of wss."""
+    """Return a URL with http instead of ws, and https instead of wss."""
     if isinstance(url, URL):
         return url
     text = url.decode("latin-1") if isinstance(url, bytes) else url
@@ -235,7 +237,7 @@ class _Handshake:
     def wrap(self, send: Send) -> Send:
         """Perform a handshake in each attempt (a layer)."""
 
-        async def shake(request: Request) -> Response:
+        async def shake(request: ClientRequest) -> Response:
             protocol = self._make_protocol()
             outgoing = request.copy()
             for name, value in protocol.connect().headers.raw_items():

@@ -46,7 +46,7 @@ from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
 
@@ -85,7 +85,7 @@ class BlockingEngine:
 
     # buffered exchanges
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
@@ -124,7 +124,7 @@ class BlockingEngine:
         for transfer in held:
             self._pool.drop(transfer)
 
-    def _start(self, request: Request) -> Transfer:
+    def _start(self, request: ClientRequest) -> Transfer:
         begun = monotonic()
         transfer = self._pool.acquire(request)
         try:
@@ -142,8 +142,8 @@ class BlockingEngine:
 
     # streamed exchanges
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
@@ -262,7 +262,7 @@ class BlockingEngine:
 
     # hedged requests
 
-    async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
+    async def _race(self, request: ClientRequest, plan: HedgePlan) -> Transfer:
         """Return the winning attempt; the driver of the first one runs them all."""
         first = self._start(request)
         driver: PooledDriver = first.driver
@@ -325,7 +325,7 @@ class BlockingEngine:
 
     # connections for other protocols
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:
@@ -376,12 +376,16 @@ class BlockingEngine:
             [transfer for transfer in every if transfer not in idle],
         )
 
+    def transfers(self) -> set[Transfer]:
+        """Return all transfers; may be called from any thread."""
+        return self._pool.all.copy()
+
     def tell_state(self) -> EngineState:
         """Return what statistics need; may be called from any thread."""
         every, idle = self._pool.all.copy(), self._pool.idle()
         active = [transfer for transfer in every if transfer not in idle]
         connections = [transfer.connections for transfer in every]
-        return tell_state(connections, every, active, self._pool.slots.waits())
+        return tell_state(connections, active, self._pool.slots.waits())
 
     def make_waiter(self) -> ThreadWaiter:
         """Return a new waiter for the caller."""

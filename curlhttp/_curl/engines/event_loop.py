@@ -24,7 +24,7 @@ from curlhttp._engine.network import network
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 
 _PIECE = 64 * 1024  # bytes of a body that are read at once
 
@@ -172,7 +172,7 @@ class EventLoopEngine(MultiEngine):
 
     # connections for other protocols
 
-    async def connect(self, request: Request) -> ByteStream:
+    async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:

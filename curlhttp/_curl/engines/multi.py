@@ -40,7 +40,7 @@ from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.fork import register
-from curlhttp._models.request import Request
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed
 
@@ -101,7 +101,7 @@ class MultiEngine(ABC):
 
     # exchanges
 
-    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
@@ -147,8 +147,8 @@ class MultiEngine(ABC):
         self._release(transfer)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
@@ -218,7 +218,7 @@ class MultiEngine(ABC):
 
     # hedged requests
 
-    async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
+    async def _race(self, request: ClientRequest, plan: HedgePlan) -> Transfer:
         """Return the winning attempt; all run in the caller's task."""
         first = await self._start(request)
         race = HedgeRace(plan, first, self._drop_loser)
@@ -277,7 +277,7 @@ class MultiEngine(ABC):
         driver.multiplexing.on_shared = on_shared
         return driver
 
-    def _try_start(self, request: Request) -> Transfer | None:
+    def _try_start(self, request: ClientRequest) -> Transfer | None:
         """Start a transfer if a slot is free; return None if the request has to wait."""
         if self.is_closed:
             raise client_closed(request)
@@ -286,7 +286,7 @@ class MultiEngine(ABC):
         origin = "" if slots.per_origin is None else self._get_slot_origin(request)
         return self._start_in_slot(request, origin) if slots.acquire(origin) else None
 
-    async def _start(self, request: Request) -> Transfer:
+    async def _start(self, request: ClientRequest) -> Transfer:
         """Start a transfer as soon as there is a slot."""
         transfer = self._try_start(request)
         if transfer is None:
@@ -302,7 +302,7 @@ class MultiEngine(ABC):
                 raise
         return transfer
 
-    def _enqueue(self, request: Request, *, keeps_transfer: bool) -> QueuedRequest:
+    def _enqueue(self, request: ClientRequest, *, keeps_transfer: bool) -> QueuedRequest:
         """Queue a request for a slot."""
         queued = QueuedRequest(
             request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
@@ -315,7 +315,7 @@ class MultiEngine(ABC):
         if not queued.granted:
             raise no_slot_error(queued.request, self._max_connections)
 
-    def _get_slot_origin(self, request: Request) -> str:
+    def _get_slot_origin(self, request: ClientRequest) -> str:
         if self._pool.slots.per_origin is None:
             return ""
         transport = request.transport
@@ -323,7 +323,7 @@ class MultiEngine(ABC):
             return ""  # requests share connections, which libcurl limits
         return request.url.origin
 
-    def _start_in_slot(self, request: Request, origin: str) -> Transfer:
+    def _start_in_slot(self, request: ClientRequest, origin: str) -> Transfer:
         """Start a transfer in a slot that was acquired."""
         try:
             return self._launch(request, origin)
@@ -331,7 +331,7 @@ class MultiEngine(ABC):
             self._pool.slots.release(origin)
             raise
 
-    def _launch(self, request: Request, origin: str) -> Transfer:
+    def _launch(self, request: ClientRequest, origin: str) -> Transfer:
         pool = self._pool
         transfer = pool.idle.pop() if pool.idle else pool.make()
         transfer.origin = origin
@@ -402,11 +402,16 @@ class MultiEngine(ABC):
         """Return how many connections are open; may be called from any thread."""
         return count_connections([self._connections], tuple(self._driver.running.values()))
 
+    def transfers(self) -> set[Transfer]:
+        """Return all transfers; may be called from any thread."""
+        return self._pool.all.copy()
+
     def tell_state(self) -> EngineState:
         """Return what statistics need; may be called from any thread."""
         running = tuple(self._driver.running.copy().values())
-        every = tuple(self._pool.all.copy())
-        return tell_state([self._connections], every, running, self._pool.slots.waits())
+        # In a forked child, the tasks of the parent seem to wait.
+        waits = [] if self.is_closed else self._pool.slots.waits()
+        return tell_state([self._connections], running, waits)
 
     def _release(self, transfer: Transfer) -> None:
         self._store_idle(transfer)
@@ -465,6 +470,8 @@ class MultiEngine(ABC):
         for transfer in self._pool.all:
             leak_transfer(transfer)
         leak(self, self._driver, self._driver.multi)
+        self._pool.all.clear()
+        self._connections = OpenConnections(Quarantine())
 
     def after_fork_in_parent(self) -> None:
         """Continue in the parent of a forked child."""

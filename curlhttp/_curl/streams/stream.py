@@ -18,7 +18,7 @@ from curlhttp._curl.errors import LACKS_CERTIFICATE, find_tls_refusal
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request, pack_fields
+from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timings import MICROSECOND, Timings, make_timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
@@ -26,7 +26,7 @@ PIECE = 256 * 1024  # bytes received at once
 _JOIN_BELOW = 16 * 1024  # bytes; smaller pieces are joined with the next ones
 
 
-class ConnectionRequest(Request):
+class ConnectionRequest(ClientRequest):
     """A request for which libcurl only connects; messages show the original request."""
 
     __slots__ = ("shown",)
@@ -36,11 +36,11 @@ class ConnectionRequest(Request):
     def __str__(self) -> str:
         return self.shown
 
-    def copy(self) -> Request:
-        return self.as_kind(Request)
+    def copy(self) -> ClientRequest:
+        return self.as_kind(ClientRequest)
 
 
-def make_connection_request(request: Request) -> Request:
+def make_connection_request(request: ClientRequest) -> ClientRequest:
     """Return a request that makes libcurl connect as for another one, and send nothing."""
     fields = pack_fields(
         Headers(),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from curlhttp._client.client import Client
     from curlhttp._client.stats import ClientStats
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
@@ -118,7 +118,7 @@ class FetchRun:
             self._output.add(record)
         self._progress.tick()
 
-    def _build_requests(self) -> Iterator[Request]:
+    def _build_requests(self) -> Iterator[ClientRequest]:
         recorded = self._output.recorded
         for line in self._lines:
             state = recorded.state(line.number, line.fingerprint)
@@ -137,7 +137,7 @@ class FetchRun:
             if request is not None:
                 yield request
 
-    def _build_or_record(self, line: InputLine) -> Request | None:
+    def _build_or_record(self, line: InputLine) -> ClientRequest | None:
         """Return the request of a line, or record that the line is invalid and return None."""
         problem = line.problem
         if not problem:
@@ -155,7 +155,7 @@ class FetchRun:
         self._record(FetchRecord.from_problem(line, problem))
         return None
 
-    def _build(self, line: InputLine) -> Request:
+    def _build(self, line: InputLine) -> ClientRequest:
         options: dict[str, Any] = {"method": self._method, **line.options}  # Any: see InputLine
         return self._client.build_request(url=line.url, **options)
 
