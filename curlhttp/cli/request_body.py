@@ -42,6 +42,7 @@ Each ITEM adds a part to the request, as in httpie:
 _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTALL).fullmatch
 _ESCAPED = re.compile(r"\\([\\:=@])")
 
+_PATIENCE = 5.0  # seconds without anything on stdin
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
 _BODY_OPTIONS = {
@@ -347,6 +348,8 @@ def read_piped() -> RequestContent:
         return RequestContent({})
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
         return RequestContent({})
+    if stat.S_ISFIFO(mode) and os.name == "posix":
+        _say_if_waiting()
     content = sys.stdin.buffer.read()
     if not content:
         return RequestContent({})
@@ -355,6 +358,16 @@ def read_piped() -> RequestContent:
     except (ValueError, RecursionError):
         return RequestContent({"content": content})
     return _create_content(content, _JSON, ("Accept", _JSON))
+
+
+def _say_if_waiting() -> None:
+    """Say what to do if nothing arrives on stdin, which a program may have left open."""
+    from select import select
+
+    if not select([sys.stdin.fileno()], [], [], _PATIENCE)[0]:
+        click.echo(
+            "curlhttp: waiting for the body on stdin; to send none, add < /dev/null", err=True
+        )
 
 
 def _encode_pair(text: str) -> str:
