@@ -5,6 +5,7 @@ They are between markers. The pictures of the pages are copies of those next to 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -66,9 +67,13 @@ def write(folder: Path) -> None:
     for page in PAGES:
         text = with_tables(page.read_text(encoding="utf-8"), folder)
         page.write_text(text, encoding="utf-8")
-    for name in ("async", "sync", "million", "simulate"):
-        picture = folder / f"{name}.svg"
-        if picture.exists():
+    if importlib.util.find_spec("matplotlib"):
+        from benchmarks import plots
+
+        columns = _short_columns(_read(folder, "async"), _read(folder, "sync"))
+        plots.draw_speed(columns, SHORT, folder / "speed.svg")
+    for picture in folder.glob("*.svg"):
+        if picture.name != "tasks.svg":  # no page shows it
             (PICTURES / picture.name).write_bytes(picture.read_bytes())
 
 
@@ -117,10 +122,15 @@ def _kept(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _short(asynchronous: dict[str, Any], blocking: dict[str, Any]) -> str:
     """Return the figures of the README: small responses, with the best-known clients."""
+    return tables.chosen(_short_columns(asynchronous, blocking), SHORT)
+
+
+def _short_columns(
+    asynchronous: dict[str, Any], blocking: dict[str, Any]
+) -> list[tuple[str, str, dict[str, Any]]]:
     small = [case for case in asynchronous["cases"] if case["name"] == "200 B"]
     one = [case for case in _kept(blocking) if case["name"] == "1 KiB"]
-    columns = [
+    return [
         *[(f"async, {case['group']}, 64 at once", "uvloop", case) for case in small],
         *[("blocking, HTTP/1.1, one after the other", "none", case) for case in one],
     ]
-    return tables.chosen(columns, SHORT)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from curlhttp._client.request_builder import (
     UNSET,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         UnixSocket,
         VerifyInput,
     )
-    from curlhttp._client.stats import ClientStats
+    from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._flow.fallback import FallbackInput
     from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
@@ -180,7 +180,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
         self.totals: Totals = Totals()
-        self.engines: WeakSet[object] = WeakSet()
+        # No WeakSet, because another thread may add one while stats() reads them.
+        self.engines: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
         self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
         self._endpoints: Endpoints | None = None
         if hasattr(base_url, "to_canonical"):
@@ -189,7 +190,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
         self._headers = make_client_headers(headers, self._sensitive)
         self._parse = make_url_parser(self._endpoints or self._base_url, params)
-        self._jar = LazyCookieJar(cookies)
+        make_jar = LazyCookieJar if self._endpoints is None else self._endpoints.make_jar
+        self._jar = make_jar(cookies)
         default_auth = to_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _merge_limits(
@@ -242,6 +244,8 @@ class BaseClient(Unpicklable, RequestBuilder):
             max_response_size=validate_size(max_response_size),
             retry=self._retry,
         )
+        if self._endpoints is not None:
+            self._withhold_credentials(self._endpoints)
         validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
         if hasattr(transport, "wrap"):
             self._wrappers, transport = (cast(EngineWrapper, transport),), None
@@ -323,6 +327,27 @@ class BaseClient(Unpicklable, RequestBuilder):
         # Replaced, because other clients shall have no further step.
         self._build_plain_request = build_with_extension  # type: ignore[method-assign]
 
+    def _withhold_credentials(self, endpoints: Endpoints) -> None:
+        """Send the client's credentials to the endpoints alone.
+
+        Raises:
+            TypeError: the endpoints are listed by a coroutine function, and this is Client.
+        """
+        if not self._awaits_hooks and inspect.iscoroutinefunction(endpoints.list_urls):
+            raise TypeError("an async function that lists the endpoints needs AsyncClient")
+        build = self._build_plain_request
+
+        def build_without_credentials(method: str, url: URL) -> ClientRequest:
+            request = build(method, url)
+            if not endpoints.covers(request.url):
+                request._shared_headers = request._shared_headers.without_credentials()
+                if url.username is None:
+                    request.auth = None
+            return request
+
+        # Replaced, because other clients shall have no further step.
+        self._build_plain_request = build_without_credentials  # type: ignore[method-assign]
+
     def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
         from curlhttp._flow.fallback import fallback, validate_fallback
 
@@ -376,7 +401,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             print(client.stats().attempts)
             print(client.stats().as_prometheus())
 
-        It is cheap, and any thread may call it, also after the client was closed. A forked child
+        It is cheap, and any thread may call it, even after the client was closed. A forked child
         starts at zero.
         """
         from curlhttp._client.stats import Sources, collect
@@ -386,7 +411,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         return collect(
             Sources(
                 self.totals,
-                tuple(self.engines),
+                [each for ref in self.engines.keyrefs() if (each := ref()) is not None],
                 breaker,
                 concurrency_limit,
                 None if policy is None else policy.budget,
@@ -406,8 +431,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         memory until the `with` ends.
 
         Args:
-            path: of the file. It is written, and replaced if it exists, when the `with` ends.
-            secrets: more names to mask, see Record.
+            path: the file. It is written when the `with` ends, and replaces an existing file.
+            secrets: additional names to mask; see Record.
 
         Raises:
             OSError: the file cannot be written. Raised when the `with` ends.

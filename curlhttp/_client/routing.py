@@ -76,16 +76,17 @@ def make_address_fields(
     """Return the fields of a Transport that differ from its defaults.
 
     Args:
-        uds: the path of a Unix socket to connect to, whatever the URL.
+        uds: the path of a Unix socket to connect to instead of the URL's host.
         resolve: an address, or several, by "host:port", or by "host" for all ports.
-        connect_to: "other:port", or "other" for the same port, by "host:port" or "host".
+        connect_to: "other:port", or "other" for the same port, by "host:port" or "host"; "*" is any
+            host.
         local_address: the address to connect from.
         interface: the name of the network interface to connect through.
         doh: the URL of a DNS over HTTPS server (RFC 8484).
         ip_version: 4 or 6, to connect to such addresses only.
         happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well.
-        max_send_rate: bytes per second of each request that are sent.
-        max_receive_rate: likewise that are received.
+        max_send_rate: the bytes per second that each request may send.
+        max_receive_rate: the bytes per second that each request may receive.
 
     Raises:
         TypeError: resolve or connect_to is not a mapping.
@@ -183,7 +184,7 @@ def _map_hosts(
     has_several = any(len(addresses) > 1 for addresses in named.values())
     found = {} if has_several else {place: (known[0], "") for place, known in named.items()}
     for key, value in connect_to.items():
-        place = _parse_host_port(key, "connect_to")
+        place = _parse_place(key)
         host, port = _parse_host_port(value, "connect_to")
         address = None
         if not has_several:
@@ -198,8 +199,15 @@ def _map_hosts(
 
 
 def _sort_by_port(places: Mapping[tuple[str, str], _Value]) -> list[tuple[tuple[str, str], _Value]]:
-    """Return the entries for one port before those for all ports: the first match counts."""
-    return sorted(places.items(), key=lambda entry: not entry[0][1])
+    """Return entries for one host, and for one port, before others: the first match counts."""
+    return sorted(places.items(), key=lambda entry: (not entry[0][0], not entry[0][1]))
+
+
+def _parse_place(key: str) -> tuple[str, str]:
+    """Return host and port of a key of connect_to; the host is "" for "*", as in libcurl."""
+    if isinstance(key, str) and (key == "*" or (key.startswith("*:") and key[2:].isdigit())):
+        return "", key[2:]
+    return _parse_host_port(key, "connect_to")
 
 
 def _parse_host_port(text: str, setting: str) -> tuple[str, str]:
@@ -250,11 +258,11 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
     """Return the TLS for verify= and cert=.
 
     Args:
-        verify: see TLS; "system" for the machine's authorities; or an ssl.SSLContext.
+        verify: see TLS; "system" for the machine's CA certificates; or an ssl.SSLContext.
         cert: see TLS.
 
     Raises:
-        OSError: a file is missing, or the machine has no authorities.
+        OSError: a file is missing, or the machine has no CA certificates.
         ValueError: an argument is invalid, or libcurl cannot do what the context requires.
     """
     if isinstance(verify, str) and verify == "system":
@@ -264,7 +272,7 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
         from curlhttp._client.ssl_context import get_tls_arguments
 
         found = get_tls_arguments(cast("ssl.SSLContext", verify))
-        # Its authorities are in a folder, which it does not show: mostly those of the machine.
+        # Its CA certificates are in a folder, which it does not show: mostly those of the machine.
         if "verify" not in found:
             found["verify"] = _find_system_authorities()
         return TLS(cert=cert, **found)
@@ -279,8 +287,8 @@ def _find_system_authorities() -> str:
     found = find_system_authorities()
     if found is None:
         raise OSError(
-            "this machine has no authorities where OpenSSL looks for them: install them (often the "
-            "package ca-certificates), or pass the path of a file or a folder as verify="
+            "OpenSSL finds no CA certificates on this machine: install them (often the package "
+            "ca-certificates), or pass the path of a file or folder as verify="
         )
     return found
 
@@ -345,25 +353,29 @@ class RouteOptions(TypedDict, total=False):
 
     Attributes:
         proxies: a proxy URL, or a mapping as in requests.
-        verify: see TLS; "system" for the authorities that the machine trusts; an ssl.SSLContext,
-            whose authorities, check_hostname, versions and ciphers are used.
+        verify: see TLS; "system" for the CA certificates that the machine trusts; or an
+            ssl.SSLContext, of which curlhttp uses the CA certificates, check_hostname, versions and
+            ciphers.
         cert: see TLS.
         pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256. The
-            server must have one of these keys (CURLOPT_PINNEDPUBLICKEY). Other hosts need none.
-        uds: the path of a Unix socket to connect to, whatever the URL (CURLOPT_UNIX_SOCKET_PATH).
+            server must have one of these keys (CURLOPT_PINNEDPUBLICKEY). Hosts without a pin may
+            have any key.
+        uds: the path of a Unix socket to connect to instead of the URL's host
+            (CURLOPT_UNIX_SOCKET_PATH).
         resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports.
-            These names are not looked up. Proxies are asked to connect to the first address.
+            These hosts are not looked up. Proxies are asked to connect to the first address.
         connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
-            "host" of the URL. TLS and the Host header keep the URL's host (CURLOPT_CONNECT_TO).
+            "host" of the URL, or "*" for any. TLS and the Host header keep the URL's host
+            (CURLOPT_CONNECT_TO).
         local_address: the IP address to connect from (CURLOPT_INTERFACE).
         interface: the name of the network interface to connect through (CURLOPT_INTERFACE).
         doh: the https URL of a DNS over HTTPS server (RFC 8484, CURLOPT_DOH_URL).
         ip_version: 4 or 6, to connect to such addresses only (CURLOPT_IPRESOLVE).
         happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well, 0.2 by default
             (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
-        max_send_rate: the maximum bytes per second that each request sends, on average: libcurl
-            lets about a second's worth through at once (CURLOPT_MAX_SEND_SPEED_LARGE).
-        max_receive_rate: likewise for what it receives (CURLOPT_MAX_RECV_SPEED_LARGE).
+        max_send_rate: the maximum bytes per second that each request sends, on average; libcurl may
+            send the bytes of about a second at once (CURLOPT_MAX_SEND_SPEED_LARGE).
+        max_receive_rate: the same for the bytes that it receives (CURLOPT_MAX_RECV_SPEED_LARGE).
     """
 
     proxies: Proxies
@@ -400,7 +412,7 @@ class Routing:
     Args:
         http2: see Transport.
         http3: see Transport; "auto" for origins that advertise it (Alt-Svc).
-        trust_env: use the environment's proxies and authorities.
+        trust_env: use the environment's proxies and CA certificates.
         settings: the client's RouteOptions.
         certificates: see Transport.
         guard: decides which addresses the client may connect to, or None.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 from urllib.parse import quote, quote_plus, unquote
 
@@ -335,7 +335,7 @@ class _URLBuilder:
 
 
 class URL(_URLBuilder):
-    """Hold an http or https URL in canonical form; immutable and hashable.
+    """An http or https URL in canonical form; immutable and hashable.
 
     Args:
         url: an absolute URL.
@@ -378,8 +378,8 @@ class URL(_URLBuilder):
     def join(self, location: str | bytes) -> URL:
         """Resolve a reference such as a Location value against this URL (RFC 3986, section 5.2).
 
-        Userinfo is that of the reference, never that of this URL. The fragment of this URL is
-        inherited if the reference has none (RFC 9110, section 10.2.2).
+        The result never inherits the userinfo of this URL. It inherits its fragment if the
+        reference has none (RFC 9110, section 10.2.2).
 
         Args:
             location: an absolute or relative reference; bytes are UTF-8.
@@ -614,3 +614,50 @@ def _parse_credentials(userinfo: str) -> tuple[str | None, str | None]:
     userinfo.encode()  # raises UnicodeEncodeError for a lone surrogate
     username, colon, password = userinfo.partition(":")
     return unquote(username), unquote(password) if colon else None
+
+
+# --- URLs as people type them ---
+
+# Compiled when they are first used, because most programs have complete URLs.
+_TYPED_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_TYPED_HOST = r"(?:[^/?#@]*@)?(?P<host>\[[^]]*\]|[^:/?#]*)(?::(?P<port>\d+))?(?=[/?#]|$)"
+_HTTPS_PORT = "443"
+
+
+def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
+    """Return a URL with a scheme: its own, or else `plain` for local hosts, `secure` for others.
+
+    A host is local if it is a loopback or private address, or a name without a dot or below
+    "localhost" or "local", unless the port is 443. ":8000/x" means port 8000 of localhost.
+
+    Args:
+        url: as it was typed.
+        secure: the scheme for hosts that are not local.
+        plain: the scheme for local hosts.
+    """
+    if not url or re.match(_TYPED_SCHEME, url):
+        return url
+    if url.startswith(":") and url[1:2].isdigit():
+        url = f"localhost{url}"
+    url = url.removeprefix("//")
+    match = re.match(_TYPED_HOST, url)
+    is_plain = match is not None and match["port"] != _HTTPS_PORT and _is_local(match["host"])
+    return f"{plain if is_plain else secure}://{url}"
+
+
+def looks_like_url(text: str) -> bool:
+    """Return whether a text is a URL, perhaps without a scheme, and not just a word."""
+    return text == "localhost" or any(mark in text for mark in ".:/")
+
+
+def complete_url(text: str) -> str:
+    """Return the text of a list's line with a scheme if it is a URL, or else unchanged."""
+    return add_scheme(text) if looks_like_url(text) else text
+
+
+def _is_local(host: str) -> bool:
+    host = host.strip("[]").lower().rstrip(".")
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith((".localhost", ".local"))

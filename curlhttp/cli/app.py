@@ -1,4 +1,7 @@
-"""The `curlhttp` command group: it imports and runs the commands, and reports errors."""
+"""The `curlhttp` command group: it imports and runs the commands, and reports errors.
+
+The command `completion` is here, because it describes the group.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,21 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from curlhttp._curl import libcurl_version
+from curlhttp._models.url import looks_like_url
 from curlhttp._version import __version__
-from curlhttp.cli.errors import INTERRUPTED, to_failure
-from curlhttp.cli.options import ARGUMENTS, looks_like_url
+from curlhttp.cli.errors import INTERRUPTED, improve_suggestions, to_failure
+from curlhttp.cli.options import ARGUMENTS
 
 # In the order of --help: the module below curlhttp.cli that defines a command.
 _MODULES = {
     **dict.fromkeys(
-        ("get", "head", "options", "post", "put", "patch", "delete", "request"), "request"
+        ("get", "head", "options", "post", "put", "patch", "delete", "request", "curl"), "request"
     ),
     "ws": "streams",
     "sse": "streams",
@@ -27,10 +32,9 @@ _MODULES = {
     "bench": "bench",
     "har": "har",
     "doctor": "doctor",
-    "completion": "completion",
+    "completion": "app",
 }
 _GROUP_OPTIONS = ("-h", "--help", "--version")
-_MIN_SIMILARITY = 0.82  # of a suggested option: one wrong letter of six
 
 
 class App(click.Group):
@@ -61,6 +65,17 @@ class App(click.Group):
         ctx.meta[ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command and its arguments, with the options of files."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is None or command is None or ctx.resilient_parsing or {"-h", "--help"} & {*rest}:
+            return name, command, rest
+        from curlhttp.cli.config import add_options_of_files
+
+        return name, command, add_options_of_files(command, name, ctx, rest)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Handle a closed pipe here, because click would exit with status 1."""
         try:
@@ -76,7 +91,7 @@ class App(click.Group):
         try:
             status = super().main(args, **extra)
         except click.ClickException as error:
-            _improve_suggestions(error).show()
+            improve_suggestions(error).show()
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
             status = INTERRUPTED
@@ -87,24 +102,6 @@ class App(click.Group):
             failure.show()
             status = failure.status
         sys.exit(_flush(status if isinstance(status, int) else 0))
-
-
-def _improve_suggestions(error: click.ClickException) -> click.ClickException:
-    """Suggest only options that are spelled almost like the unknown one.
-
-    click compares loosely, and includes the dashes: it suggests --retry for curl's --create-dirs.
-    """
-    if not isinstance(error, click.NoSuchOption):
-        return error
-    from difflib import SequenceMatcher
-
-    compare = SequenceMatcher(b=error.option_name.lstrip("-"))
-    similar = []
-    for option in error.possibilities or ():
-        compare.set_seq1(option.lstrip("-"))
-        if compare.ratio() >= _MIN_SIMILARITY:
-            similar.append(option)
-    return click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
 
 
 def _replace_closed_streams() -> None:
@@ -148,3 +145,50 @@ def app() -> None:
 
     Run `curlhttp COMMAND --help` to see the options of a command.
     """
+
+
+# --- completion ---
+
+_SHELLS = ("bash", "zsh", "fish")
+_COMPLETION_EPILOG = """\b
+Examples:
+  curlhttp completion bash --install
+  eval "$(curlhttp completion zsh)"
+"""
+
+
+@click.command(help="Print or install the script for shell completion.",
+               epilog=_COMPLETION_EPILOG)  # fmt: skip
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.option(
+    "--install", is_flag=True, help="Write the script to the file that the shell loads it from."
+)
+@click.pass_context
+def completion(context: click.Context, shell: str, install: bool) -> None:
+    """Print or install a completion script."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(context.find_root().command, {}, "curlhttp", "_CURLHTTP_COMPLETE").source()
+    if not install:
+        click.echo(script)
+        return
+    path = _get_completion_path(shell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script, encoding="utf-8")
+    click.echo(f"wrote {path}: restart {shell} to use it")
+    if shell == "zsh":
+        click.echo("add this line to ~/.zshrc, before compinit:  fpath+=~/.zfunc")
+
+
+def _get_completion_path(shell: str) -> Path:
+    """Return the file from which a shell loads the completion script."""
+    home = Path.home()
+    if shell == "zsh":
+        return home / ".zfunc" / "_curlhttp"
+    if shell == "fish":
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        return config / "fish" / "completions" / "curlhttp.fish"
+    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return data / "bash-completion" / "completions" / "curlhttp"

@@ -7,6 +7,7 @@ import re
 import shlex
 import time
 from contextlib import nullcontext
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -15,9 +16,10 @@ import click
 
 from curlhttp._client.partial_file import PartialFile
 from curlhttp._models.redaction import redact_field, redact_text, redact_url
+from curlhttp._models.url import add_scheme
 from curlhttp._policy.resume import ResumeRecord
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
-from curlhttp.cli.options import ARGUMENTS, add_scheme
+from curlhttp.cli.options import ARGUMENTS
 from curlhttp.cli.output import MeasuredBody
 from curlhttp.cli.request_body import split_item
 from curlhttp.cli.terminal import console, printable
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
-_SECRETS = ("user", "cookies", "proxy", "data", "show_secrets")  # parameters of the command
+_SECRETS = (  # parameters of the command
+    *("user", "proxy_user", "oauth2_bearer", "cookies", "proxy", "socks", "show_secrets"),
+    *("data", "data_raw", "encoded", "url_query", "url_option"),
+)
 _PARTIAL_SUFFIXES = (".part", ".part.json")  # files of an interrupted download
 
 
@@ -57,16 +62,10 @@ def get_server_name(response: Response, path: Path) -> Path:
         CommandFailed: a file with this name exists, or belongs to a download. A server must not
             choose which file is replaced, or which download is resumed.
     """
-    value = response.headers.get("content-disposition", "")
-    extended, plain = _EXTENDED_NAME.search(value), _NAME.search(value)
-    if extended:
-        name = _sanitize_name(unquote(extended[1]))
-    else:
-        name = _sanitize_name(plain[1] or plain[2] or "") if plain else None
+    name = _parse_server_name(response)
     if name is None:
         return path
-    files = (name, *(name + suffix for suffix in _PARTIAL_SUFFIXES))
-    existing = [file for file in files if os.path.lexists(file)]
+    existing = _find_existing(name)
     if existing:
         raise CommandFailed(f"{existing[0]}: the file exists, and a name from the server never "
                             "replaces a file; use -o FILE", WRITE_ERROR)  # fmt: skip
@@ -74,6 +73,45 @@ def get_server_name(response: Response, path: Path) -> Path:
         raise CommandFailed(f"{name}: this name from the server is reserved for interrupted "
                             "downloads; use -o FILE", WRITE_ERROR)  # fmt: skip
     return Path(name)
+
+
+def choose_name(response: Response, url: str) -> Path:
+    """Return the file name for --download, which no file has yet.
+
+    It is the name in Content-Disposition, or else the last segment of the URL's path, or "index"
+    with a suffix for the media type. If there is such a file, a number is added: "name-1.txt".
+
+    Args:
+        response: the response. Its headers are not trusted.
+        url: the URL that was requested.
+    """
+    name = _parse_server_name(response) or _sanitize_name(urlsplit(url).path)
+    if name is None:
+        from mimetypes import guess_extension
+
+        kind = response.headers.get("content-type", "").partition(";")[0].strip()
+        name = f"index{guess_extension(kind) or ''}"
+    if name.lower().endswith(_PARTIAL_SUFFIXES):
+        name += ".bin"
+    stem, suffix = os.path.splitext(name)
+    if stem.endswith(".tar"):
+        stem, suffix = stem.removesuffix(".tar"), f".tar{suffix}"
+    names = chain([name], (f"{stem}-{number}{suffix}" for number in count(1)))
+    return Path(next(each for each in names if not _find_existing(each)))
+
+
+def _find_existing(name: str) -> list[str]:
+    """Return the files that exist of a download to this name."""
+    return [file for end in ("", *_PARTIAL_SUFFIXES) if os.path.lexists(file := name + end)]
+
+
+def _parse_server_name(response: Response) -> str | None:
+    """Return the file name in Content-Disposition, made safe, or None."""
+    value = response.headers.get("content-disposition", "")
+    extended, plain = _EXTENDED_NAME.search(value), _NAME.search(value)
+    if extended:
+        return _sanitize_name(unquote(extended[1]))
+    return _sanitize_name(plain[1] or plain[2] or "") if plain else None
 
 
 def _sanitize_name(text: str) -> str | None:
@@ -161,7 +199,7 @@ def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has its o
     """Return whether a command line contains no secret, and names its file."""
     if params["remote_header_name"] or any(map(params.get, _SECRETS)):
         return False
-    url = add_scheme(params["url"])
+    url = add_scheme(params["url"] or "")
     items = [split_item(text) for text in params["items"]]
     headers = [*params["header"], *((name, value) for name, mark, value in items if mark == ":")]
     query = [f"{name}={value}" for name, mark, value in items if mark == "=="]

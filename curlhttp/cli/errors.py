@@ -1,4 +1,7 @@
-"""Turn errors into one line on stderr and an exit status, which is curl's if curl has one."""
+"""Turn errors into one line on stderr and an exit status, which is curl's if curl has one.
+
+For an unknown option, suggest the option that was probably meant.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 _USAGE = 2
 READ_ERROR = 26
 WRITE_ERROR = 23
+_MIN_SIMILARITY = 0.82  # of a suggested option: one wrong letter of six
 
 # See "EXIT CODES" in curl's manual page. The first match counts: subclasses before their bases.
 _STATUSES: tuple[tuple[type[e.RequestException], int], ...] = (
@@ -72,3 +76,21 @@ def to_failure(error: Exception) -> CommandFailed | None:
         where = f"{error.filename}: " if error.filename else ""
         return CommandFailed(f"{where}{error.strerror or error}", WRITE_ERROR)
     return None
+
+
+def improve_suggestions(error: click.ClickException) -> click.ClickException:
+    """Suggest only options that are spelled almost like the unknown one.
+
+    click compares loosely, and includes the dashes: it suggests --retry for curl's --create-dirs.
+    """
+    if not isinstance(error, click.NoSuchOption):
+        return error
+    from difflib import SequenceMatcher
+
+    compare = SequenceMatcher(b=error.option_name.lstrip("-"))
+    similar = []
+    for option in error.possibilities or ():
+        compare.set_seq1(option.lstrip("-"))
+        if compare.ratio() >= _MIN_SIMILARITY:
+            similar.append(option)
+    return click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)

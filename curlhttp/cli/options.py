@@ -25,11 +25,14 @@ from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import color_option, format_bytes
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from curlhttp._client.client import Client
     from curlhttp._client.stats import ClientStats
     from curlhttp._models.inputs import AuthInput
     from curlhttp._models.timeout import Timeout
     from curlhttp._policy.guard import PublicOnly
+    from curlhttp._policy.retry import RetryPolicy
 
 ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _T = TypeVar("_T")
@@ -38,11 +41,6 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True)
 _CA_ERROR = 77  # CURLE_SSL_CACERT_BADFILE
 _PERIODS = {"s": 1, "m": 60, "h": 3600}
 _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_match_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://").match
-_match_host = re.compile(
-    r"(?:[^/?#@]*@)?(?P<host>\[[^]]*\]|[^:/?#]*)(?::(?P<port>\d+))?(?=[/?#]|$)"
-).match
-_HTTPS_PORT = "443"
 
 
 # --- numbers ---
@@ -95,43 +93,6 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _SIZES[match[2]]
 
 
-# --- URLs ---
-
-
-def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
-    """Return a URL with a scheme: its own, or else `plain` for local hosts, `secure` for others.
-
-    A host is local if it is a loopback or private address, or a name without a dot or below
-    "localhost" or "local", unless the port is 443. ":8000/x" means port 8000 of localhost.
-
-    Args:
-        url: as it was typed.
-        secure: the scheme for hosts that are not local.
-        plain: the scheme for local hosts.
-    """
-    if not url or _match_scheme(url):
-        return url
-    if url.startswith(":") and url[1:2].isdigit():
-        url = f"localhost{url}"
-    url = url.removeprefix("//")
-    match = _match_host(url)
-    is_plain = match is not None and match["port"] != _HTTPS_PORT and _is_local(match["host"])
-    return f"{plain if is_plain else secure}://{url}"
-
-
-def looks_like_url(text: str) -> bool:
-    """Return whether the first argument is more likely a URL than the name of a command."""
-    return text == "localhost" or any(mark in text for mark in ".:/")
-
-
-def _is_local(host: str) -> bool:
-    host = host.strip("[]").lower().rstrip(".")
-    try:
-        return not ip_address(host).is_global
-    except ValueError:
-        return "." not in host or host.endswith((".localhost", ".local"))
-
-
 # --- how to connect and send ---
 
 
@@ -167,6 +128,10 @@ class ConnectionOptions:
     doh_url: str | None
     scheme: str | None
     oauth2_bearer: str | None
+    aws_sigv4: tuple[str, str] | None
+    lowest_tls: str | None
+    highest_tls: str | None
+    retry_all_errors: bool
 
     def client(self, **settings: Any) -> Client:  # Any: see settings
         """Create a client with these options.
@@ -196,11 +161,11 @@ class ConnectionOptions:
             "headers": [*agent, *self.header],
             "auth": self._auth(),
             "timeout": self._timeout(),
-            "retry": self.retry,
+            "retry": self._retry_policy() if self.retry_all_errors else self.retry,
             "follow_redirects": self.follow,
             "http2": "prior-knowledge" if self.version == "prior" else self.version == "2",
             "http3": self.version == "3",
-            "verify": False if self.insecure else self.cacert or True,
+            "verify": self._verify(),
             "cert": (self.cert, self.key) if self.cert and self.key else self.cert,
             "proxies": self._proxies(),
             "resolve": self.resolve,
@@ -209,8 +174,8 @@ class ConnectionOptions:
             "guard": _create_guard() if self.public_only else None,
             "ip_version": self.ip_version,
             **_get_local_end(self.interface),
-            "max_send_rate": self.limit_rate,
-            "max_receive_rate": self.limit_rate,
+            "max_send_rate": self.limit_rate or None,  # 0 is no limit, as in curl
+            "max_receive_rate": self.limit_rate or None,
             "doh": self.doh_url,
             **({} if self.max_redirs is None else {"max_redirects": self.max_redirs}),
         }
@@ -225,6 +190,8 @@ class ConnectionOptions:
 
             return Negotiate()
         credentials = _get_credentials(self.user)
+        if self.aws_sigv4 is not None:
+            return _create_aws_auth(*self.aws_sigv4, credentials)
         if self.scheme == "digest":
             if credentials is None:
                 raise click.UsageError("--digest needs -u NAME:PASSWORD")
@@ -232,6 +199,16 @@ class ConnectionOptions:
 
             return DigestAuth(*credentials)
         return credentials
+
+    def _retry_policy(self) -> RetryPolicy:
+        from curlhttp._policy.retry import RetryPolicy
+
+        return RetryPolicy(self.retry, retry_non_idempotent=True)
+
+    def _verify(self) -> bool | str | SSLContext:
+        if self.lowest_tls is None and self.highest_tls is None:
+            return False if self.insecure else self.cacert or True
+        return _create_context(self.cacert, self.insecure, self.lowest_tls, self.highest_tls)
 
     def _proxies(self) -> str | dict[str, str | None] | None:
         proxy = self.socks or self.proxy
@@ -259,6 +236,45 @@ class ConnectionOptions:
         if self.connect_timeout is not None:
             limits["connect"] = self.connect_timeout
         return Timeout(**limits)
+
+
+def _create_context(
+    cacert: str | None, insecure: bool, lowest: str | None, highest: str | None
+) -> SSLContext:
+    """Return a context with these versions of TLS, which also workers can receive."""
+    import ssl
+
+    import certifi
+
+    from curlhttp._policy.environment import find_ca_bundle
+
+    class Context(ssl.SSLContext):
+        def __reduce__(self) -> tuple[Callable[..., SSLContext], tuple[object, ...]]:
+            return _create_context, (cacert, insecure, lowest, highest)
+
+    context: SSLContext = Context(ssl.PROTOCOL_TLS_CLIENT)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        file = cacert or find_ca_bundle() or certifi.where()
+        if os.path.isdir(file):
+            raise click.UsageError("--tlsv1.2 and similar options need a file as --cacert")
+        context.load_verify_locations(file)
+    if lowest is not None:
+        context.minimum_version = ssl.TLSVersion[f"TLSv1_{lowest[2:]}"]
+    if highest is not None:
+        context.maximum_version = ssl.TLSVersion[f"TLSv1_{highest[2:]}"]
+    return context
+
+
+def _create_aws_auth(region: str, service: str, credentials: tuple[str, str] | None) -> AuthInput:
+    from curlhttp._policy.aws import AWSSigV4
+
+    try:
+        return AWSSigV4(region, service, credentials)
+    except ImportError as error:  # the message names the extra
+        raise CommandFailed(str(error), 2) from None
 
 
 def _get_local_end(text: str | None) -> dict[str, str]:
@@ -303,6 +319,16 @@ def _parse_socks(
     return parse
 
 
+def _parse_aws(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    """Parse --aws-sigv4 as curl does: PROVIDER1:PROVIDER2:REGION:SERVICE."""
+    if value is None:
+        return None
+    *provider, region, service = ("", "", *value.split(":"))[-4:]
+    if provider != ["aws", "amz"] or not (region and service):
+        raise click.BadParameter(f"{value!r} is not aws:amz:REGION:SERVICE")
+    return region, service
+
+
 def _parse_headers(
     _: click.Context, __: click.Parameter, lines: tuple[str, ...]
 ) -> list[tuple[str, str | None]]:
@@ -337,9 +363,10 @@ def _parse_detours(_: click.Context, __: click.Parameter, lines: tuple[str, ...]
     detours: dict[str, str] = {}
     for line in lines:
         match = re.fullmatch(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)", line)
-        if match is None or not (match[1] and (match[3] or match[4])):
+        if match is None or not (match[3] or (match[1] and match[4])):
             raise click.BadParameter(f"{line!r} is not HOST1:PORT1:HOST2:PORT2")
         host, port, other, other_port = match.groups()
+        host = host or "*"
         detours[f"{host}:{port}" if port else host] = (
             f"{other or host}:{other_port}" if other_port else other
         )
@@ -363,6 +390,8 @@ _OPTIONS = (
                  help="Maximum time for everything: waits, redirects, retries and the body."),
     click.option("--retry", type=integer(0, 100), default=0, metavar="N",
                  help="Retry a failed request up to N times, if repeating it is safe."),
+    click.option("--retry-all-errors", is_flag=True,
+                 help="With --retry: also retry if it may not be safe, such as a POST."),
     click.option("--http1.1", "version", flag_value="1.1", default=True,
                  help="Use HTTP/1.1. This is the default."),
     click.option("--http2", "version", flag_value="2",
@@ -377,7 +406,7 @@ _OPTIONS = (
                  metavar="HOST:PORT:ADDRESS[,ADDRESS]",
                  help="Connect to ADDRESS instead of looking up HOST. May be repeated."),
     click.option("--unix-socket", metavar="PATH",
-                 help="Connect to this Unix socket, whatever the URL."),
+                 help="Connect to this Unix socket instead of the host in the URL."),
     click.option("--public-only", is_flag=True,
                  help="Connect only to addresses on the public Internet, also after a redirect."),
     click.option("-4", "--ipv4", "ip_version", flag_value=4, type=int,
@@ -393,27 +422,40 @@ _OPTIONS = (
     click.option("--limit-rate", type=parse_size, metavar="SIZE",
                  help="Send and receive at most SIZE bytes per second, such as 200k."),
     click.option("--max-redirs", type=integer(0, 10_000), metavar="N",
-                 help="Maximum number of redirects.  [default: 30]"),
+                 help="Follow at most N redirects.  [default: 30]"),
     click.option("--noproxy", metavar="HOSTS",
                  help="Hosts to connect to without a proxy, separated by commas."),
     click.option("--proxy-user", metavar="NAME:PASSWORD", help="Credentials for the proxy."),
     click.option("--socks5", "socks", callback=_parse_socks("socks5"), metavar="HOST[:PORT]",
-                 help="Use this SOCKS5 proxy; names are looked up here."),
+                 help="Use this SOCKS5 proxy, and look up names on this machine."),
     click.option("--socks5-hostname", "socks", callback=_parse_socks("socks5h"),
                  metavar="HOST[:PORT]",
-                 help="Use this SOCKS5 proxy; names are looked up there."),
+                 help="Use this SOCKS5 proxy, which also looks up names."),
     click.option("--digest", "scheme", flag_value="digest",
-                 help="Log in with Digest authentication, with the credentials of -u."),
+                 help="Log in with Digest authentication and the name and password of -u."),
     click.option("--negotiate", "scheme", flag_value="negotiate",
                  help="Log in with your Kerberos ticket."),
-    click.option("--oauth2-bearer", metavar="TOKEN", help="Send this bearer token."),
+    click.option("--oauth2-bearer", metavar="TOKEN", help="Send TOKEN as a bearer token."),
+    click.option("--aws-sigv4", callback=_parse_aws, metavar="aws:amz:REGION:SERVICE",
+                 help="Sign the request for AWS. -u takes the access key and the secret key. "
+                 "Without it, they are found as AWS' own tools find them."),
+    click.option("--tlsv1.2", "lowest_tls", flag_value="1.2", help="Use TLS 1.2 or newer."),
+    click.option("--tlsv1.3", "lowest_tls", flag_value="1.3", help="Use TLS 1.3 or newer."),
+    click.option("--tls-max", "highest_tls", type=click.Choice(["1.2", "1.3"]),
+                 help="Use TLS up to this version."),
+    # What these ask for is the default.
     click.option("--basic", is_flag=True, hidden=True, expose_value=False),
+    click.option("--retry-connrefused", is_flag=True, hidden=True, expose_value=False),
+    click.option("--tlsv1", is_flag=True, hidden=True, expose_value=False),
+    click.option("-g", "--globoff", is_flag=True, hidden=True, expose_value=False),
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file instead of certifi's."),
-    click.option("--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
+    click.option("-E", "--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
     click.option("--key", type=_FILE, metavar="FILE",
                  help="Private key of the client certificate, if it is in a separate file."),
+    click.option("-K", "--config", multiple=True, expose_value=False, metavar="FILE",
+                 help="Read options from FILE, one per line as in curl. '-' is stdin."),
     color_option,
 )  # fmt: skip
 

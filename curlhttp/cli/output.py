@@ -43,6 +43,8 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 _JSON_INDENT = "  "
 _JSON_STYLES = {"key": "bold blue", "string": "green", "literal": "cyan", "mark": ""}
 _JSON_CONTROLS = re.compile("[\x7f-\x9f]")
+_STATUS_COLORS = {2: "green", 3: "cyan", 4: "yellow", 5: "red"}
+_BLOCK_SIZE = 64 * 1024  # bytes of a request body
 _PHASES = ("queue", "dns", "connect", "tls", "first_byte", "total")
 _WIRE_MARKS = ("* ", "> ", "< ")
 _PARTIAL_BODY = " bytes of body received"  # is logged for each chunk of a stream
@@ -239,53 +241,98 @@ def _decode(decoder: IncrementalNewlineDecoder, chunks: Iterator[bytes]) -> Iter
 def print_head(response: Response) -> None:
     """Write the status line and headers of a response to stdout."""
     status = f"{response.http_version} {response.status_code} {response.reason}".rstrip()
-    _print_head(status, response.headers.multi_items())
+    color = _STATUS_COLORS.get(response.status_code // 100, "")
+    _print_head(status, response.headers.multi_items(), color)
 
 
-def print_request(response: Response, parts: str, *, shows_secrets: bool) -> None:
-    """Write the request of the last hop to stdout.
+def print_request(request: ClientRequest, version: str, parts: str, *, shows_secrets: bool) -> None:
+    """Write a request to stdout, after its response was received.
 
     Args:
-        response: the response to this request.
+        request: the request.
+        version: the HTTP version.
         parts: "H" to write the request line and headers, "B" to write the body.
         shows_secrets: do not mask credentials.
     """
-    request = response.request
     if "H" in parts:
-        fields = request.sent_headers.multi_items()
-        path = request.url.target
-        if not shows_secrets:
-            fields = [(name, redact_field(name, value)) for name, value in fields]
-            path = redact_text(path)
-        _print_head(f"{request.method} {path} {response.http_version}", fields)
+        _print_request_head(request, version, shows_secrets=shows_secrets)
     if "B" in parts and request.body is not None:
         data = request.body.data
+        data = b"(a streamed body)" if data is None else _mask_body(request, data, shows_secrets)
+        _print_request_body(data, end="\n\n")
+
+
+def print_unsent(request: ClientRequest, parts: str, *, shows_secrets: bool) -> None:
+    """Write a request to stdout that was not sent, with its whole body.
+
+    Args:
+        request: the request. Its body is read.
+        parts: see print_request.
+        shows_secrets: do not mask credentials.
+    """
+    if "H" in parts:
+        _print_request_head(request, "HTTP/1.1", shows_secrets=shows_secrets)
+    body = request.body
+    if "B" in parts and body is not None:
+        data = body.data
         if data is None:
-            data = b"(a streamed body)"
-        elif not shows_secrets:
-            from curlhttp._models.body_redaction import Redactor
-
-            codings = request.read_headers().get_list("content-encoding")
-            decoded = decode_readable(data, codings)
-            masked = Redactor().body(decoded, request.get_header("content-type") or "")
-            if masked != decoded:  # otherwise print the body as it was sent
-                data = masked
-        if sys.stdout.isatty():
-            sys.stdout.write(printable(data.decode("utf-8", "replace"), "\n\t") + "\n\n")
-            sys.stdout.flush()
-            return
-        sys.stdout.buffer.write(data + b"\n\n")
-        sys.stdout.buffer.flush()
+            data = b"".join(iter(lambda: body.read(_BLOCK_SIZE), b""))
+        _print_request_body(_mask_body(request, data, shows_secrets), end="")
 
 
-def _print_head(first_line: str, fields: Iterable[tuple[str, str]]) -> None:
-    lines = [first_line, *(f"{name}: {value}" for name, value in fields), ""]
+def _print_request_head(request: ClientRequest, version: str, *, shows_secrets: bool) -> None:
+    fields = request.sent_headers.multi_items()
+    path = request.url.target
+    if not shows_secrets:
+        fields = [(name, redact_field(name, value)) for name, value in fields]
+        path = redact_text(path)
+    _print_head(f"{request.method} {path} {version}", fields)
+
+
+def _mask_body(request: ClientRequest, data: bytes, shows_secrets: bool) -> bytes:
+    if shows_secrets:
+        return data
+    from curlhttp._models.body_redaction import Redactor
+
+    codings = request.read_headers().get_list("content-encoding")
+    decoded = decode_readable(data, codings)
+    masked = Redactor().body(decoded, request.get_header("content-type") or "")
+    return data if masked == decoded else masked  # if nothing is masked, as it is sent
+
+
+def _print_request_body(data: bytes, end: str) -> None:
     if sys.stdout.isatty():
-        sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+        text = f"(a binary body of {len(data):,} bytes)"
+        if b"\0" not in data:
+            text = printable(data.decode("utf-8", "replace"), "\n\t")
+        sys.stdout.write(text + (end or "\n"))
         sys.stdout.flush()
         return
-    sys.stdout.buffer.write("".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+    sys.stdout.buffer.write(data + end.encode())
     sys.stdout.buffer.flush()
+
+
+def _print_head(first_line: str, fields: Iterable[tuple[str, str]], color: str = "") -> None:
+    """Write a head to stdout: coloured to a terminal, as it is on the wire to a pipe.
+
+    Args:
+        first_line: the request line, or the status line.
+        fields: names and values.
+        color: of the first line, or "" for none.
+    """
+    if not sys.stdout.isatty():
+        lines = [first_line, *(f"{name}: {value}" for name, value in fields), ""]
+        sys.stdout.buffer.write("".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+        sys.stdout.buffer.flush()
+        return
+    first_line = printable(first_line)
+    fields = [(printable(name), printable(value)) for name, value in fields]
+    if has_color():
+        first_line = click.style(first_line, color or None, bold=True)
+        fields = [(click.style(name, "cyan"), value) for name, value in fields]
+    lines = [first_line, *(f"{name}: {value}" for name, value in fields), ""]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
 
 
 # --- -v ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from curlhttp._models.redaction import display_url
+from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
-from curlhttp.cli.options import ConnectionOptions, add_options, add_scheme, connection_options
+from curlhttp.cli.options import ConnectionOptions, add_options, connection_options
 from curlhttp.cli.output import (
     MeasuredBody,
     TimingChart,
@@ -24,6 +26,7 @@ from curlhttp.cli.output import (
     print_request,
     print_response_json,
     print_retry,
+    print_unsent,
     show_wire,
     validate_format,
     write_out,
@@ -42,10 +45,14 @@ if TYPE_CHECKING:
     from curlhttp._client.client import Client
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._client.stream import StreamedResponse
+    from curlhttp._engine.engine import Send
     from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.request import ClientRequest
+    from curlhttp._models.response import Response
     from curlhttp.cli.sessions import SavedSession
 
 _PARTS = "HhBbm"
+_ESCAPED_BRACKET = re.compile(r"\\([][{}])")  # browsers escape them, because curl has ranges
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 # --- what to print, and where to save the body ---
@@ -63,7 +70,10 @@ _OUTPUT_OPTIONS = (
     click.option("-O", "--remote-name", is_flag=True,
                  help="Save the body to a file named after the last part of the URL's path."),
     click.option("-J", "--remote-header-name", is_flag=True,
-                 help="With -O: use the file name in the Content-Disposition header, if any."),
+                 help="With -O: use the file name that the server suggests, if any."),
+    click.option("--download", is_flag=True,
+                 help="Save the body to a new file, with the name that the server or the URL gives "
+                 "it. If the status is 400 or above, save nothing and exit with status 22."),
     click.option("-C", "--continue", "resumes", is_flag=True,
                  help="With -o or -O: resume an interrupted download. GET only."),
     click.option("-i", "--include", is_flag=True, help="Also print the response headers."),
@@ -79,7 +89,7 @@ _OUTPUT_OPTIONS = (
     click.option("--fail-with-body", is_flag=True,
                  help="If the status is 400 or above, exit with status 22 after the body."),
     click.option("-D", "--dump-header", type=click.Path(dir_okay=False, path_type=str),
-                 metavar="FILE", help="Write the response headers to FILE, or to stdout for -."),
+                 metavar="FILE", help="Write the response headers to FILE. '-' is stdout."),
     click.option("--create-dirs", is_flag=True,
                  help="With -o: create the folder of FILE if it does not exist."),
     click.option("-e", "--referer", metavar="URL", help="Set the Referer header."),
@@ -90,11 +100,13 @@ _OUTPUT_OPTIONS = (
     click.option("-v", "--verbose", is_flag=True,
                  help="Print to stderr what is sent and received, for all attempts and redirects."),
     click.option("--show-secrets", is_flag=True,
-                 help="With -v or --print: do not mask credentials."),
+                 help="With -v, --print or --offline: do not mask credentials."),
     click.option("--timing", is_flag=True,
                  help="Print to stderr how long each phase took, for all attempts and redirects."),
     click.option("--timing-html", type=_FILE, metavar="FILE",
                  help="Write an HTML page with the phases of all attempts and redirects."),
+    click.option("--offline", is_flag=True,
+                 help="Print the request instead of sending it."),
     click.option("--har", type=_FILE, metavar="FILE",
                  help="Write all requests and responses to a HAR file. Credentials are masked."),
     click.option("-b", "--cookie", "cookies", multiple=True, metavar="COOKIES|FILE",
@@ -122,6 +134,8 @@ class OutputOptions:
     output: str | None
     remote_name: bool
     remote_header_name: bool
+    download: bool
+    offline: bool
     resumes: bool
     include: bool
     parts: str | None
@@ -155,12 +169,29 @@ class OutputOptions:
             raise click.UsageError("-J needs -O")
         if self.remote_name and self.output is not None:
             raise click.UsageError("-o and -O cannot be combined")
+        if self.download and self.remote_name:
+            raise click.UsageError("--download and -O cannot be combined")
+        if self.offline and self.as_json:
+            raise click.UsageError("--offline and --json cannot be combined")
         if self.session is not None and self.session_read_only is not None:
             raise click.UsageError("--session and --session-read-only cannot be combined")
         if self.as_json and (self.include or self.parts is not None or self.output == "-"):
             raise click.UsageError(
                 "--json prints everything: it cannot be combined with -i, --print or -o -"
             )
+
+    def without_files(self) -> OutputOptions:
+        """Return these options without those that write files."""
+        return replace(
+            self,
+            session=None,
+            session_read_only=self.session or self.session_read_only,
+            cookie_jar=None,
+            har=None,
+            timing=False,
+            timing_html=None,
+            create_dirs=False,
+        )
 
     @property
     def headers(self) -> list[tuple[str, str]]:
@@ -202,12 +233,7 @@ class _RequestSpec(NamedTuple):
     @property
     def full_url(self) -> str:
         """Return the URL with a scheme, and with the data of -G added to its query."""
-        url = add_scheme(self.url)
-        if not self.content.query:
-            return url
-        before, hash_mark, fragment = url.partition("#")
-        separator = "&" if "?" in before else "?"
-        return f"{before}{separator}{self.content.query}{hash_mark}{fragment}"
+        return self.content.add_query(add_scheme(self.url))
 
     def keywords(self, output: OutputOptions) -> RequestOptions:
         """Return the arguments of build_request."""
@@ -221,6 +247,19 @@ class _RequestSpec(NamedTuple):
         return keywords
 
 
+class _NotSent(Exception):
+    """Ends a request right before it would be sent."""
+
+    def __init__(self, request: ClientRequest) -> None:
+        super().__init__()
+        self.request = request
+
+
+async def _refuse_to_send(request: ClientRequest, _: Send) -> Response:
+    """End the request here. This is an attempt middleware, so the request is complete."""
+    raise _NotSent(request)
+
+
 def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptions) -> None:
     """Send a request, and print the response.
 
@@ -230,6 +269,8 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         RequestException: no response was received, or its status is an error with --fail.
     """
     url = spec.full_url
+    if output.offline:
+        output = output.without_files()
     path = output.get_path(url)
     if output.resumes and (
         spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
@@ -249,6 +290,8 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         "middleware": [] if session is None else [session.middleware(connection)],
         "attempt_middleware": [chart.record] * (output.timing or output.timing_html is not None),
     }
+    if output.offline:
+        settings["attempt_middleware"] = [_refuse_to_send]
     with ExitStack() as stack:
         if output.verbose:
             stack.enter_context(show_wire(shows_secrets=output.show_secrets))
@@ -266,9 +309,7 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
             stack.callback(chart.draw)
         if output.timing_html is not None:
             stack.callback(chart.write_page, output.timing_html)
-        for name, value in spec.content.headers:
-            if name not in {given.title() for given, _ in connection.header}:
-                client.headers[name] = value
+        spec.content.set_headers(client, connection.header)
         keywords = spec.keywords(output)
         try:
             if output.resumes and path is not None:
@@ -277,13 +318,16 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
                 resume(client, url, path, keywords, shows_progress=output.shows_progress)
                 return
             with client.stream(spec.method, url, **keywords) as response:
-                if output.fail:
+                if output.fail or output.download:
                     response.raise_for_status()
                 if output.dump_header is not None:
                     _dump_head(response, output.dump_header)
-                _show(response, output, path, output.get_parts(spec.method), chart)
+                _show(response, output, url, path, output.get_parts(spec.method), chart)
                 if output.fail_with_body:
                     response.raise_for_status()
+        except _NotSent as unsent:
+            parts = output.parts or "HB"
+            print_unsent(unsent.request, parts, shows_secrets=output.show_secrets)
         except RequestException as error:
             if output.as_json:
                 print_error_json(error, spec.method, url)
@@ -304,6 +348,7 @@ def _dump_head(response: StreamedResponse, path: str) -> None:
 def _show(
     response: StreamedResponse,
     output: OutputOptions,
+    url: str,
     path: Path | None,
     parts: str,
     chart: TimingChart,
@@ -313,14 +358,22 @@ def _show(
         from curlhttp.cli.download import get_server_name
 
         path = get_server_name(response, path)
+    elif output.download and path is None:
+        from curlhttp.cli.download import choose_name
+
+        path = choose_name(response, url)
     if not output.as_json:
-        print_request(response, parts, shows_secrets=output.show_secrets)
+        print_request(
+            response.request, response.http_version, parts, shows_secrets=output.show_secrets
+        )
         if "h" in parts:
             print_head(response)
     if path is not None:
         from curlhttp.cli.download import save
 
         save(body, path, shows_progress=output.shows_progress)
+        if output.download and not output.silent:
+            print_info(f"saved {body.size:,} bytes in {path}")
     elif output.as_json:
         body.read()
     elif "b" in parts:
@@ -388,6 +441,9 @@ _HELP = {
     "delete": "Send a DELETE request.",
     "request": "Send a request with any method. The default is GET, or POST if there is a body. "
     "`curlhttp URL` is the same command.",
+    "curl": "Run a command line of curl, such as one that a browser copied: write `curlhttp` and "
+    "paste it. Options mean the same as for curl: --json sends JSON, and redirects are followed "
+    "only with -L.",
 }
 _WITH_BODY = ("post", "put", "patch")  # what is piped to them is the body
 _EXAMPLES = {
@@ -414,7 +470,11 @@ _EXAMPLES = {
     "request": """
   curlhttp request -X PURGE https://example.org/
   curlhttp request https://api.example.org/users name=Ada""",
+    "curl": """
+  curlhttp curl 'https://api.example.org/users' -H 'accept: */*' \\
+    -b 'id=1' --data-raw '{"name": "Ada"}' --compressed""",
 }
+_OF_ANY_METHOD = ("request", "curl")
 _URL_HELP = """\b
 A URL without a scheme means http for local hosts, and https for others.
 
@@ -422,11 +482,11 @@ A URL without a scheme means http for local hosts, and https for others.
 
 
 def _create_command(name: str) -> click.Command:
-    """Create the command for a method. `request` has an option for the method."""
+    """Create the command for a method. `request` and `curl` have an option for the method."""
 
     @connection_options
     def command(
-        url: str,
+        url: str | None,
         items: tuple[str, ...],
         connection: ConnectionOptions,
         **options: Any,  # see pop_content
@@ -435,28 +495,67 @@ def _create_command(name: str) -> click.Command:
             **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
         )
         output.validate()
+        url, items = _find_url(url, items, options.get("url_option"))
+        if name == "curl":
+            url = _ESCAPED_BRACKET.sub(r"\1", url)
         parsed = parse_items(items)
-        headers = (*output.headers, *connection.header, *parsed.headers)
+        named = {name.lower() for name, _ in parsed.headers}
+        given = [field for field in connection.header if field[0].lower() not in named]
+        headers = (*output.headers, *given, *parsed.headers)
         connection = replace(connection, header=headers)
         with ExitStack() as files:
             options["uploads_file"] = options["upload"] is not None
             content = pop_content(options, parsed, files)
             if name in _WITH_BODY and not content.keywords:
                 content = read_piped()._replace(query=content.query)
-            method = name.upper() if name != "request" else options["method"]
+            method = options["method"] if name in _OF_ANY_METHOD else name.upper()
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
             method = "HEAD" if output.wants_head and method == "GET" else method
             _send(_RequestSpec(method, url, parsed.params, content), connection, output)
 
     decorated: Callable[..., None] = body_options(add_options(_OUTPUT_OPTIONS)(command))
-    if name == "request":
-        option = click.option("-X", "--method", "--request", "method", help="HTTP method.")
-        decorated = option(decorated)
+    if name in _OF_ANY_METHOD:
+        decorated = add_options(_METHOD_OPTIONS)(decorated)
     decorated = click.argument("items", nargs=-1, metavar="[ITEM]...")(decorated)
-    decorated = click.argument("url")(decorated)
+    decorated = click.argument("url", required=name not in _OF_ANY_METHOD)(decorated)
     epilog = f"{_URL_HELP}{ITEMS_HELP}\n\b\nExamples:{_EXAMPLES[name]}"
-    return click.command(name, help=_HELP[name], epilog=epilog)(decorated)
+    created = click.command(name, help=_HELP[name], epilog=epilog)(decorated)
+    if name == "curl":
+        _set_meaning_of_curl(created)
+    return created
+
+
+_METHOD_OPTIONS = (
+    click.option("-X", "--method", "--request", "method", help="HTTP method."),
+    click.option("--url", "url_option", hidden=True),
+)
+
+
+def _find_url(
+    url: str | None, items: tuple[str, ...], given: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """Return the URL and the items. With --url, all arguments are items.
+
+    Raises:
+        click.UsageError: there is no URL.
+    """
+    if given is not None:
+        return given, items if url is None else (url, *items)
+    if url is None:
+        raise click.UsageError("Missing argument 'URL'.")
+    return url, items
+
+
+def _set_meaning_of_curl(command: click.Command) -> None:
+    """Change what options of `request` mean where they mean something else for curl."""
+    for option in command.params:
+        if option.name == "follow":
+            option.default = False
+        elif option.name == "as_json":
+            option.opts = ["--json-output"]
+        elif option.name == "json_text":
+            option.opts = [*option.opts, "--json"]
 
 
 def __getattr__(name: str) -> click.Command:

@@ -6,19 +6,23 @@ import base64
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import CommandFailed
-from curlhttp.cli.options import ConnectionOptions, add_scheme, connection_options, integer
+from curlhttp.cli.options import ConnectionOptions, connection_options, integer
 from curlhttp.cli.output import print_json
+from curlhttp.cli.request_body import ITEMS_HELP, body_options, parse_items, pop_content
 from curlhttp.cli.terminal import printable
 from curlhttp.exceptions import ReadTimeout, WebSocketClosed
 
 if TYPE_CHECKING:
+    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._client.websocket.websocket import WebSocket
 
 _POLL_INTERVAL = 0.05  # seconds to wait for a message before checking whether stdin has ended
@@ -33,13 +37,16 @@ Examples:
   curlhttp ws wss://example.org/chat
   echo '{"subscribe": "prices"}' | curlhttp ws --listen example.org/feed
 """
-_SSE_EPILOG = """\b
+_SSE_EPILOG = f"""{ITEMS_HELP}
+\b
 Each line has the data of an event, preceded by the event's type unless that
-is `message`. Line breaks are written as \\n.
+is `message`. Line breaks are written as \\n. A POST is not sent again: its
+stream ends with the connection.
 
 \b
 Examples:
   curlhttp sse https://example.org/events
+  curlhttp sse localhost:8000/v1/chat model=m stream:=true --json
   curlhttp sse --json -n 10 localhost:8000/events | jq .data
 """
 
@@ -117,6 +124,14 @@ def _write_line(text: str) -> None:
 
 @click.command(help="Print server-sent events, one per line.", epilog=_SSE_EPILOG)
 @click.argument("url")
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@click.option(
+    "-X",
+    "--method",
+    "--request",
+    "method",
+    help="HTTP method.  [default: GET, or POST if there is a body]",
+)
 @click.option(
     "-n", "--count", "most", type=integer(most=10**12), metavar="N", help="Stop after N events."
 )
@@ -128,20 +143,35 @@ def _write_line(text: str) -> None:
     help="Reconnect when the stream ends or breaks.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each event as one line of JSON.")
+@body_options
 @connection_options
 def sse(
     url: str,
+    items: tuple[str, ...],
+    method: str | None,
     connection: ConnectionOptions,
     most: int | None,
     last_event_id: str | None,
     reconnect: bool,
     as_json: bool,
+    **options: Any,  # see pop_content
 ) -> None:
     """Print events."""
-    with (
-        connection.client() as client,
-        client.sse(add_scheme(url), last_event_id=last_event_id, reconnect=reconnect) as events,
-    ):
+    parsed = parse_items(items)
+    connection = replace(connection, header=(*connection.header, *parsed.headers))
+    with ExitStack() as stack:
+        content = pop_content(options, parsed, stack)
+        client = stack.enter_context(connection.client())
+        content.set_headers(client, connection.header)
+        keywords: RequestOptions = {**content.keywords, "params": list(parsed.params)}
+        stream = client.sse(
+            content.add_query(add_scheme(url)),
+            method=method or ("POST" if content.keywords else "GET"),
+            last_event_id=last_event_id,
+            reconnect=reconnect,
+            **keywords,
+        )
+        events = stack.enter_context(stream)
         for number, event in enumerate(events, 1):
             if as_json:
                 print_json(event._asdict())

@@ -63,7 +63,7 @@ def fetch(
     Args:
         urls: the URLs, as an iterable, which is read lazily, or as the path or fsspec URL of a text
             file with one URL per line, or of a Parquet file (.parquet, or any file if `column` is
-            passed).
+            passed). A URL without a scheme means http for local hosts, and https for others.
         column: the column of the Parquet file that has the URLs. The default is its only column, or
             the one named "url".
         out: the folder for parts, bodies and the manifest, or its fsspec URL.
@@ -77,7 +77,7 @@ def fetch(
             a store, this applies to the hosts in `urls`, because only one worker at a time fetches
             the URLs of a host. It does not apply to hosts that redirects lead to: there, each
             worker may send as many requests.
-        rate: requests per second to one origin, by all workers together, as for per_host.
+        rate: the requests per second to one origin, by all workers together; see per_host.
         store: a RedisStore through which the workers share per_host and rate, so that both apply
             to every request, and several workers may fetch the URLs of one host.
         retry: see Client.

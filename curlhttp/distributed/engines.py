@@ -275,7 +275,10 @@ def _connect_dask(engine: object, processes: int) -> Iterator[distributed.Client
         ) from error
     with ExitStack() as stack:
         if engine == "dask":
-            cluster = LocalCluster(n_workers=processes, threads_per_worker=1)
+            # Any free port for the dashboard: Dask warns if another cluster has the usual one.
+            cluster = LocalCluster(
+                n_workers=processes, threads_per_worker=1, dashboard_address=":0"
+            )
             stack.enter_context(cluster)
         else:
             cluster = "tcp://" + str(engine).removeprefix("dask://")

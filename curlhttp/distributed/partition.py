@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from zlib import crc32
 
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url import URL, complete_url, parse_url
 from curlhttp.distributed.manifest import partition_file_name
 from curlhttp.distributed.storage import OutputFolder, open_input_file
 from curlhttp.exceptions import RequestException
@@ -301,7 +301,7 @@ def _get_queue(url: str, queues: int) -> int:
         queues: the number of queues.
     """
     try:
-        host = parse_url(url).host
+        host = parse_url(complete_url(url)).host
     except RequestException:
         return 0
     return crc32(host.rstrip(".").encode()) % queues

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.redaction import is_secret_header, redact_text, strip_userinfo
 from curlhttp._models.response import Response
+from curlhttp._models.url import complete_url
 from curlhttp.distributed.manifest import Format, part_name, result_name
 from curlhttp.distributed.partition import Partition
 from curlhttp.distributed.rows import FetchRow
@@ -197,7 +198,7 @@ class _Part:
         for row, url in self._partition.source.read():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             try:
-                request = client.build_request("GET", url)
+                request = client.build_request("GET", _complete(url, text))
             except (RequestException, ValueError, TypeError) as error:
                 self._invalid.append(FetchRow.from_error(row, text, error))
                 continue
@@ -220,6 +221,11 @@ class _Part:
             if not self._folder.exists(row.body_file):
                 with self._folder.write(row.body_file) as stream:
                     stream.write(body)
+
+
+def _complete(url: str | bytes, text: str) -> str | bytes:
+    """Return a URL with a scheme. Invalid UTF-8 stays as it is, because it is an error."""
+    return url if "://" in text or "\ufffd" in text else complete_url(text)
 
 
 def _make_row(outcome: Response | RequestException, at: int) -> FetchRow:

@@ -1,4 +1,4 @@
-"""curlhttp.get() and the like: requests' arguments and response, with the defaults of the clients.
+"""curlhttp.get() and so on: requests' arguments and response, with the defaults of the clients.
 
 They send the clients' headers, and decode bodies by the clients' rules. `requests.api` has the
 functions that do everything as requests does.
@@ -130,7 +130,7 @@ def delete(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
 
 
 def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
-    """Send a request and return once the head is in; use the response in `with`."""
+    """Send a request and return when the head has arrived; use the response in `with`."""
     kwargs["stream"] = True
     return request(method, url, **kwargs)
 

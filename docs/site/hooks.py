@@ -1,4 +1,4 @@
-"""Tables that fit a phone, and a search that puts reasons last: hooks of mkdocs.
+"""Tables that fit a phone, and a search that puts how-to pages first: hooks of mkdocs.
 
 Each cell is told the heading of its column, which is shown where cells are below each other; and
 code in cells may break behind punctuation, so that it need not within a name. extra.css does it.
@@ -13,14 +13,20 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.DOTALL)
 _CODE = re.compile(r"(<code[^>]*>)(.*?)(</code>)", re.DOTALL)
 _LINE = re.compile(r'(<span id="__span-[\d-]+")>((?:<a [^>]*></a>)?(?:<span class="w">)?)( *)')
+# Where lines of code may break: in long paths, behind parentheses and "=", and before ".".
+_STRING = re.compile(r'(?<=<span class="s[12]">)[^<]{30,}(?=</span>)')
+_OPENING = re.compile(r'<span class="(?:p|o)">[(=]</span>')
 # Behind punctuation, not within a tag or an entity; an underscore is part of a name.
 _BREAK = re.compile(r"(&\w+;|<[^>]+>)|([./(,=:|\[{-]+)(?=[^\s./(,=:|\[{-])")
+# How far the titles of a folder count in the search; those of how-to pages count 1.
+_BOOSTS = {"decisions": 0.1, "reference": 0.2, "migrating": 0.5, "comparison.md": 0.5}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """Leave the page as it is, and let the search find decisions behind what people do."""
-    if page.file.src_uri.startswith("decisions/"):
-        page.meta["search"] = {"boost": 0.2}
+    """Leave the page as it is, and let the search find other pages behind what people do."""
+    boost = _BOOSTS.get(page.file.src_uri.partition("/")[0])
+    if boost is not None:
+        page.meta["search"] = {"boost": boost}
     return markdown
 
 
@@ -29,7 +35,9 @@ def on_page_content(html: str, **_: object) -> str:
     html = _LINE.sub(
         lambda line: f'{line[1]} style="--in: {len(line[3])}ch">{line[2]}{line[3]}', html
     )
-    html = html.replace('<span class="p">(</span>', '<span class="p">(</span><wbr>')
+    html = _STRING.sub(lambda string: string[0].replace("/", "/<wbr>"), html)
+    html = _OPENING.sub(r"\g<0><wbr>", html)
+    html = html.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
     return _TABLE.sub(lambda table: _prepared(table[0]), html)
 
 

@@ -3,7 +3,7 @@
     mkdocs build && python docs/site/pictures.py site --pictures /tmp/pictures
 
 It needs Chromium (Debian: `apt-get install chromium`) and `pip install -e '.[ws]'`. Each page is
-opened 390 and 1280 pixels wide, light and dark. A finding is a page, or a table, that is wider
+opened 360 and 1280 pixels wide, light and dark. A finding is a page, or a table, that is wider
 than it may be, an identifier in a table that is broken across lines, text with too little contrast
 to be read, a link to nothing, or a search that finds nothing; the exit status is then 1.
 """
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,11 @@ from typing import Any
 import curlhttp
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-WIDTHS = {390: 844, 1280: 900}  # heights by widths, in CSS pixels
+WIDTHS = {360: 780, 1280: 900}  # heights by widths, in CSS pixels
 SCHEMES = ("light", "dark")
 TALLEST = 12_000  # pixels of a picture
 LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
-SEARCH = """(async () => {
+SHOWS_RESULTS = """(async () => {
     const field = document.querySelector('.md-search__input');
     document.querySelector('#__search').click();
     field.focus();
@@ -46,6 +46,24 @@ SEARCH = """(async () => {
     }
     return 0;
 })()"""
+# The worker of the page's search, asked as the page asks it: the first page found for each text.
+FIRST_FOUND = """(async texts => {
+    const config = JSON.parse(document.querySelector('#__config').textContent);
+    const worker = new Worker(config.search);
+    const ask = message => new Promise((done, fail) => {
+        worker.onmessage = answer => done(answer.data.data);
+        worker.onerror = fail;
+        worker.postMessage(message);
+    });
+    const index = await (await fetch('search/search_index.json')).json();
+    await ask({type: 0, data: {...index, options: {suggest: false}}});
+    const found = {};
+    for (const text of texts) {
+        const {items: [first]} = await ask({type: 2, data: text});
+        found[text] = first ? first[0].location.split('#')[0] : null;
+    }
+    return found;
+})"""
 
 
 class Tab:
@@ -167,7 +185,7 @@ def look(site: Path, pictures: Path | None = None, only: str = "") -> Iterator[s
                 continue
             path = page.removesuffix("index.html")
             for scheme in SCHEMES:
-                tab.look_like(390, scheme)
+                tab.look_like(360, scheme)
                 tab.open(f"{url}/{path}")
                 for width in WIDTHS:
                     tab.look_like(width, scheme)
@@ -179,10 +197,18 @@ def look(site: Path, pictures: Path | None = None, only: str = "") -> Iterator[s
         for width in WIDTHS:
             tab.look_like(width, "light")
             tab.open(f"{url}/")
-            if not tab.run(SEARCH):
+            if not tab.run(SHOWS_RESULTS):
                 yield f"/ {width}: the search finds nothing"
             elif pictures is not None:
                 tab.picture(pictures / f"search-{width}.png")
+
+
+def first_found(site: Path, texts: Sequence[str]) -> dict[str, str | None]:
+    """Return the path of the page that a site's search lists first for each text."""
+    with served(site) as url, chromium() as tab:
+        tab.open(f"{url}/")
+        found: dict[str, str | None] = tab.run(f"{FIRST_FOUND}({json.dumps(texts)})")
+        return found
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def test_importing_the_package_loads_nothing_of_it() -> None:
     assert done.stdout == "set()\n", done.stderr
 
 
-VERBS = ["get", "head", "options", "post", "put", "patch", "delete", "request"]
+VERBS = ["get", "head", "options", "post", "put", "patch", "delete", "request", "curl"]
 
 
 COMMANDS = [*VERBS, "ws", "sse", "fetch", "bench", "har", "doctor", "completion"]

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import ssl
 import subprocess
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 
 import pytest
 
-from tests.servers import AppServer, HTTPProxy, SOCKSProxy
+from curlhttp.cli import request_body
+from curlhttp.cli.options import _create_context
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    Certs,
+    HTTPProxy,
+    Record,
+    SOCKSProxy,
+    refused_port,
+)
 from tests.support.cli import echoed, run
 from tests.support.internals import ROOT
 
@@ -104,12 +118,15 @@ def test_a_rate(app: AppServer) -> None:
     begun = time.monotonic()
     assert len(run("get", app.url + "/bytes/60000", "--limit-rate", "100k").out) == 60_000
     assert time.monotonic() - begun > 0.2
+    assert run("get", app.url, "--limit-rate", "0").status == 0  # no limit, as in curl
 
 
 def test_where_to_connect(app: AppServer) -> None:
     port = app.port
     for arguments in (
         ["http://example.test/", "--connect-to", f"example.test:80:127.0.0.1:{port}"],
+        ["http://example.test/", "--connect-to", f"::127.0.0.1:{port}"],
+        ["http://example.test/", "--connect-to", f":80:127.0.0.1:{port}"],
         [f"http://example.test:{port}/", "--connect-to", "example.test::127.0.0.1:"],
         [f"http://localhost:{port}/", "-4"],
         [app.url, "--interface", "127.0.0.1"],
@@ -117,6 +134,49 @@ def test_where_to_connect(app: AppServer) -> None:
         assert run("get", *arguments).status == 0, arguments
     assert run("get", app.url, "--connect-to", "a:b").status == 2
     assert run("get", app.url, "--doh-url", "http://a/").status == 2
+
+
+def test_the_entry_for_a_host_comes_before_the_one_for_any(app: AppServer) -> None:
+    with refused_port() as refused:
+        detours = ["--connect-to", f"::127.0.0.1:{refused}"]
+        assert run("get", "http://example.test/", *detours).status == 7
+        detours += ["--connect-to", f"example.test::127.0.0.1:{app.port}"]
+        assert run("get", "http://example.test/", *detours).status == 0
+
+
+def test_versions_of_tls(tls_app: AppServer, certs: Certs) -> None:
+    trust = ["--cacert", certs.ca_path]
+    for option in (["--tlsv1.2"], ["--tlsv1.3"], ["--tls-max", "1.2"], ["--tlsv1"]):
+        assert run("get", tls_app.url, *trust, *option).status == 0, option
+        assert run("get", tls_app.url, "-k", *option).status == 0, option
+        if option != ["--tlsv1"]:
+            assert run("get", tls_app.url, *option).status == 60
+    assert run("get", tls_app.url, "-k", "--tlsv1.3", "--tls-max", "1.2").status == 35
+    context = pickle.loads(pickle.dumps(_create_context(None, False, "1.2", "1.3")))
+    assert (context.minimum_version, context.maximum_version) == (
+        ssl.TLSVersion.TLSv1_2,
+        ssl.TLSVersion.TLSv1_3,
+    )
+
+
+def test_all_errors_are_retried(app: AppServer) -> None:
+    def flaky(record: Record, conn: AppConnection) -> None:
+        conn.reply(503 if len(app.requests) < 3 else 200, b"done")
+
+    app.route("/flaky", flaky)
+    assert run("post", app.url + "/flaky", "-d", "a", "--retry", 2, "-f").status == 22
+    app.requests.clear()
+    ended = run("post", app.url + "/flaky", "-d", "a", "--retry", 2, "--retry-all-errors")
+    assert (ended.out, len(app.requests)) == (b"done", 3)
+
+
+def test_a_request_is_signed_for_aws(app: AppServer) -> None:
+    pytest.importorskip("botocore")
+    option = ["--aws-sigv4", "aws:amz:eu-west-1:execute-api"]
+    headers = echoed("post", app.url + "/echo", *option, "-u", "KEY:SECRET", "a=1")["headers"]
+    assert "/eu-west-1/execute-api/aws4_request" in headers["authorization"]
+    assert "Credential=KEY/" in headers["authorization"]
+    assert run("get", app.url, "--aws-sigv4", "aws:amz:eu-west-1").status == 2
 
 
 def test_proxies(app: AppServer) -> None:
@@ -138,6 +198,73 @@ def test_digest(app: AppServer) -> None:
     assert run("get", url, "-f", "--digest", "-u", "me:secret").status == 0
 
 
+# --- command lines of curl ---
+
+
+def test_options_mean_the_same_as_for_curl(app: AppServer) -> None:
+    assert b"302" in run("curl", app.url + "/redirect/1", "-i").out.splitlines()[0]
+    assert run("curl", "-L", app.url + "/redirect/1").out == b"hello"
+    for arguments in (["--url", app.url + "/echo"], [app.url + "/echo"]):
+        got = echoed("curl", *arguments, "--json", '{"a": 1}')
+        assert (got["method"], got["body"]) == ("POST", '{"a": 1}')
+        assert got["headers"]["content-type"] == "application/json"
+    assert run("curl").status == run("request").status == 2
+    assert echoed("request", "--url", app.url + "/echo", "a=1")["body"] == '{"a": "1"}'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("copied", "method", "body"),
+    [
+        pytest.param(
+            r"""curl 'URL/echo?a\[0\]=1' \
+  -X 'PUT' \
+  -H 'accept: */*' \
+  -H 'x-empty;' \
+  -b 'a=1; b="2"' \
+  -H 'priority: u=1, i' \
+  --data-raw $'{"a":"it\'s\u0021"}' \
+  --insecure""",
+            "PUT",
+            '{"a":"it\'s!"}',
+            id="Chrome",
+        ),
+        pytest.param(
+            r"""curl --globoff 'URL/echo?a[0]=1' --compressed -X POST """
+            r"""-H 'Accept: */*' -H 'X-Empty;' -H 'Accept-Encoding: gzip, deflate, br, zstd' """
+            r"""-H 'Cookie: a=1; b="2"' -H 'TE: trailers' --data-raw 'a=1&b=%20'""",
+            "POST",
+            "a=1&b=%20",
+            id="Firefox",
+        ),
+        pytest.param(
+            r"""curl 'URL/echo?a\[0\]=1' \
+-X 'POST' \
+-H 'Accept: */*' \
+-H 'X-Empty;' \
+-H 'Cookie: a=1; b="2"' \
+--data-binary '{"a":1}'""",
+            "POST",
+            '{"a":1}',
+            id="Safari",
+        ),
+    ],
+)
+def test_a_command_line_that_a_browser_copied(
+    app: AppServer, copied: str, method: str, body: str
+) -> None:
+    script = 'curlhttp() { "$0" -m curlhttp "$@"; }; curlhttp ' + copied.replace("URL", app.url)
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable], capture_output=True, check=True, cwd=ROOT
+    )
+    got = json.loads(done.stdout)
+    assert (got["method"], got["body"]) == (method, body)
+    headers = {name.lower(): value for name, value in got["headers"]}
+    assert (headers["accept"], headers["x-empty"]) == ("*/*", "")
+    assert headers["cookie"] == 'a=1; b="2"'
+    assert app.requests[-1].target in ("/echo?a[0]=1", "/echo?a%5B0%5D=1")
+
+
 # --- of httpie ---
 
 
@@ -156,7 +283,9 @@ def test_items_nest(app: AppServer, items: list[str], body: object) -> None:
     assert json.loads(echoed("post", app.url + "/echo", *items)["body"]) == body
 
 
-@pytest.mark.parametrize("items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"]], ids=str)
+@pytest.mark.parametrize(
+    "items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"], ["a[b=1"], ["a]=1"]], ids=str
+)
 def test_items_that_do_not_nest_are_refused(app: AppServer, items: list[str]) -> None:
     assert run("post", app.url + "/echo", *items).status == 2
     assert not app.requests
@@ -181,6 +310,20 @@ def test_what_is_piped_is_the_body(app: AppServer, data: bytes) -> None:
         headers = {name.lower(): value for name, value in app.requests[-1].headers}
         expected = "application/json" if data == b'{"z": 1}' else None
         assert headers.get("content-type") == expected
+
+
+def test_it_says_that_it_waits_for_a_body(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(request_body, "_PATIENCE", 0.01)
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stdin, open(writing, "wb", buffering=0) as writer:
+        monkeypatch.setattr("sys.stdin", TextIOWrapper(stdin))
+        request_body._say_if_waiting()
+        assert "waiting for the body on stdin" in capsys.readouterr().err
+        writer.write(b"x")
+        request_body._say_if_waiting()
+        assert capsys.readouterr().err == ""
 
 
 def test_nothing_is_read_for_other_methods_or_with_a_body(app: AppServer) -> None:

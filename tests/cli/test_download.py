@@ -275,3 +275,50 @@ def test_a_filename_of_the_server_stays_in_the_folder(
     if name != "asked":
         assert again.status == 23
         assert "a name from the server never replaces a file" in again.err
+
+
+# --- --download ---
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "name"),
+    [
+        ("/new/b.txt?x=1", [], "b.txt"),
+        ("/new/b.txt", [("Content-Disposition", 'attachment; filename="c.pdf"')], "c.pdf"),
+        ("/new/b.txt", [("Content-Disposition", 'attachment; filename="../../c"')], "c"),
+        ("/new/", [("Content-Type", "application/json; charset=utf-8")], "index.json"),
+        ("/new/", [("Content-Type", "nobody/knows")], "index"),
+        ("/new/a.part", [], "a.part.bin"),
+        ("/new/a.tar.gz", [], "a.tar.gz"),
+    ],
+)
+def test_a_download_gets_a_new_file(
+    app: AppServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    headers: list[tuple[str, str]],
+    name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app.route(target.partition("?")[0], lambda record, conn: conn.reply(200, b"new", headers))
+    stem, suffix = ("a", ".tar.gz") if ".tar" in name else os.path.splitext(name)
+    for expected in (name, f"{stem}-1{suffix}", f"{stem}-2{suffix}"):
+        ended = run("get", app.url + target, "--download")
+        assert (ended.status, ended.out, ended.err) == (0, b"", f"saved 3 bytes in {expected}\n")
+        assert (tmp_path / expected).read_bytes() == b"new"
+
+
+def test_a_download_of_an_error_saves_nothing(
+    app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("get", app.url + "/404", "--download").status == 22
+    assert list(tmp_path.iterdir()) == []
+    assert run("get", app.url, "--download", "-O").status == 2
+
+
+def test_a_download_to_a_given_file(app: AppServer, tmp_path: Path) -> None:
+    ended = run("get", app.url + "/bytes/9", "--download", "-s", "-o", tmp_path / "file")
+    assert (ended.status, ended.err) == (0, "")
+    assert (tmp_path / "file").stat().st_size == 9

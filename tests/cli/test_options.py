@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from curlhttp.cli.options import add_scheme, integer, parse_rate, parse_seconds, parse_size
+from curlhttp._models.url import add_scheme
+from curlhttp.cli.options import integer, parse_rate, parse_seconds, parse_size
 from tests.servers import AppServer
 from tests.support.cli import run
 

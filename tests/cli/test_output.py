@@ -269,7 +269,7 @@ def test_print_masks_secrets_of_a_body_that_is_coded(
             headers = {"Content-Type": "application/json", "Content-Encoding": coding}
             with curlhttp.Client() as client:
                 response = client.post(app.url, content=data, headers=headers)
-            print_request(response, "B", shows_secrets=False)
+            print_request(response.request, "HTTP/1.1", "B", shows_secrets=False)
             assert capfdbinary.readouterr().out == expected + b"\n\n"
 
 
@@ -380,3 +380,19 @@ def test_timing_shows_what_failed() -> None:
     ended = run("get", "--timing", "http://127.0.0.1:1/")
     assert ended.status == 7
     assert "total " in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("status", "color"), [(401, 33), (500, 31)])
+def test_a_terminal_shows_the_head_of_an_error_without_a_body(
+    app: AppServer, status: int, color: int
+) -> None:
+    app.route("/none", lambda record, conn: conn.reply(status, b"", [("X-One", "\x1b[2J")]))
+    ended, shown = on_terminal("get", app.url + "/none", "--fail-with-body")
+    assert shown.startswith(f"\x1b[{color}m\x1b[1mHTTP/1.1 {status} ")
+    assert "\x1b[36mX-One\x1b[0m: \\x1b[2J\n" in shown
+    assert ended == 22
+    ended, shown = on_terminal("get", app.url + "/none", NO_COLOR="1")
+    assert shown.startswith(f"HTTP/1.1 {status} ")
+    assert "\x1b" not in shown
+    assert ended == 0

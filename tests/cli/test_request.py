@@ -226,3 +226,42 @@ def test_an_error_shows_no_credential(app: AppServer) -> None:
             ended = run("get", f"http://you:sesame@{url}", "--timeout", "0.2", "-u", "me:sesame")
             assert ended.status == status
             assert "sesame" not in ended.err
+
+
+# --- --offline ---
+
+
+def test_offline_prints_the_request_and_sends_nothing(app: AppServer, tmp_path: Path) -> None:
+    files = ["--har", tmp_path / "har", "-c", tmp_path / "jar"]
+    ended = run("post", app.url + "/x?token=sesame", "--offline", "-u", "me:sesame", "a=é",
+                "X-One:1", "-b", "b=2", *files)  # fmt: skip
+    assert (ended.status, app.connections, list(tmp_path.iterdir())) == (0, 0, [])
+    head, _, body = ended.out.partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /x?token=*** HTTP/1.1\r\nHost: ")
+    assert b"\r\nX-One: 1\r\n" in head
+    assert b"\r\nAuthorization: [secret]\r\n" in head
+    assert b"\r\nCookie: " in head
+    assert body == '{"a": "é"}'.encode()
+    shown = run("get", app.url + "/x?token=sesame", "--offline", "-u", "a:b", "--show-secrets").out
+    assert b"/x?token=sesame " in shown
+    assert b"Authorization: Basic YTpi\r\n" in shown
+
+
+def test_offline_prints_whole_bodies(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(range(256)) * 1000)
+    option = ["--offline", "--print", "B"]
+    assert run("put", app.url, "-T", tmp_path / "file", *option).out == bytes(range(256)) * 1000
+    form = run("post", app.url, "-F", f"a=@{tmp_path / 'file'}", *option).out
+    assert bytes(range(256)) * 1000 in form
+    assert app.connections == 0
+    assert run("get", app.url, "--offline", "--json").status == 2
+
+
+def test_offline_uses_a_session_and_does_not_change_it(app: AppServer, tmp_path: Path) -> None:
+    session = tmp_path / "me.json"
+    run("get", app.url, "--session", session, "X-One:1")
+    before = session.read_bytes()
+    shown = run("get", app.url, "--offline", "--session", session, "X-Two:2").out
+    assert b"X-One: 1" in shown
+    assert b"X-Two: 2" in shown
+    assert session.read_bytes() == before

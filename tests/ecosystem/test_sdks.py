@@ -45,12 +45,16 @@ def refuse(status: int, record: Record, conn: AppConnection) -> None:
 
 
 def send_events(conn: AppConnection, events: list[tuple[str, Any]]) -> None:
-    """Send server-sent events, each in a separate piece."""
+    """Send server-sent events, each in a separate piece, and the end with the last one.
+
+    SDKs close the stream at the last event: if the end of the body came later, that would close
+    the connection.
+    """
     conn.begin(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
-    for name, data in events:
+    for number, (name, data) in enumerate(events, 1):
         text = data if isinstance(data, str) else json.dumps(data)
-        conn.chunk((f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode())
-    conn.chunk(b"")
+        event = (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+        conn.chunk(event, is_last=number == len(events))
 
 
 def chat(record: Record, conn: AppConnection) -> None:

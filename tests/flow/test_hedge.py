@@ -578,7 +578,7 @@ async def test_the_read_timeout_is_that_of_each_attempt(
     hedging: MakeClient, course: Course
 ) -> None:
     # The first is silent for too long while the second, which began later, is in time.
-    limit = paced(0.12)
+    limit = paced(0.4)
     course.answer(course.stall, after(limit / 2, says(b"second")))
     client = hedging(Hedge(limit * 2 / 3))
     response = await client.get(course.url, timeout=e.Timeout(read=limit))

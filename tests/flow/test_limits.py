@@ -311,7 +311,7 @@ async def test_the_wait_for_a_permit_is_bounded(
     engine = ScriptedEngine([200, 200])
     client = make_client(concurrency_limit=limit, transport=engine)
     async with await client.stream("GET", URL):
-        with pytest.raises(kind, match="none of the 1 requests at once") as caught:
+        with pytest.raises(kind, match="none of the 1 concurrent requests") as caught:
             await client.get(URL, timeout=timeout)
         assert isinstance(caught.value, curlhttp.RequestException)
         assert caught.value.request is not None

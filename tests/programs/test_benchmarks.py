@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import re
 import shutil
 import sys
 from contextlib import suppress
@@ -235,17 +236,31 @@ def test_report_makes_tables_of_results_that_are_there(tmp_path: Path) -> None:
 
 def test_the_tables_of_the_pages_and_of_the_folder_are_those_of_the_results() -> None:
     tables_of = {}
+    texts = [(readme.PICTURES.parent / "index.md").read_text(encoding="utf-8")]
     for page in readme.PAGES:
         text = page.read_text(encoding="utf-8")
+        texts.append(text)
         assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
         tables_of[page.name] = text.count("<!-- benchmarks: ")
     assert tables_of == {"README.md": 1, "speed.md": 4, "scale.md": 12}
+    shown = set(re.findall(r"\((?:images|benchmarks/results)/([\w-]+\.svg)\)", "".join(texts)))
+    assert shown == {picture.name for picture in readme.PICTURES.glob("*.svg")}
     for picture in readme.PICTURES.glob("*.svg"):
         assert picture.read_bytes() == (results.FOLDER / picture.name).read_bytes()
     for path in results.FOLDER.glob("*.json"):
         made = tables.markdown(json.loads(path.read_text()))
         assert path.with_suffix(".md").read_text() == made, "python -m benchmarks report"
     assert (results.FOLDER / "goals.md").read_text() == goals.markdown(results.FOLDER)
+
+
+@pytest.mark.parametrize("picture", sorted(readme.PICTURES.glob("*.svg")), ids=lambda one: one.stem)
+def test_the_text_of_a_plot_can_be_read_on_a_phone(picture: Path) -> None:
+    """A page has 328 pixels on a screen of 360, and text is read from 9 pixels on."""
+    text = picture.read_text(encoding="utf-8")
+    (width,) = re.findall(r'viewBox="0 0 ([\d.]+) ', text)
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", text)]
+    assert sizes
+    assert min(sizes) * 328 / float(width) >= 9
 
 
 # --- the simulation ---
@@ -260,7 +275,7 @@ def test_a_simulation_makes_tables_and_a_plot_and_is_the_same_for_the_same_seed(
         found.append(json.loads((folder / "simulate.json").read_text()))
         assert (folder / "simulate.md").read_text().count("\n## ") == len(SCENARIOS)
         has_plots = importlib.util.find_spec("matplotlib") is not None
-        assert (folder / "simulate.svg").exists() == has_plots
+        assert (folder / "simulate-retry-storm.svg").exists() == has_plots
     assert found[0]["scenarios"] == found[1]["scenarios"]
 
 
@@ -309,7 +324,7 @@ def test_an_adaptive_limit_is_nearly_as_good_as_the_best_fixed_one() -> None:
 def test_two_adaptive_limits_share_a_server_fairly() -> None:
     (two,) = (each for each in SCENARIOS if each.name == "two clients")
     figures = two.figures(two, _play(two, "AdaptiveLimit"))
-    fairness, used = figures["fairness (Jain)"], figures["of what the server can, %"]
+    fairness, used = figures["fairness (Jain)"], figures["of the capacity, %"]
     assert fairness is not None
     assert fairness >= 0.9
     assert used is not None
@@ -321,7 +336,7 @@ def test_endpoints_keep_calls_away_from_a_server_that_is_down() -> None:
     figures = {
         variant.name: down.figures(down, down.play(variant, seed=7)) for variant in down.variants
     }
-    at_bad = {name: found["attempts at the bad one"] for name, found in figures.items()}
+    at_bad = {name: found["attempts at the failing server"] for name, found in figures.items()}
     for choose in ("round_robin", "least_pending", "p2c"):
         found = at_bad[choose]
         assert found is not None
@@ -329,7 +344,7 @@ def test_endpoints_keep_calls_away_from_a_server_that_is_down() -> None:
         good = figures[choose]["good, %"]
         assert good is not None
         assert good > 99
-        share = figures[choose]["share of it 10 s later, %"]
+        share = figures[choose]["its share 10 s later, %"]
         assert share is not None
         assert 30 < share < 36
     assert (at_bad["least_pending, nothing ejected"] or 0) > 5000

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,7 +18,63 @@ import curlhttp
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+ERRORS = "reference/errors/index.html"
 TAGS = re.compile(r"<[^>]+>")
+# What people call it, and the page that the search must list first.
+FIRST_PAGES = {
+    "synchronous": "how-to/basics",
+    "query parameters": "how-to/basics",
+    "headers": "how-to/basics",
+    "form": "how-to/basics",
+    "encoding": "how-to/basics",
+    "status code": "how-to/basics",
+    "POST": "how-to/basics",
+    "redirects": "how-to/redirects",
+    "timeout": "how-to/timeouts",
+    "authentication": "how-to/signing-in",
+    "basic auth": "how-to/signing-in",
+    "bearer token": "how-to/signing-in",
+    "OAuth": "how-to/signing-in",
+    "JSON": "how-to/json",
+    "pydantic": "how-to/json",
+    "file upload": "how-to/uploads",
+    "multipart": "how-to/uploads",
+    "download": "how-to/streaming",
+    "streaming": "how-to/streaming",
+    "cookies": "how-to/cookies",
+    "pagination": "how-to/pagination",
+    "logging": "how-to/debugging",
+    "TLS": "how-to/proxies-tls",
+    "CA bundle": "how-to/proxies-tls",
+    "certificate": "how-to/proxies-tls",
+    "self-signed": "how-to/proxies-tls",
+    "proxy": "how-to/proxies-tls",
+    "HTTP/2": "how-to/proxies-tls",
+    "connection pool": "how-to/proxies-tls",
+    "mock": "how-to/testing",
+    "pytest": "how-to/testing",
+    "CLI": "how-to/command-line",
+    "concurrency": "how-to/many-requests",
+    "retry": "how-to/resilience",
+    "backoff": "how-to/resilience",
+    "rate limit": "how-to/resilience",
+    "circuit breaker": "how-to/resilience",
+    "load balancing": "how-to/resilience",
+    "SSE": "how-to/server-sent-events",
+    "websocket": "how-to/websockets",
+    "cache": "how-to/caching",
+    "asyncio": "how-to/event-loops",
+    "trio": "how-to/event-loops",
+    "SSRF": "how-to/guard",
+    "middleware": "how-to/middleware",
+    "hooks": "how-to/middleware",
+    "DNS": "how-to/routing",
+    "OpenTelemetry": "how-to/tracing",
+    "Prometheus": "how-to/tracing",
+    "HAR": "how-to/recording",
+    "exceptions": "reference/errors",
+    "requests": "migrating/requests",
+}
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,6 +98,24 @@ def pages(site: Path) -> dict[str, str]:
     """Return the pages by their paths."""
     found = sorted(site.rglob("*.html"))
     return {str(page.relative_to(site)): page.read_text(encoding="utf-8") for page in found}
+
+
+@pytest.fixture(scope="module")
+def first_pages(site: Path) -> dict[str, str | None]:
+    """Return the path of the page that the site's search lists first, for each text."""
+    if not CHROMIUM or importlib.util.find_spec("websockets") is None:
+        pytest.skip("needs Chromium and the extra ws")
+    return load_pictures().first_found(site, list(FIRST_PAGES))  # type: ignore[no-any-return]
+
+
+def load_pictures() -> ModuleType:
+    """Import docs/site/pictures.py, which is in no package."""
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs/site/pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def signatures(pages: dict[str, str]) -> list[str]:
@@ -98,6 +174,30 @@ def test_names_in_docstrings_are_links(pages: dict[str, str]) -> None:
         assert re.search(rf'<a class="autorefs[^>]*href="[^"]*\.{target}"', page), target
 
 
+def test_examples_in_docstrings_are_code(pages: dict[str, str]) -> None:
+    assert [path for path, text in pages.items() if "][curlhttp" in TAGS.sub("", text)] == []
+
+
+def test_the_tree_of_errors_is_a_list_of_links_below_their_base_classes(
+    pages: dict[str, str],
+) -> None:
+    tree, _, _ = pages[ERRORS].partition("in one tree")[2].partition("</p>")[2].partition("<div")
+    tree = re.sub(r"\([^)]*\)", "", tree)  # other base classes
+    names: set[str] = set()
+
+    def walk(level: ElementTree.Element, bases: tuple[type, ...]) -> None:
+        for line in level.findall("li"):
+            own = [each.get("href", "").rpartition(".")[2] for each in line.findall("a")]
+            classes = tuple(getattr(curlhttp.exceptions, name) for name in own)
+            assert all(issubclass(each, bases) for each in classes), own
+            names.update(own)
+            for deeper in line.findall("ul"):
+                walk(deeper, classes)
+
+    walk(ElementTree.fromstring(tree), (OSError, Warning))
+    assert names == set(curlhttp.exceptions.__all__)
+
+
 def test_each_page_links_to_the_repository(pages: dict[str, str]) -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (repository,) = re.findall(r'^Repository = "(.+)"$', project, re.MULTILINE)
@@ -113,6 +213,13 @@ def test_no_link_is_broken(pages: dict[str, str], site: Path) -> None:
             if not (found / "index.html" if found.is_dir() else found).is_file():
                 dead.append((path, link))
     assert dead == []
+
+
+@pytest.mark.parametrize("text", FIRST_PAGES)
+def test_the_search_lists_first_the_page_that_answers(
+    text: str, first_pages: dict[str, str | None]
+) -> None:
+    assert first_pages[text] == f"{FIRST_PAGES[text]}/"
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")

@@ -54,9 +54,9 @@ class AppConnection(Connection):
         self.send(head(status, headers))
         return not self.without_body
 
-    def chunk(self, data: bytes) -> None:
-        """Send one chunk; an empty one ends the body."""
-        self.send(b"%x\r\n%b\r\n" % (len(data), data))
+    def chunk(self, data: bytes, *, is_last: bool = False) -> None:
+        """Send one chunk, with the end of the body if it is the last; an empty one is the end."""
+        self.send(b"%x\r\n%b\r\n%b" % (len(data), data, b"0\r\n\r\n" if is_last else b""))
 
 
 class AppServer(Listener[AppConnection]):

@@ -479,9 +479,9 @@ def test_an_upload_over_http2_passes_the_window(h2: H2Server, browser: Browser) 
 
 
 def test_delays_do_not_block_other_streams(h2: H2Server) -> None:
-    paths = ["/delay/0.15", *["/bytes/100"] * 5, "/delay/0.1", "/delay/0.05"]
+    paths = ["/delay/0.9", *["/bytes/100"] * 5, "/delay/0.6", "/delay/0.3"]
     order = _multiplex(h2, paths)
-    assert order[-3:] == ["/delay/0.05", "/delay/0.1", "/delay/0.15"]
+    assert order[-3:] == ["/delay/0.3", "/delay/0.6", "/delay/0.9"]
     assert h2.connections == 1
     assert 3 <= h2.max_streams <= 8
 

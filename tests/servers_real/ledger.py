@@ -17,7 +17,7 @@ import anyio
 import curlhttp
 from tests.servers_real.program import Program
 
-NOUGHTS = ("wrong answers", "POSTs twice", "unsent, but processed", "hangs")
+FAILURES = ("wrong answers", "POSTs twice", "unsent, but processed", "hangs")
 _ENDPOINTS = {"plain": "HTTP/1.1", "tls": "TLS", "h2": "HTTP/2", "h3": "HTTP/3"}
 _HUNG = 90.0  # seconds, more than all limits of a request; the watchdog has those that block
 _numbers = itertools.count(1)
@@ -104,13 +104,13 @@ class Ledger:
 
     def table(self, kinds: Iterable[type[Program]]) -> str:
         """Return what was sent to servers of these kinds as a table of Markdown."""
-        columns = ("server", "version", "what it is here", "over", "operations", "errors")
-        lines = [f"| {' | '.join([*columns, *NOUGHTS])} |"]
-        lines.append("|---" * len([*columns, *NOUGHTS]) + "|")
+        columns = ("server", "what it is here", "over", "operations", "errors", "failures")
+        lines = [f"| {' | '.join(columns)} |", "|---|---|---|--:|--:|--:|"]
         for kind in kinds:
             if counts := self.counts.get(kind.name):
+                name = f"{kind.name} {kind.version()}"
                 over = ", ".join(_ENDPOINTS[endpoint] for endpoint in kind.endpoints)
-                numbers = [str(counts[name]) for name in ("operations", "errors", *NOUGHTS)]
-                cells = [kind.name, kind.version(), kind.role, over, *numbers]
-                lines.append(f"| {' | '.join(cells)} |")
+                failures = sum(counts[failure] for failure in FAILURES)
+                numbers = [f"{counts['operations']:,}", str(counts["errors"]), str(failures)]
+                lines.append(f"| {' | '.join([name, kind.role, over, *numbers])} |")
         return "\n".join(lines)

@@ -17,6 +17,8 @@ from click.testing import CliRunner
 from curlhttp.cli.app import app as _app
 from tests.support.internals import ROOT
 
+os.environ["CURLHTTP_CONFIG"] = ""  # without the defaults of whoever runs the tests
+
 
 class Ended(NamedTuple):
     """How a command ended, and what it wrote."""

@@ -30,8 +30,9 @@ Self = TypeVar("Self", bound="AsyncResults")
 class AsyncResults(Unpicklable, Generic[Result_co]):
     """Iterate over the results of a map, whose requests run in the background.
 
-    Iterate over it once, in one task at a time. If that ends early, because you close, cancel or
-    drop it, or leave its `async with`, running requests are cancelled and no others are sent.
+    You can iterate once, in one task at a time. If you stop early, because you close, cancel or
+    drop the results or leave their `async with`, running requests are cancelled and no others are
+    sent.
     """
 
     _why_not = "its requests are running; pass on its results, which can be pickled"

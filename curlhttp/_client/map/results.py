@@ -112,7 +112,7 @@ class MultiSender:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         engine.totals = client.totals
-        client.engines.add(engine)
+        client.engines[engine] = None
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # With retries, because each item may have a policy.
         self._flow = client.chain.build(
@@ -175,8 +175,8 @@ Self = TypeVar("Self", bound="Results")
 class Results(Unpicklable, Generic[Result_co]):
     """Iterate over the results of a map.
 
-    Iterate over it once, in one thread at a time. If that ends early, because you close or drop
-    it, or leave its `with`, running requests are cancelled and no others are sent.
+    You can iterate once, in one thread at a time. If you stop early, because you close or drop the
+    results or leave their `with`, running requests are cancelled and no others are sent.
     """
 
     _why_not = "its requests are running; pass on its results, which can be pickled"

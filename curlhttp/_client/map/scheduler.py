@@ -255,7 +255,7 @@ class MapScheduler:
 
 
 class _ErrorResult:
-    """An error to raise in place of a result."""
+    """An error to raise instead of a result."""
 
     __slots__ = ("error",)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
-from curlhttp.cli.options import add_scheme, looks_like_url
+from curlhttp._models.url import complete_url
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = {"url", "method", "headers", "body", "body_base64", "json", "id"}
@@ -88,7 +88,7 @@ def _parse_line(number: int, raw: bytes) -> InputLine:
     except UnicodeDecodeError:
         raise InvalidLine("not UTF-8") from None
     if not text.startswith("{"):
-        return InputLine(number, _hash_request(text), _complete(text))
+        return InputLine(number, _hash_request(text), complete_url(text))
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
@@ -96,11 +96,6 @@ def _parse_line(number: int, raw: bytes) -> InputLine:
     except (ValueError, RecursionError):
         raise InvalidLine("a number is too large, or the nesting is too deep") from None
     return _parse_fields(number, fields)
-
-
-def _complete(url: str) -> str:
-    """Return a URL with a scheme, as for one request; what is no URL stays as it is."""
-    return add_scheme(url) if looks_like_url(url) else url
 
 
 def _parse_fields(number: int, fields: dict[str, Any]) -> InputLine:  # Any: JSON
@@ -120,7 +115,7 @@ def _parse_fields(number: int, fields: dict[str, Any]) -> InputLine:  # Any: JSO
         headers["Content-Type"] = "application/json"
     request = json.dumps([url, sorted(fields.items())])
     options = {**_parse_options(fields), "headers": headers}
-    return InputLine(number, _hash_request(request), _complete(url), options, name)
+    return InputLine(number, _hash_request(request), complete_url(url), options, name)
 
 
 def _is_valid_id(name: object) -> bool:
