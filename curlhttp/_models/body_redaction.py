@@ -280,9 +280,9 @@ class Redactor:
         """Return whether a string with this name is secret."""
         return name.lower() in self._names or is_secret_member(name)
 
-    def describes(self, name: str) -> bool:
-        """Return whether a member with this name, within a secret one, is not secret."""
-        return name.lower() not in self._names and describes(name)
+    def is_own(self, name: str) -> bool:
+        """Return whether the caller gave this name: then all of its value is secret."""
+        return name.lower() in self._names
 
     def string(self, raw: str, depth: int) -> str:
         """Return the text between two quotation marks with its secrets masked."""
@@ -401,6 +401,8 @@ class _JSONWalker:
         self._parts: list[str] = []
         self._inside = 0  # open brackets within a member with a secret name
         self._has_secret_numbers = False
+        self._hides_all = False  # the name of that member is the caller's
+        self._is_description = False  # of such a member, in the next string
 
     def mask(self, redactor: Redactor, depth: int) -> str:
         """Return the text with its secrets masked; whitespace and order are kept."""
@@ -416,7 +418,9 @@ class _JSONWalker:
                 continue
             bare = _BARE_NAME(before)
             is_cut = not self._text.startswith('"', found.end(1)) and bool(_CUT_URL(found[1]))
-            if self._inside or is_cut or (bare is not None and redactor.is_secret_string(bare[1])):
+            hides = self._inside and not self._is_description
+            self._is_description = False
+            if hides or is_cut or (bare is not None and redactor.is_secret_string(bare[1])):
                 self._mask(found, redactor)
             else:
                 raw = redactor.string(found[1], depth)
@@ -435,8 +439,7 @@ class _JSONWalker:
         """Continue after a name and a colon."""
         begin = self._text[self._at : self._at + 1]
         if self._inside:
-            if begin == '"' and redactor.describes(name):
-                self._take_string()
+            self._is_description = begin == '"' and not self._hides_all and describes(name)
             return
         if redactor.is_secret_number(name) and (number := _NUMBER.match(self._text, self._at)):
             self._put(self._at, "0")
@@ -449,12 +452,8 @@ class _JSONWalker:
             elif begin and begin in "[{":
                 self._take(self._at + 1)
                 self._inside = 1
+                self._hides_all = redactor.is_own(name)
                 self._has_secret_numbers = redactor.is_secret_number(name)
-
-    def _take_string(self) -> None:
-        found = _STRING(self._text, self._at)
-        assert found is not None
-        self._take(found.end())
 
     def _mask(self, found: re.Match[str], redactor: Redactor) -> None:
         self._put(found.start(1), redactor.stand_in(found[1]))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp.cli.fetch.input import InputLine, InputLines
+from tests.support.cli import run
 
 
 def lines(*texts: bytes) -> list[InputLine]:
@@ -63,3 +64,10 @@ def test_credentials_headers_and_layout_do_not_change_the_fingerprint(
 ) -> None:
     first, second = lines(one, other)
     assert first.fingerprint == second.fingerprint
+
+
+def test_a_url_in_place_of_a_file_is_explained() -> None:
+    ended = run("fetch", "http://me:sesame@127.0.0.1:1/x")
+    assert ended.status == 2
+    assert "to fetch one URL, use `curlhttp get`" in ended.err
+    assert "sesame" not in ended.err

@@ -294,6 +294,17 @@ async def test_connect_to_connects_to_another_host(
         await client.get("https://made.up/", connect_to=None)
 
 
+async def test_connect_to_may_be_for_any_host(make_client: MakeClient, app: AppServer) -> None:
+    with refused_port() as refused:
+        detours = {"*": f"127.0.0.1:{refused}", "*:80": app.url.removeprefix("http://")}
+        client = make_client(connect_to={**detours, "up.made": f"127.0.0.1:{refused}"})
+        async with client:
+            assert (await client.get("http://made.up/")).text == "hello"
+            for url in ("http://made.up:81/", "http://up.made/"):  # one host comes before any
+                with pytest.raises(curlhttp.ConnectionError):
+                    await client.get(url)
+
+
 async def test_the_target_of_connect_to_may_be_resolved_by_resolve(
     make_client: MakeClient, named: AppServer
 ) -> None:
@@ -486,6 +497,7 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an entry of libcurl's": ({"resolve": {"-a:1": "127.0.0.1", "b c": "::1"}}, "resolve takes"),
     "nothing to connect to": ({"connect_to": {"a": ""}}, "connect_to takes"),
     "credentials": ({"connect_to": {"a": "u:p@b"}}, "connect_to takes"),
+    "a part of a name": ({"connect_to": {"*.a": "b"}}, "connect_to takes"),
     "an own name": ({"local_address": "localhost"}, "local_address must be an IP address"),
     "no interface": ({"interface": ""}, "interface must be"),
     "words of libcurl's": ({"interface": "host!127.0.0.1"}, "interface must be"),

@@ -430,11 +430,12 @@ async def test_a_secret_is_replaced_by_a_value_of_its_kind(
         "otp": "987654",
         "secret": True,
         "credentials": {"type": "basic", "value": "s3same", "count": 2, "is_old": False},
+        "tenant": {"type": "s3same"},
     }
     cookies = [("Set-Cookie", f"a={value}; Path=/") for value in ("987654", "s3same", "")]
     server.route("/", lambda record, conn: conn.reply(200, json.dumps(secrets).encode(), cookies))
     for key, code in (("987654", "9876"), ("s3same", "")):  # any value matches
-        async with make_client(transport=Record(path)) as client:
+        async with make_client(transport=Record(path, secrets=["tenant"])) as client:
             response = await client.post(server.url, json={"api_key": key, "otp": code})
     assert response.json() == {
         "access_token": "***",
@@ -442,6 +443,7 @@ async def test_a_secret_is_replaced_by_a_value_of_its_kind(
         "otp": "0",
         "secret": True,
         "credentials": {"type": "basic", "value": "***", "count": 2, "is_old": False},
+        "tenant": {"type": "***"},  # the caller's own name
     }
     assert [value for name, value in response.headers.multi_items() if name == "Set-Cookie"] == [
         "a=0; Path=/",

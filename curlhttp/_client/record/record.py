@@ -250,8 +250,8 @@ class Record(_Recording):
             raise ValueError(f"match takes some of {', '.join(map(repr, _PARTS))}, not {match!r}")
         self.path: Path = Path(path)
         self.mode: Mode = mode
-        secrets = list(secrets) if not isinstance(secrets, (str, bytes)) else secrets
-        self._redactor = Redactor(secrets)  # of what is compared: any value matches
+        names = secrets if isinstance(secrets, str) else tuple(secrets)  # Redactor refuses a str
+        self._redactor = Redactor(names)  # of what is compared: any value matches
         self._match = tuple(match)
         self._has_file = mode != "all" and self.path.exists()
         log, played = read_log(self.path) if self._has_file else (make_empty_log(), [])
@@ -260,7 +260,7 @@ class Record(_Recording):
         for key, each in self._played:
             self._unplayed.setdefault(keep_parts(key, self._match), deque()).append(each)
         self._lock = threading.Lock()
-        cassette = _Cassette(self.path, Redactor(secrets, keeps_kinds=True), log)
+        cassette = _Cassette(self.path, Redactor(names, keeps_kinds=True), log)
         super().__init__(cassette, keeps_errors=False)
         weakref.finalize(self, cassette.save)
 

@@ -195,8 +195,11 @@ def _open(file: str) -> BinaryIO:
     try:
         return open(file, "rb")
     except OSError as error:
-        hint = "; to fetch one URL, use `curlhttp get`" if ":" in file else ""
-        raise click.UsageError(f"{display_url(file)}: {error.strerror}{hint}") from None
+        if ":" in file:
+            raise click.UsageError(
+                f"{display_url(file)}: {error.strerror}; to fetch one URL, use `curlhttp get`"
+            ) from None
+        raise click.UsageError(f"{file}: {error.strerror}") from None
 
 
 def _get_limits(options: _FetchOptions) -> dict[str, object]:
