@@ -411,7 +411,8 @@ class Response(SuggestingAttributes):
         try:
             return convert(value, to)
         except Misfit as misfit:
-            shown = getattr(to, "__qualname__", to)
+            # The __qualname__ of list[User] is "list".
+            shown = to if hasattr(to, "__args__") else getattr(to, "__qualname__", to)
             raise JSONTypeError(
                 f"the JSON does not fit {shown}: {misfit}; {self._describe()}",
                 request=self.request,
@@ -422,7 +423,8 @@ class Response(SuggestingAttributes):
         """Say which response this is, for errors about its body."""
         start = self.text[:_SHOWN] + ("..." if len(self.text) > _SHOWN else "")
         kind = self.headers.get("content-type", "no Content-Type")
-        return f"{self.request} got {self.status_code} and {kind}, which begins with {start!r}"
+        body = f"which begins with {start!r}" if start else "with an empty body"
+        return f"{self.request} got {self.status_code} and {kind}, {body}"
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
