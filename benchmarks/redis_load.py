@@ -46,10 +46,10 @@ def _retry(store: RedisStore, *statuses: int) -> RetryPolicy:
 _ALL_FAIL = "budget, all requests fail"  # /404, with a policy that retries 404
 _POLICIES: dict[str, Callable[[RedisStore], dict[str, Any]]] = {
     "rate": lambda store: {"rate_limit": RateLimit(_PER_SECOND, store=store)},
-    "places at once, enough": lambda store: {
+    "concurrency limit, high enough": lambda store: {
         "concurrency_limit": ConcurrencyLimit(1000, store=store)
     },
-    "places at once, 8": lambda store: {"concurrency_limit": ConcurrencyLimit(8, store=store)},
+    "concurrency limit of 8": lambda store: {"concurrency_limit": ConcurrencyLimit(8, store=store)},
     "breaker": lambda store: {"breaker": CircuitBreaker(store=store)},
     "budget": lambda store: {"retry": _retry(store)},
     _ALL_FAIL: lambda store: {"retry": _retry(store, 404)},

@@ -307,7 +307,7 @@ def _figure(value: float | None) -> str:
 
 def of_redis(results: dict[str, Any]) -> str:
     """Return the table of what Redis did for each request."""
-    head = ["policy", "requests at once", "scripts per request"]
+    head = ["policy", "concurrent requests", "scripts per request"]
     head += ["commands of Redis per request", "CPU s of Redis per 1,000 scripts"]
     head += ["CPU s of Redis per 1,000 requests", "bytes per request", "keys", "errors"]
     rows = [

@@ -131,7 +131,7 @@ if TYPE_CHECKING:
         utils,
     )
     from curlhttp.requests._alias import alias_requests
-    from curlhttp.requests.api import (
+    from curlhttp.requests._functions import (
         delete,
         get,
         head,
@@ -341,7 +341,7 @@ _NAMES = {
     ),
     # The names of requests; where both have one, this one counts: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",
-    "curlhttp.requests.api": "delete get head options patch post put request stream",
+    "curlhttp.requests._functions": "delete get head options patch post put request stream",
 }
 _SUBMODULES = {
     "curlhttp": "exceptions progress requests testing",

@@ -94,18 +94,18 @@ __all__ = [
 
 
 class RequestException(OSError):
-    """Report that a request failed; the base of every error here.
+    """Report that a request failed; the base class of all errors here.
 
     Attributes:
-        request: the request that failed, or None if it failed before there was one.
-        response: the response so far, or None.
+        request: the request that failed, or None if it failed before there was one, which is rare.
+        response: the response as far as it was received, or None.
         curl_code: libcurl's CURLcode, or None if the error is not from libcurl.
         errno: why the system could not connect, such as errno.ECONNREFUSED, or None.
         request_sent: True if any byte of the request may have left this machine.
         refused: True if the server said each time that it did not process the request
             (REFUSED_STREAM, or a GOAWAY that excludes it: RFC 9113, section 8.7).
         is_local: True if the cause is on this machine, so that the server may be healthy.
-        is_lasting: True if the same request would fail in the same way again.
+        is_lasting: True if sending the same request again would fail in the same way.
         attempts: the attempts that a RetryPolicy made, oldest first; () without a policy.
         budget_exhausted: True if there was no further attempt because the retry budget was empty.
         timings: how long each phase took, or None if nothing was sent.
@@ -119,7 +119,7 @@ class RequestException(OSError):
         timings: see the attributes.
     """
 
-    request: ClientRequest | None
+    request: ClientRequest | Any  # Any: it is rarely None, and the drop-in's is another class
     response: Response | None
     curl_code: int | None = None
     request_sent: bool = False
@@ -237,7 +237,7 @@ class ProxyError(ConnectionError):
     """Report that a proxy refused the request, failed or could not be reached.
 
     Attributes:
-        connect_status: the status of its response to CONNECT, or None.
+        connect_status: the status of the proxy's response to CONNECT, or None.
     """
 
     connect_status: int | None = None
@@ -247,10 +247,10 @@ class SSLError(ConnectionError):
     """Report that TLS failed: certificate, host name or handshake.
 
     Attributes:
-        tls_failure: "handshake" if the server aborted it or sent an alert, "untrusted" if its
-            certificate or key is not trusted, None for anything else.
+        tls_failure: "handshake" if the server aborted the handshake or sent an alert, "untrusted"
+            if its certificate or key is not trusted, None for anything else.
         wants_certificate: True if the server requires a client certificate and got none. With TLS
-            1.3 the request may have been sent before, but the server does not process it.
+            1.3, the request may have been sent already, but the server does not process it.
     """
 
     tls_failure: Literal["handshake", "untrusted"] | None = None
@@ -269,11 +269,11 @@ class RemoteProtocolError(ConnectionError):
 
 
 class BlockedAddress(ConnectionError):
-    """Report that a guard refused the address that the host has; nothing was sent to it.
+    """Report that a guard refused the address of the host; nothing was sent to it.
 
     Attributes:
         host: as in the URL.
-        address: the first one that was refused, "" if the request was refused earlier.
+        address: the first address that was refused; "" if the request was refused before that.
         port: the port of the address.
         reason: why it was refused.
     """
@@ -305,8 +305,8 @@ class StoreError(RequestException):
 class Timeout(RequestException):
     """Report that a time limit was reached.
 
-    This name is an exception in requests and a setting in httpx. Here it is both: called with
-    limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
+    `Timeout` is an exception in requests and a setting in httpx. Here it is both: if you call it
+    with limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
     """
 
     # Any: the options of an error, or the limits of the setting.
@@ -367,6 +367,8 @@ class RetryError(RequestException):
 class HTTPError(RequestException):
     """Report a 4xx or 5xx status; raised by raise_for_status(), download() and sse()."""
 
+    response: Response
+
 
 class ChunkedEncodingError(RequestException):
     """Report a response body that ended early or whose framing broke."""
@@ -381,7 +383,7 @@ class ContentDecodingError(RequestException, BaseHTTPError):
 
 
 class ResponseTooLarge(RequestException):
-    """Report a response body larger than max_response_size, or an event than max_event_size."""
+    """Report a response body above max_response_size, or an event above max_event_size."""
 
 
 class ChecksumMismatch(RequestException):
@@ -436,10 +438,10 @@ class OAuth2Error(RequestException):
     """Report that a token server returned no access token, or an unusable one (RFC 6749).
 
     Attributes:
-        error: its error code, such as "invalid_client" (section 5.2), or None.
-        error_description: its description of the error, or None.
-        error_uri: a page about the error, or None.
-        status_code: of its response.
+        error: the server's error code, such as "invalid_client" (section 5.2), or None.
+        error_description: the server's description of the error, or None.
+        error_uri: the URL of a page about the error, or None.
+        status_code: the status of its response.
     """
 
     def __init__(
@@ -469,12 +471,15 @@ class StreamConsumedError(RequestException, TypeError):
 class WebSocketRefused(RequestException):
     """Report that the server did not open a WebSocket; .response is what it sent instead."""
 
+    response: Response
+
 
 class WebSocketClosed(RequestException):
-    """Report that a WebSocket is closed; .response is the response of its handshake.
+    """Report that a WebSocket is closed; .response is the response to its handshake.
 
     Attributes:
-        code: the server's close code, or ours if it sent none, or 1006 (RFC 6455, section 7.4).
+        code: the server's close code; ours if it sent none; 1006 if there is neither (RFC 6455,
+            section 7.4).
         reason: the text that was sent with the code.
     """
 
@@ -490,7 +495,7 @@ class WebSocketClosed(RequestException):
 
 
 class RequestsWarning(Warning):
-    """Warn about a request; the base of requests' own warnings."""
+    """Warn about a request; the base class of requests' own warnings."""
 
 
 class FileModeWarning(RequestsWarning, DeprecationWarning):

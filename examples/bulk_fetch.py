@@ -1,8 +1,8 @@
 """Thousands of requests in a few lines, with both clients and from a shell.
 
 Run it, and read it from the bottom up. It starts its own server on loopback, so it needs no
-network. Some pages are missing and one is truncated: a failed request yields an error as one of the
-results, and the others continue.
+network. Some pages are missing and one is truncated: the result of a failed request is its error,
+and the other requests continue.
 """
 
 from __future__ import annotations

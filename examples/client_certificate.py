@@ -1,7 +1,7 @@
 """Present a client certificate, and trust your own CA (mutual TLS): run it.
 
 The server is on loopback, in this program. trustme (pip install trustme) creates the certificates
-for this test. In production, you get them from your administrators.
+for this example. In production, you get them from your administrators.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""See what a client sends and receives, and send the same with curl: run it.
+"""See what a client sends and receives, and send the same request with curl: run it.
 
 It starts its own server on loopback, so it needs no network.
 """

@@ -1,4 +1,4 @@
-"""Follow server-sent events although the connection breaks: run it, and read it from the bottom up.
+"""Follow server-sent events even if the connection breaks: run it, and read it from the bottom up.
 
 It starts its own server on loopback, so it needs no network.
 """

@@ -43,15 +43,15 @@ async def greet(number: int, client: Names) -> dict[str, str]:
     try:
         response = await client.get(f"/names/{number}")
     except curlhttp.Timeout as error:
-        raise HTTPException(504, "the names take too long") from error
+        raise HTTPException(504, "the name service is too slow") from error
     except curlhttp.RequestException as error:
-        raise HTTPException(502, "the names are not there") from error
+        raise HTTPException(502, "the name service is unavailable") from error
     if response.status_code == 404:
-        raise HTTPException(404, "nobody has that number")
+        raise HTTPException(404, "there is nobody with this number")
     return {"hello": response.raise_for_status().json()["name"]}
 
 
-# --- its test: the app and a mock replace the two networks ---
+# --- its test: ASGITransport calls the app, and a mock replaces the name service ---
 
 
 async def main() -> None:

@@ -90,7 +90,7 @@ def show(what: str, result: str) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    daemon_threads = True  # their threads go on, because requests.get() keeps its connection
+    daemon_threads = True  # do not wait for them, because requests.get() keeps its connection open
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

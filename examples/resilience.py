@@ -19,7 +19,7 @@ from typing import Any
 
 import curlhttp
 
-REQUESTS = 100  # of the table
+REQUESTS = 100  # in each row of the table
 
 # --- the chapters: each gets a client factory, the server, and a print function ---
 
@@ -107,7 +107,7 @@ async def attempts_seen(make: Make, server: Server, settings: dict[str, Any]) ->
 CHAPTERS = (retries_with_jitter, breaker, hedge, load_on_a_server_that_is_down)
 
 
-# --- two clients, one story ---
+# --- run the chapters with both clients ---
 
 
 class BlockingClient:

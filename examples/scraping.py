@@ -1,7 +1,7 @@
 """Fetch many pages from several hosts without overloading any of them: run it.
 
 Each host gets at most two concurrent requests and twenty per second. Requests are retried, and
-hosts that are down are given up. The hosts are on loopback, in this program.
+hosts that are down get no more requests. The hosts are on loopback, in this program.
 """
 
 from __future__ import annotations

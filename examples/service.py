@@ -1,7 +1,8 @@
 """A web service that calls another one, with one AsyncClient for its whole lifetime: run it.
 
-A small Starlette application, an upstream that fails on demand, and the requests of the story, all
-in one process. It needs starlette, but no network. With FastAPI the lifespan is the same.
+A small Starlette application, a server that it calls (the upstream), which fails on demand, and the
+requests, all in one process. It needs starlette, but no network. With FastAPI, the lifespan is the
+same.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def make_app(upstream: str) -> Starlette:
                 max_retries=2, backoff_strategy=curlhttp.FullJitterBackoff(base=0.01)
             ),
             breaker=curlhttp.CircuitBreaker(failure_threshold=5, recovery_timeout=0.9),
-            timeout=curlhttp.Timeout(total=0.8),  # our own clients do not wait forever either
+            timeout=curlhttp.Timeout(total=0.8),  # so that our own callers do not wait forever
         ) as client:
             yield {"client": client}
 
@@ -73,7 +74,7 @@ async def bad_gateway(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": "the upstream failed"}, 502)
 
 
-# --- the story ---
+# --- requests to the service, while the upstream works and fails ---
 
 
 async def story(upstream: Upstream) -> None:

@@ -250,9 +250,10 @@ def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 30.0) -> C
 
 
 def _close_shared_client() -> None:
-    api: Any = sys.modules.get("curlhttp.requests.api")
-    if api is not None:
-        api._adapter.close()
+    for name in ("api", "_functions"):
+        module: Any = sys.modules.get(f"curlhttp.requests.{name}")
+        if module is not None:
+            module._adapter.close()
 
 
 def _handles() -> list[str]:

@@ -353,7 +353,7 @@ URLS_IN_THE_MAKING = {
     ("_models/url.py", "self.target"),
     ("_models/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
-    ("cli/options.py", "url"),
+    ("_models/url.py", "url"),
     ("requests/_core_request.py", "url.target"),
     ("requests/sessions.py", "location"),
     ("requests/adapters.py", "url"),

@@ -184,10 +184,10 @@ def _storm_figures(scenario: Scenario, seen: Tally) -> Figures:
     calls = seen.sum("calls", begin, end)
     after = seen.sum("calls", end)
     return {
-        "attempts per call in the trouble": round(seen.sum("attempts", begin, end) / calls, 2),
-        "attempts per call after it": round(seen.sum("attempts", end) / after, 2),
-        "good answers after it, %": round(100 * seen.sum("good", end) / after, 1),
-        "good again after, s": _recovery(scenario, seen),
+        "attempts per call during the trouble": round(seen.sum("attempts", begin, end) / calls, 2),
+        "attempts per call afterwards": round(seen.sum("attempts", end) / after, 2),
+        "good answers afterwards, %": round(100 * seen.sum("good", end) / after, 1),
+        "recovered after, s": _recovery(scenario, seen),
     }
 
 
@@ -239,12 +239,12 @@ def _breaker(**rules: Any) -> Any:
 
 def _outage_figures(scenario: Scenario, seen: Tally) -> Figures:
     return {
-        "calls in the outage": seen.sum("calls", *scenario.trouble),
+        "calls during the outage": seen.sum("calls", *scenario.trouble),
         "attempts that fail": seen.sum("attempts", *scenario.trouble),
         "refused at once": seen.sum("refused", *scenario.trouble),
         "answered by the fallback": seen.sum("fallback", *scenario.trouble),
         "openings": seen.sum("open"),
-        "good again after, s": _recovery(scenario, seen),
+        "recovered after, s": _recovery(scenario, seen),
     }
 
 
@@ -282,7 +282,7 @@ def _flapping_figures(scenario: Scenario, seen: Tally) -> Figures:
     weak = min(phase.capacity for phase in scenario.phases)
     return {
         "good answers/s": round(good / (end - begin), 1),
-        "of what the server can, %": round(100 * good / (end - begin) / weak, 1),
+        "of the capacity, %": round(100 * good / (end - begin) / weak, 1),
         "failed/s": round(seen.sum("failed", begin, end) / (end - begin), 1),
         "openings": seen.sum("open"),
     }
@@ -330,8 +330,8 @@ def _herd_figures(scenario: Scenario, seen: Tally) -> Figures:
     last = max(seen.counts["good"])
     after = [count for number, count in seen.counts["attempts"].items() if number >= end * 10]
     return {
-        "attempts in the outage": seen.sum("attempts", 0, end),
-        "most attempts in 0.1 s after it": max(after),
+        "attempts during the outage": seen.sum("attempts", 0, end),
+        "most attempts in 0.1 s afterwards": max(after),
         "503": seen.sum("503"),
         "all answered after, s": round(last * scenario.slice - end, 1),
     }
@@ -450,7 +450,7 @@ def _fairness_figures(scenario: Scenario, seen: Tally) -> Figures:
         "good/s, the first client": round(good[0] / (end - begin), 1),
         "good/s, the second": round(good[-1] / (end - begin), 1),
         "fairness (Jain)": round(sum(good) ** 2 / (len(good) * squares), 3) if squares else None,
-        "of what the server can, %": round(100 * sum(good) / (end - begin) / scenario.most, 1),
+        "of the capacity, %": round(100 * sum(good) / (end - begin) / scenario.most, 1),
         "p99 of an attempt, ms": round(1000 * seen.percentile("attempt", 99, begin, end)),
     }
 
@@ -489,11 +489,11 @@ def _endpoint_figures(scenario: Scenario, seen: Tally) -> Figures:
     begin, end = scenario.trouble
     calls = seen.sum("calls", begin, end)
     return {
-        "calls in the trouble": calls,
+        "calls during the trouble": calls,
         "good, %": round(100 * seen.sum("good", begin, end) / calls, 1),
-        "attempts at the bad one": seen.sum("attempts at shop.test", begin, end),
+        "attempts at the failing server": seen.sum("attempts at shop.test", begin, end),
         "p99 of a call, ms": round(1000 * seen.percentile("call", 99, begin, end)),
-        "share of it 10 s later, %": round(
+        "its share 10 s later, %": round(
             100
             * seen.sum("attempts at shop.test", end + 10, scenario.seconds)
             / max(1, seen.sum("attempts", end + 10, scenario.seconds)),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Itera
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -155,7 +155,7 @@ class AsyncClient(BaseClient):
         make_engine = self._loops.make_engine
         engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
         engine.totals = self.totals
-        self.engines.add(engine)
+        self.engines[engine] = None
         return engine
 
     async def request(
@@ -283,7 +283,7 @@ class AsyncClient(BaseClient):
                 async for message in ws:
                     print(message)
 
-        Arguments and exceptions are those of Client.websocket, with tasks in place of threads.
+        Arguments and exceptions are those of Client.websocket, with tasks instead of threads.
         """
         from curlhttp._client.websocket.handshake import Settings
         from curlhttp._client.websocket.websocket import OpeningWebSocket, open_async
@@ -308,7 +308,7 @@ class AsyncClient(BaseClient):
         """Return the server-sent events of a URL for `async for`; use them in `async with`.
 
         Arguments and exceptions are those of Client.sse. Cancelling a task while it waits for an
-        event ends the stream: open another one with its last_event_id.
+        event ends the stream. To continue, open another one with its last_event_id.
         """
         from curlhttp._client.event_stream import AsyncEventStream, open_event_stream
 
@@ -323,6 +323,26 @@ class AsyncClient(BaseClient):
             max_event_size=max_event_size,
         )
 
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: Literal[False],
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults[Response]: ...
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults: ...
     def map(
         self,
         requests: Iterable[Item] | AsyncIterable[Item],
@@ -335,10 +355,10 @@ class AsyncClient(BaseClient):
         """Send many requests concurrently and return their results for `async for`.
 
         Arguments and exceptions are those of Client.map, but `requests` may also be an async
-        iterable, and a plain one must not block. Requests run in separate tasks while you process
-        results, as long as there is room for more results. They use the connections of this
-        client, and see the context variables of this call. Leaving the loop early cancels the
-        other requests. To control when, use the results in `async with`.
+        iterable, and a plain iterable must not block. Requests run in separate tasks while you
+        process results, as long as there is room for more results. They use the connections of this
+        client, and see the context variables of this call. Leaving the loop early cancels the other
+        requests. Use the results in `async with` to control when this happens.
 
             async for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from curlhttp._client.request_builder import (
     UNSET,
@@ -33,9 +33,8 @@ from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
 from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.errors import Unpicklable
-from curlhttp._models.headers import Headers
+from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
@@ -44,7 +43,6 @@ from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import to_auth
 from curlhttp._policy.environment import find_netrc, find_netrc_credentials
-from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader, InvalidSchema, MissingSchema
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ if TYPE_CHECKING:
         UnixSocket,
         VerifyInput,
     )
-    from curlhttp._client.stats import ClientStats
+    from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._flow.fallback import FallbackInput
     from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
@@ -182,7 +180,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
         self.totals: Totals = Totals()
-        self.engines: WeakSet[object] = WeakSet()
+        # No WeakSet, because another thread may add one while stats() reads them.
+        self.engines: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
         self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
         self._endpoints: Endpoints | None = None
         if hasattr(base_url, "to_canonical"):
@@ -191,7 +190,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
         self._headers = make_client_headers(headers, self._sensitive)
         self._parse = make_url_parser(self._endpoints or self._base_url, params)
-        self._jar = LazyCookieJar(cookies)
+        make_jar = LazyCookieJar if self._endpoints is None else self._endpoints.make_jar
+        self._jar = make_jar(cookies)
         default_auth = to_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _merge_limits(
@@ -244,6 +244,8 @@ class BaseClient(Unpicklable, RequestBuilder):
             max_response_size=validate_size(max_response_size),
             retry=self._retry,
         )
+        if self._endpoints is not None:
+            self._withhold_credentials(self._endpoints)
         validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
         _validate_policies(
             breaker=breaker, rate_limit=rate_limit, concurrency_limit=concurrency_limit, hedge=hedge
@@ -328,6 +330,27 @@ class BaseClient(Unpicklable, RequestBuilder):
         # Replaced, because other clients shall have no further step.
         self._build_plain_request = build_with_extension  # type: ignore[method-assign]
 
+    def _withhold_credentials(self, endpoints: Endpoints) -> None:
+        """Send the client's credentials to the endpoints alone.
+
+        Raises:
+            TypeError: the endpoints are listed by a coroutine function, and this is Client.
+        """
+        if not self._awaits_hooks and inspect.iscoroutinefunction(endpoints.list_urls):
+            raise TypeError("an async function that lists the endpoints needs AsyncClient")
+        build = self._build_plain_request
+
+        def build_without_credentials(method: str, url: URL) -> ClientRequest:
+            request = build(method, url)
+            if not endpoints.covers(request.url):
+                request._shared_headers = request._shared_headers.without_credentials()
+                if url.username is None:
+                    request.auth = None
+            return request
+
+        # Replaced, because other clients shall have no further step.
+        self._build_plain_request = build_without_credentials  # type: ignore[method-assign]
+
     def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
         from curlhttp._flow.fallback import fallback, validate_fallback
 
@@ -381,7 +404,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             print(client.stats().attempts)
             print(client.stats().as_prometheus())
 
-        It is cheap, and any thread may call it, also after the client was closed. A forked child
+        It is cheap, and any thread may call it, even after the client was closed. A forked child
         starts at zero.
         """
         from curlhttp._client.stats import Sources, collect
@@ -391,7 +414,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         return collect(
             Sources(
                 self.totals,
-                tuple(self.engines),
+                [each for ref in self.engines.keyrefs() if (each := ref()) is not None],
                 breaker,
                 concurrency_limit,
                 None if policy is None else policy.budget,
@@ -411,8 +434,8 @@ class BaseClient(Unpicklable, RequestBuilder):
         memory until the `with` ends.
 
         Args:
-            path: of the file. It is written, and replaced if it exists, when the `with` ends.
-            secrets: more names to mask, see Record.
+            path: the file. It is written when the `with` ends, and replaces an existing file.
+            secrets: additional names to mask; see Record.
 
         Raises:
             OSError: the file cannot be written. Raised when the `with` ends.
@@ -540,13 +563,6 @@ class BaseClient(Unpicklable, RequestBuilder):
         __exit__, __aexit__ = __enter__, __aenter__
 
 
-_DEFAULT_HEADERS = (
-    ("User-Agent", f"curlhttp/{__version__}"),
-    ("Accept-Encoding", ACCEPT_ENCODING),
-    ("Accept", "*/*"),
-)
-
-
 def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> Headers:
     """Return the headers that a client adds to every request.
 
@@ -557,7 +573,7 @@ def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]
     Raises:
         InvalidHeader: a header only makes sense for a single request.
     """
-    merged = Headers(_DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
+    merged = Headers(DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
     for name in ("Content-Length", "Transfer-Encoding"):
         if name in merged:
             raise InvalidHeader(f"{name} belongs to one request: do not set it for all requests")

@@ -31,7 +31,7 @@ _MAX_BODY = 32 * 2**20
 
 
 class Cache:
-    """Store responses by RFC 9111 for one or several clients; needs the extra `cache`.
+    """Store responses as defined in RFC 9111, for one or several clients; needs the extra `cache`.
 
         client = curlhttp.Client(cache=curlhttp.Cache("http.db"))
 
@@ -40,8 +40,8 @@ class Cache:
     credentials of requests only as digests.
 
     Args:
-        path: of a file, or ":memory:".
-        redis: a URL or a redis.Redis, in place of a path. The server limits the size with its
+        path: a file, or ":memory:".
+        redis: a URL or a redis.Redis, instead of a path. The server limits the size with its own
             setting maxmemory. Entries expire after 30 days.
         shared: the cache serves several users, like that of a proxy: it stores nothing private,
             and applies s-maxage and proxy-revalidate.
@@ -67,7 +67,7 @@ class Cache:
         if (path is None) == (redis is None):
             raise ValueError('a Cache needs a path, such as "http.db" or ":memory:", or redis=')
         if redis is not None and max_size is not None:
-            raise ValueError("max_size is for files: that of Redis is its own setting maxmemory")
+            raise ValueError("max_size is for files; for Redis, use its own setting maxmemory")
         size = _MAX_SIZE if max_size is None else max_size
         if size < _LEAST_SIZE or max_body_size < 1:
             raise ValueError(

@@ -322,10 +322,10 @@ def make_redis_backend(given: str | Redis, max_body: int) -> StorageBackend:
     if not isinstance(given, redis.Redis):
         raise TypeError(
             f"redis= takes a URL or a redis.Redis, not {type(given).__module__}."
-            f"{type(given).__name__}: AsyncClient needs the same one, and calls it in threads"
+            f"{type(given).__name__}: AsyncClient takes the same class, and calls it in threads"
         )
     if given.connection_pool.connection_kwargs.get("decode_responses"):
-        raise TypeError("redis= takes a client without decode_responses: bodies are bytes")
+        raise TypeError("redis= takes a client without decode_responses, because bodies are bytes")
     # The user closes it, and redis-py handles forks.
     return StorageBackend(
         "Redis",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -53,7 +53,7 @@ class Client(BaseClient):
         verify: see TLS; overrides REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
         cert: see TLS.
         proxies: a proxy URL, or a mapping as in requests; overrides the environment.
-        proxy: a proxy URL, in place of proxies.
+        proxy: a proxy URL; use it instead of proxies.
         max_send_rate: the maximum bytes per second that each request sends; max_receive_rate is
             for what it receives. The other route settings are those of build_request: pins, uds,
             resolve, connect_to, local_address, interface, doh, ip_version, happy_eyeballs_timeout.
@@ -77,19 +77,20 @@ class Client(BaseClient):
         retry: a RetryPolicy, or a number of retries; None to send each request once.
         rate_limit: limits how many attempts begin per second.
         concurrency_limit: limits how many attempts run at once: a ConcurrencyLimit, or an
-            AdaptiveLimit, which finds the number.
+            AdaptiveLimit, which adjusts itself.
         breaker: rejects requests to failing origins; several clients may share one.
         hedge: sends slow idempotent requests a second time.
         fallback: `def fallback(request, outcome)`, which is called when a request has failed: with
             its exception, or its response if the retry policy names the status. It returns a
             response, such as request.respond(200, json=[]), or None to leave the failure as it is.
-        coalesce: let equal GETs that are under way at the same time share one transfer.
-        default_encoding: the charset of text whose Content-Type names none, or a function of the
-            body that returns it (streams are UTF-8 then); by default UTF-8.
+        coalesce: let equal GET requests that run at the same time share one transfer.
+        default_encoding: the charset of a response whose Content-Type names none, or a function
+            that gets the body and returns a charset (with a function, streams are UTF-8). The
+            default is UTF-8.
         raise_for_status: raise HTTPError for a status of 4xx or 5xx, after all retries.
-        json: a JSON with the functions that write and read JSON, such as those of orjson.
-        guard: a PublicOnly, or a function of (host, address, port) that returns whether the
-            client may connect to an address.
+        json: a curlhttp.JSON with the functions that write and read JSON, such as those of orjson.
+        guard: a PublicOnly, or a function of (host, address, port) that returns whether the client
+            may connect to this address.
         cache: a Cache for responses; needs the extra `cache`.
         transport: replaces libcurl, such as curlhttp.testing.ScriptedEngine, or wraps it, such as
             Record.
@@ -109,7 +110,7 @@ class Client(BaseClient):
 
             engine = BlockingEngine(self._limits)
             engine.totals = self.totals
-            self.engines.add(engine)
+            self.engines[engine] = None
             transport = engine
         validate_transport(transport, "Client")
         self._engine: Engine = transport
@@ -306,24 +307,24 @@ class Client(BaseClient):
                 for event in events:
                     print(event.id, event.json())
 
-        `with` sends the request, or else the first iteration does. If the connection ends or
-        breaks, the stream reconnects with the id of the last event. It waits as long as the server
-        asks for, otherwise 1 to 2 s, and up to 30 s while no event arrives; a backoff_strategy that
-        you choose replaces these waits. Status 204 ends the stream. The hook "before_sleep" is
-        called for each wait.
+        The request is sent when you enter `with`, or with the first iteration if you do not use
+        `with`. If the connection ends or breaks, the stream reconnects with the id of the last
+        event. It waits as long as the server asks for, otherwise 1 to 2 s, and up to 30 s while no
+        event arrives; a backoff_strategy of your own replaces these waits. Status 204 ends the
+        stream. The hook "before_sleep" is called for each wait.
 
         The stream reconnects only if the request is safe to repeat: an idempotent method, an
         Idempotency-Key, or a policy with retry_non_idempotent. Other requests, such as a POST, end
-        with their body, and errors are raised. The read timeout limits how long the server may be
-        silent, the total covers all connections, and max_response_size is ignored unless you pass
-        it here.
+        with the body of the response, and errors are raised. The read timeout limits how long the
+        server may be silent, the total covers all connections, and max_response_size is ignored
+        unless you pass it here.
 
         Args:
             url: absolute, or relative to base_url.
             method: a token.
             last_event_id: the id of the last event of an earlier stream.
-            reconnect: False to raise errors and to end with the connection; a number to limit the
-                connections in a row that bring no event.
+            reconnect: False to end with the connection, and to raise errors; or the maximum number
+                of consecutive connections that bring no event.
             max_event_size: the maximum size of an event's data, and of each line, in bytes; or
                 None.
             options: see build_request. The policy `retry` also applies to each connection, and the
@@ -352,6 +353,26 @@ class Client(BaseClient):
             max_event_size=max_event_size,
         )
 
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: Literal[False],
+        **options: Unpack[DownloadOptions],
+    ) -> Results[Response]: ...
+    @overload
+    def map(
+        self,
+        requests: Iterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> Results: ...
     def map(
         self,
         requests: Iterable[Item],
@@ -365,8 +386,8 @@ class Client(BaseClient):
 
         Everything runs in the calling thread, without an event loop, while you wait for the next
         result. Items are consumed only when there is room for them, so there may be millions.
-        Leaving the loop early cancels the other requests. To control when, use the results in
-        `with`.
+        Leaving the loop early cancels the other requests. Use the results in `with` to control when
+        this happens.
 
             for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):
@@ -379,9 +400,9 @@ class Client(BaseClient):
             requests: URLs, which are sent with GET, and requests that send accepts, except streamed
                 ones. If the iterable raises, the error is raised after the results of all earlier
                 items. A generator is closed when the map ends.
-            concurrency: the maximum number of running requests. Running requests and results you
-                have not consumed are twice as many at most.
-            ordered: return the results in the order of the items, not in that of completion.
+            concurrency: the maximum number of running requests. There are at most twice as many
+                running requests and unconsumed results together.
+            ordered: return the results in the order of the items, not as they complete.
             return_exceptions: return the RequestException of a failed request as its result, with
                 at least the item as its `request`. If False, it is raised, and all other requests
                 are cancelled. Other exceptions, such as those of a middleware, are always raised.

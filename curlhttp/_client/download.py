@@ -145,7 +145,8 @@ class _Download:
             if result is RangeResult.MISMATCH:
                 await _discard(response)
                 raise RemoteProtocolError(
-                    f"{request}: the server sent a part of the file, which was not requested",
+                    f"{request}: the server sent only a part of the file, although the request was "
+                    "for all of it",
                     response=response,
                     request_sent=True,
                 )
@@ -164,7 +165,7 @@ class _Download:
         """Accept the response of the last attempt.
 
         Raises:
-            HTTPError: its body is not a file.
+            HTTPError: the body of the response is not a file.
         """
         if response is self._received:
             return
@@ -172,7 +173,7 @@ class _Download:
             await _discard(response)
             response.raise_for_status()
             raise HTTPError(
-                f"{response.status_code} {response.reason} is not a file, for url: "
+                f"the response is not a file: {response.status_code} {response.reason} for url: "
                 f"{redact_url(response.request.url)}",
                 response=response,
             )

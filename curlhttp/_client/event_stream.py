@@ -45,7 +45,7 @@ def open_event_stream(
     The other arguments are those of Client.sse.
     """
     if max_event_size is not None and max_event_size < 0:
-        raise ValueError(f"max_event_size must not be negative, as {max_event_size} is")
+        raise ValueError(f"max_event_size must be at least 0, not {max_event_size}")
     if last_event_id and _find_invalid(last_event_id):
         raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
     options["stream"] = True

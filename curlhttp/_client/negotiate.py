@@ -15,10 +15,10 @@ from curlhttp._policy.auth import Auth, AuthFlow
 class Negotiate(Auth):
     """Authenticate with the Kerberos ticket of the user, from `kinit` (RFC 4559).
 
-    libcurl finds the ticket in the system's cache (KRB5CCNAME), requests one for HTTP/host from
-    the KDC, and sends it with each request, over HTTP/1.1. In AsyncClient the event loop blocks
-    during the request to the KDC, once for each host and ticket. If the user has no ticket, the
-    request is sent without one. WebSockets do not support it.
+    libcurl finds the ticket in the system's cache (KRB5CCNAME), requests a service ticket for
+    HTTP/host from the KDC, and sends it with each request, over HTTP/1.1. In AsyncClient, the event
+    loop blocks during the request to the KDC, once for each host and ticket. If the user has no
+    ticket, the request is sent without one. WebSockets do not support it.
 
     Raises:
         ValueError: this libcurl was built without GSSAPI.

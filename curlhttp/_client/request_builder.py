@@ -129,18 +129,19 @@ class RequestBuilder:
             content: a body as it is: bytes, str, file, iterable or, in AsyncClient, an async
                 iterable; a function that returns one of these makes it replayable.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
-            headers: replace the client's of the same name; None removes one. Proxy-Authorization
-                is never sent: pass a proxy's credentials in proxies.
+            headers: replace the client's headers of the same name; None removes one.
+                Proxy-Authorization is never sent: pass a proxy's credentials in proxies.
             cookies: for this request only.
-            auth: (user, password), an Auth, a function of the request, or None for none, not
-                even from netrc. By default: from the URL, else from the client, else from netrc.
+            auth: (user, password), an Auth, a function of the request, or None to send no
+                credentials, not even from netrc. The default is the credentials in the URL, then
+                the client's, then those in netrc.
             timeout: seconds for connect and read, (connect, read), a Timeout, or None.
             follow_redirects: follow redirects.
-            allow_redirects: follow redirects, as requests calls it.
+            allow_redirects: the same as follow_redirects, under the name that requests uses.
             stream: return when the response head arrives; read the body from the response.
             max_response_size: the maximum size of the body in bytes, on the wire and decoded.
-            retry: a RetryPolicy, a number of retries with the client's policy (or the default
-                one), or None to send it once.
+            retry: a RetryPolicy, a number of retries with the client's policy (or the default one),
+                or None to send the request once.
             progress: called with the bytes of the body passed to libcurl and the total bytes, or
                 None if unknown: at the beginning, at the end, and 20 times a second in between. It
                 starts from 0 again when the body is replayed for a redirect, a challenge or a
@@ -150,7 +151,7 @@ class RequestBuilder:
 
         Raises:
             RequestException: the request is invalid; nothing was sent.
-            ValueError: there is progress but no body.
+            ValueError: `progress` was passed without a body.
         """
         method = check_method(method)
         absolute = self._parse(url)
@@ -158,7 +159,7 @@ class RequestBuilder:
             absolute = absolute.with_params(params)
         request = self._build_plain_request(method, absolute)
         if headers:
-            request._headers = self._headers.merged(headers)
+            request._headers = request._shared_headers.merged(headers)
         request.body = body = encode_body(
             content=content,
             data=data,
@@ -264,7 +265,7 @@ def validate_size(size: int | None) -> int | None:
     if isinstance(cast(object, size), (str, bytes)):
         raise TypeError(f"max_response_size must be a number of bytes, not {size!r}")
     if size is not None and size < 0:
-        raise ValueError(f"max_response_size must not be negative, as {size} is")
+        raise ValueError(f"max_response_size must be at least 0, not {size}")
     return size
 
 

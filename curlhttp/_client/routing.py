@@ -76,7 +76,7 @@ def make_address_fields(
     """Return the fields of a Transport that differ from its defaults.
 
     Args:
-        uds: the path of a Unix socket to connect to, whatever the URL.
+        uds: the path of a Unix socket to connect to instead of the URL's host.
         resolve: an address, or several, by "host:port", or by "host" for all ports.
         connect_to: "other:port", or "other" for the same port, by "host:port" or "host"; "*" is any
             host.
@@ -85,8 +85,8 @@ def make_address_fields(
         doh: the URL of a DNS over HTTPS server (RFC 8484).
         ip_version: 4 or 6, to connect to such addresses only.
         happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well.
-        max_send_rate: bytes per second of each request that are sent.
-        max_receive_rate: likewise that are received.
+        max_send_rate: the bytes per second that each request may send.
+        max_receive_rate: the bytes per second that each request may receive.
 
     Raises:
         TypeError: resolve or connect_to is not a mapping.
@@ -258,11 +258,11 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
     """Return the TLS for verify= and cert=.
 
     Args:
-        verify: see TLS; "system" for the machine's authorities; or an ssl.SSLContext.
+        verify: see TLS; "system" for the machine's CA certificates; or an ssl.SSLContext.
         cert: see TLS.
 
     Raises:
-        OSError: a file is missing, or the machine has no authorities.
+        OSError: a file is missing, or the machine has no CA certificates.
         ValueError: an argument is invalid, or libcurl cannot do what the context requires.
     """
     if isinstance(verify, str) and verify == "system":
@@ -272,7 +272,7 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
         from curlhttp._client.ssl_context import get_tls_arguments
 
         found = get_tls_arguments(cast("ssl.SSLContext", verify))
-        # Its authorities are in a folder, which it does not show: mostly those of the machine.
+        # Its CA certificates are in a folder, which it does not show: mostly those of the machine.
         if "verify" not in found:
             found["verify"] = _find_system_authorities()
         return TLS(cert=cert, **found)
@@ -287,8 +287,8 @@ def _find_system_authorities() -> str:
     found = find_system_authorities()
     if found is None:
         raise OSError(
-            "this machine has no authorities where OpenSSL looks for them: install them (often the "
-            "package ca-certificates), or pass the path of a file or a folder as verify="
+            "OpenSSL finds no CA certificates on this machine: install them (often the package "
+            "ca-certificates), or pass the path of a file or folder as verify="
         )
     return found
 
@@ -353,14 +353,17 @@ class RouteOptions(TypedDict, total=False):
 
     Attributes:
         proxies: a proxy URL, or a mapping as in requests.
-        verify: see TLS; "system" for the authorities that the machine trusts; an ssl.SSLContext,
-            whose authorities, check_hostname, versions and ciphers are used.
+        verify: see TLS; "system" for the CA certificates that the machine trusts; or an
+            ssl.SSLContext, of which curlhttp uses the CA certificates, check_hostname, versions and
+            ciphers.
         cert: see TLS.
         pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256. The
-            server must have one of these keys (CURLOPT_PINNEDPUBLICKEY). Other hosts need none.
-        uds: the path of a Unix socket to connect to, whatever the URL (CURLOPT_UNIX_SOCKET_PATH).
+            server must have one of these keys (CURLOPT_PINNEDPUBLICKEY). Hosts without a pin may
+            have any key.
+        uds: the path of a Unix socket to connect to instead of the URL's host
+            (CURLOPT_UNIX_SOCKET_PATH).
         resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports.
-            These names are not looked up. Proxies are asked to connect to the first address.
+            These hosts are not looked up. Proxies are asked to connect to the first address.
         connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
             "host" of the URL, or "*" for any. TLS and the Host header keep the URL's host
             (CURLOPT_CONNECT_TO).
@@ -370,9 +373,9 @@ class RouteOptions(TypedDict, total=False):
         ip_version: 4 or 6, to connect to such addresses only (CURLOPT_IPRESOLVE).
         happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well, 0.2 by default
             (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
-        max_send_rate: the maximum bytes per second that each request sends, on average: libcurl
-            lets about a second's worth through at once (CURLOPT_MAX_SEND_SPEED_LARGE).
-        max_receive_rate: likewise for what it receives (CURLOPT_MAX_RECV_SPEED_LARGE).
+        max_send_rate: the maximum bytes per second that each request sends, on average; libcurl may
+            send the bytes of about a second at once (CURLOPT_MAX_SEND_SPEED_LARGE).
+        max_receive_rate: the same for the bytes that it receives (CURLOPT_MAX_RECV_SPEED_LARGE).
     """
 
     proxies: Proxies
@@ -409,7 +412,7 @@ class Routing:
     Args:
         http2: see Transport.
         http3: see Transport; "auto" for origins that advertise it (Alt-Svc).
-        trust_env: use the environment's proxies and authorities.
+        trust_env: use the environment's proxies and CA certificates.
         settings: the client's RouteOptions.
         certificates: see Transport.
         guard: decides which addresses the client may connect to, or None.

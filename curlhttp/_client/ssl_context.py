@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def get_tls_arguments(context: ssl.SSLContext) -> TLSArguments:
     """Return the arguments of TLS that correspond to a context.
 
-    The authorities that the context has loaded are copied. Those in a folder cannot be seen,
+    The CA certificates that the context has loaded are copied. Those in a folder cannot be seen,
     because OpenSSL reads them only when it checks a certificate. Callbacks, the key log and other
     flags of the context have no counterpart.
 
@@ -39,8 +39,8 @@ def get_tls_arguments(context: ssl.SSLContext) -> TLSArguments:
 
     if context.verify_flags & ssl.VERIFY_CRL_CHECK_CHAIN:
         raise ValueError(
-            "the SSLContext checks revocation lists (VERIFY_CRL_CHECK_*), which libcurl cannot "
-            "take over"
+            "the SSLContext checks revocation lists (VERIFY_CRL_CHECK_*), which libcurl does "
+            "not support"
         )
     found: TLSArguments = {}
     if context.verify_mode == ssl.CERT_NONE:
@@ -50,10 +50,10 @@ def get_tls_arguments(context: ssl.SSLContext) -> TLSArguments:
         if own:
             found["verify"] = "".join(map(ssl.DER_cert_to_PEM_cert, own)).encode()
         elif context.cert_store_stats()["x509"]:
-            # Trusting the machine's authorities instead would trust more servers.
+            # Trusting the machine's CA certificates instead would trust more servers.
             raise ValueError(
-                "the SSLContext trusts certificates that are not authorities (CA:FALSE), which "
-                "cannot be read from it: pass the path of their file as verify="
+                "the SSLContext trusts certificates that are not CAs (CA:FALSE), and curlhttp "
+                "cannot read these from it: pass the path of their file as verify="
             )
     if not context.check_hostname:
         found["check_hostname"] = False
@@ -89,13 +89,13 @@ def to_tls_version(value: object) -> str | None:
 
 
 def find_system_authorities() -> str | None:
-    """Return the path of the authorities that the machine trusts.
+    """Return the path of the CA certificates that the machine trusts.
 
     It looks in the default paths of this OpenSSL, and in those of Linux distributions.
 
     Returns:
         A PEM file, a folder of hashed certificates, or None if there is neither: on macOS and
-        Windows the authorities are not files.
+        Windows the CA certificates are not files.
     """
     import os
     import ssl

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from curlhttp._engine.engine import EngineState, Totals
+from curlhttp._engine.engine import Counted, EngineState, Totals
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import CircuitBreaker
@@ -38,10 +38,10 @@ class ConnectionStats:
 
 @dataclass(frozen=True)
 class LimitStats:
-    """A concurrency limit at one origin, or at all of them together.
+    """The state of a concurrency limit, for one origin or for all origins together.
 
     Attributes:
-        limit: how many attempts may be under way; that of an AdaptiveLimit changes.
+        limit: how many attempts may be under way; for an AdaptiveLimit, this changes.
         in_use: how many are under way.
         waiting: how many requests wait.
     """
@@ -53,24 +53,26 @@ class LimitStats:
 
 @dataclass(frozen=True)
 class ClientStats:
-    """Describe what a client does and has done, as returned by `client.stats()`.
+    """Describe what a client is doing and has done; returned by `client.stats()`.
 
     Attributes:
         connections: the open connections, by origin and protocol.
         waiting: requests that wait for a connection, because max_connections are in use.
         longest_wait: seconds that the first of them has waited, 0.0 if there are none.
-        attempts: attempts that were started, with retries, hedges and each hop of a redirect.
+        attempts: attempts that were started, including retries, hedges and each hop of a redirect.
+            An attempt that is sent again, because a kept connection had ended, counts once.
         retries: attempts after the first one of a request.
         hedges: attempts that a Hedge has sent while another one was under way.
         fallbacks: failures that the fallback has replaced.
-        bytes_sent: bytes of request bodies.
+        bytes_sent: bytes of request bodies. A body in memory counts in full when its attempt
+            starts.
         bytes_received: bytes of response bodies, as they were received (coded).
         cache_hits: responses from the cache.
-        cache_misses: requests that the cache could have answered and did not.
+        cache_misses: requests that may be cached, but that the cache could not answer.
         breakers: the state of each circuit by origin: "closed", "open", "half_open",
             "forced_open" or "forced_closed".
-        limits: the concurrency limits by origin; "" if all origins share one.
-        budgets: the retries that are left by origin.
+        limits: the concurrency limits by origin; the key is "" if all origins share one.
+        budgets: by origin, the number of retries that are left.
         endpoints: the endpoints of base_url, if there are several.
     """
 
@@ -85,9 +87,9 @@ class ClientStats:
     bytes_received: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
-    breakers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    limits: Mapping[str, LimitStats] = field(default_factory=lambda: MappingProxyType({}))
-    budgets: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    breakers: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, LimitStats] = field(default_factory=dict)
+    budgets: Mapping[str, float] = field(default_factory=dict)
     endpoints: tuple[EndpointState, ...] = ()
 
     def as_prometheus(
@@ -96,15 +98,30 @@ class ClientStats:
         """Return the statistics in the text format of Prometheus, version 0.0.4.
 
         Args:
-            prefix: of the metrics' names.
+            prefix: the prefix of the metrics' names.
             labels: added to all metrics, such as {"client": "billing"}.
+
+        Raises:
+            ValueError: Prometheus does not allow the prefix, or the name of a label.
 
         Source: https://prometheus.io/docs/instrumenting/exposition_formats/
         """
+        if not re.fullmatch(_NAME, prefix):
+            raise ValueError(f"prefix must have letters, digits and '_' only, not {prefix!r}")
+        for name in labels or {}:
+            if not re.fullmatch(_NAME, name) or name in _OWN_LABELS:
+                raise ValueError(
+                    f"a label must have letters, digits and '_' only, and be none of "
+                    f"{', '.join(_OWN_LABELS)}, not {name!r}"
+                )
         return "".join(_write(self, prefix, labels or {}))
 
 
 # --- The text format of Prometheus ---
+
+
+_NAME = "(?a:[A-Za-z_][A-Za-z0-9_]*)"
+_OWN_LABELS = ("origin", "protocol", "state", "endpoint")
 
 
 class _Metric(NamedTuple):
@@ -126,7 +143,7 @@ def _write(stats: ClientStats, prefix: str, labels: Mapping[str, str]) -> Iterat
 
 
 def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _metrics(stats: ClientStats) -> Iterator[_Metric]:
@@ -203,7 +220,10 @@ _LIMIT_HELP = {
 # --- Collect them ---
 
 
-class _TellsState(Protocol):
+class ReportingEngine(Protocol):
+    """An engine that reports to statistics; any thread may call it."""
+
+    def transfers(self) -> Iterable[Counted]: ...
     def tell_state(self) -> EngineState: ...
 
 
@@ -211,7 +231,7 @@ class Sources(NamedTuple):
     """The objects of a client that statistics are read from; None for what it does not use."""
 
     totals: Totals
-    engines: Iterable[object]
+    engines: Sequence[ReportingEngine]
     breaker: CircuitBreaker | None
     concurrency_limit: ConcurrencyLimit | None
     budget: RetryBudget | None
@@ -225,25 +245,24 @@ def collect(sources: Sources, now: float) -> ClientStats:
         sources: of the client.
         now: on the client's clock, in seconds, for its policies.
     """
-    counts: Counter[str] = Counter(sources.totals.read())
     connections: Counter[tuple[str, str, bool]] = Counter()
     waits: list[float] = []
     for engine in sources.engines:
-        if hasattr(engine, "tell_state"):
-            state = cast("_TellsState", engine).tell_state()
-            connections += state.connections
-            waits += state.waits
-            for name in ("attempts", "bytes_sent", "bytes_received"):
-                counts[name] += getattr(state, name)
-    found: dict[str, Any] = dict(counts)  # Any: fields of different types
-    if sources.breaker is not None:
-        found["breakers"] = MappingProxyType(sources.breaker.states())
-    if (limit := sources.concurrency_limit) is not None:
-        found["limits"] = MappingProxyType(
-            {key: LimitStats(*state) for key, state in limit.states().items()}
+        state = engine.tell_state()
+        connections += state.connections
+        waits += state.waits
+    # Any: fields of different types
+    found: dict[str, Any] = dict(
+        sources.totals.read(
+            lambda: [each for engine in sources.engines for each in engine.transfers()]
         )
+    )
+    if sources.breaker is not None:
+        found["breakers"] = sources.breaker.states()
+    if (limit := sources.concurrency_limit) is not None:
+        found["limits"] = {key: LimitStats(*state) for key, state in limit.states().items()}
     if sources.budget is not None:
-        found["budgets"] = MappingProxyType(sources.budget.balances(now))
+        found["budgets"] = sources.budget.balances(now)
     if sources.endpoints is not None:
         found["endpoints"] = sources.endpoints.states(now)
     return ClientStats(

@@ -110,7 +110,8 @@ class AddressChecker:
             return found
         if request.is_late(engine.now()):
             raise DeadlineExceeded(
-                f"{request}: the total of {request.timeout.total} s ran out", request=request
+                f"{request}: the total timeout of {request.timeout.total} s ran out",
+                request=request,
             )
         raise ConnectTimeout(
             f"{request}: the host name was not resolved within {request.timeout.connect} s",
@@ -172,7 +173,7 @@ class GuardedEngine:
         return await self._engine.perform(request, plan)
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request if it is allowed, and return once the head of the response is in.
+        """Send the request if it is allowed, and return once the head of the response has arrived.
 
         Args:
             request: complete.

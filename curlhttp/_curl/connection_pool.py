@@ -136,9 +136,9 @@ class ConnectionPool:
             self.slots.release(origin)
 
     def idle(self) -> set[Transfer]:
-        """Return the transfers that are not in use."""
-        with self._lock:
-            return {*self._ready.copy().values(), *self._idle.idle()}
+        """Return the transfers that are not in use; any thread may call this, in a signal too."""
+        # Ready ones first, because they may become idle meanwhile.
+        return {*self._ready.copy().values(), *self._idle.idle()}
 
     def add_in_slot(self, transfer: Transfer, first: Transfer) -> None:
         """Add a transfer that has a slot and shares the connections of another one."""
@@ -249,6 +249,7 @@ class ConnectionPool:
         with self._lock:
             if transfer not in self.all:  # it belongs to the parent process, or is closed already
                 return
+            transfer.count()
             self.all.discard(transfer)
         try:
             transfer.close()  # first, because the next holder of the slot may open a connection
@@ -358,6 +359,7 @@ class IdleTransfers:
 
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
+        transfer.count()
         self.all.discard(transfer)
         transfer.close()
 
@@ -401,6 +403,7 @@ class TransferPool:
 
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
+        transfer.count()
         self.all.discard(transfer)
         transfer.close()
 

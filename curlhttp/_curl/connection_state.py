@@ -272,7 +272,7 @@ class _UnixSocketConnection(Connection):
 class _BorrowedSocket(_socket.socket):
     """A socket that its owner closes.
 
-    It is no socket.socket, because that one's __init__ costs as much as everything else here.
+    It is not a socket.socket, because that class's __init__ costs as much as everything else here.
     """
 
     # Not a Python function, because an exception of a signal handler in a finalizer is lost.

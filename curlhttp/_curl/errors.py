@@ -78,7 +78,7 @@ _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
 _ON_QUIC = frozenset({pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, _HTTP3, _QUIC_CONNECT_ERROR})
 _FUNCTIONS_OF_QUIC = re.compile(r"\bng(?:tcp2|http3)_\w+ (?:returned error: )?")
 
-NOT_HTTP = "the response does not begin like HTTP"
+NOT_HTTP = "the response does not begin with a status line"
 _CUT_BODY = "the connection broke within the response body"
 
 _Kind = type[e.RequestException]
@@ -190,7 +190,7 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timed_out(failure)
     if _broke_connect(failure):
-        return e.ProxyError, "the proxy broke HTTP in its response to CONNECT"
+        return e.ProxyError, "the proxy violated HTTP in its response to CONNECT"
     if failure.refused:
         return e.ConnectionError, "the server refused the request before it processed any of it"
     if code == pycurl.E_COULDNT_CONNECT or _lacks_connection(failure):
@@ -201,7 +201,7 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     if code == pycurl.E_SSL_CONNECT_ERROR:
         if _WITHOUT_TLS in failure.message:
             whom = "the proxy" if _is_of_proxy(failure) else "the server"
-            what = "does not speak TLS on this port; perhaps it is http:// there"
+            what = "does not speak TLS on this port; maybe the URL must begin with http://"
             return e.SSLError, f"{whom} {what}"
         return _no_handshake(failure)
     if code == pycurl.E_RECV_ERROR:
@@ -245,7 +245,7 @@ _WITHOUT_RESPONSE = (
 )
 _NOT_SENT = "the connection broke before any of the request was sent"
 
-_WITHOUT_TLS = "wrong version number"  # OpenSSL's words for an answer that is no record of TLS
+_WITHOUT_TLS = "wrong version number"  # OpenSSL's words for an answer that is not a TLS record
 _BAD_HEADER = "response header"  # in libcurl's message for a folded trailer, for example
 
 _TLS_FAILED = "TLS failed; check the certificate, or pass verify= or cert="
@@ -263,7 +263,7 @@ _MESSAGES = {
     pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "the server's key is not one of those in pins=",
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
     pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
-    _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
+    _WEIRD_SERVER_REPLY: "the server violated HTTP in its header block",
     HTTP2_STREAM: "the server ended the HTTP/2 stream",
     pycurl.E_PARTIAL_FILE: "the response body ended early",
     pycurl.E_BAD_CONTENT_ENCODING: "the response has a transfer coding that was not requested",
@@ -285,7 +285,7 @@ def _is_left_unanswered(failure: TransferFailure) -> bool:
 def _ended(failure: TransferFailure) -> tuple[_Kind, str]:
     """Return the error of a request whose HTTP/2 connection ended."""
     if "nghttp2" in failure.message:
-        return e.RemoteProtocolError, "the server broke HTTP/2"
+        return e.RemoteProtocolError, "the server violated HTTP/2"
     if failure.has_head:
         return e.ChunkedEncodingError, _CUT_BODY
     if not failure.sent:
@@ -299,12 +299,12 @@ def _timed_out(failure: TransferFailure) -> tuple[_Kind, str]:
     request = failure.request
     # libcurl has one code for all timeouts, and the deadline may end any step.
     if failure.deadline_passed:
-        return e.DeadlineExceeded, f"the total of {request.timeout.total} s ran out"
+        return e.DeadlineExceeded, f"the total timeout of {request.timeout.total} s ran out"
     if failure.sent:
         return e.ReadTimeout, "the server did not respond in time"
     return e.ConnectTimeout, (
-        f"no connection within {request.timeout.connect} s; the host may be down, or raise "
-        "timeout=Timeout(connect=...)"
+        f"no connection was made within {request.timeout.connect} s; the host may be down, or the "
+        "timeout too short: timeout=Timeout(connect=...)"
     )
 
 
@@ -421,7 +421,7 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     if "Too many response headers" in message or "too large" in message.lower():
         return e.RemoteProtocolError, "the response's header block is too large"
     if "nghttp2" in message:
-        return e.RemoteProtocolError, "the server broke HTTP/2"
+        return e.RemoteProtocolError, "the server violated HTTP/2"
     if "chunk" in message:
         return e.ChunkedEncodingError, "the response's chunked framing broke"
     if failure.has_head:
@@ -484,7 +484,7 @@ def no_connection_error(request: ClientRequest) -> ConnectionError:
     """Return the exception for a request for which no connection stayed open long enough."""
     return ConnectionError(
         f"{request}: every connection to the server ended, or was not clean, before the request "
-        "could be sent; it may be restarting",
+        "could be sent; the server may be restarting",
         request=request,
         curl_code=pycurl.E_SEND_ERROR,
     )
@@ -506,7 +506,7 @@ def read_timeout_error(request: ClientRequest, *, has_head: bool) -> ReadTimeout
 
     Args:
         request: sent to the server.
-        has_head: the head of the response is in.
+        has_head: the head of the response has arrived.
     """
     what = "within the response body" if has_head else "after the request"
     return ReadTimeout(

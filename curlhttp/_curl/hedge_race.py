@@ -174,6 +174,6 @@ def _outcome(transfer: Transfer) -> AttemptResult:
     try:
         raise_failure(transfer)
         return Response(transfer.request, get_head(transfer), b"", transfer.timings())
-    # Ctrl-C is no outcome of an attempt; it is raised in the caller.
+    # Ctrl-C is not an outcome of an attempt; it is raised in the caller.
     except Exception as error:
         return error

@@ -240,6 +240,21 @@ class RequestSender:
             origin=self.request.url.origin,
         )
 
+    def note_stream(self) -> None:
+        """Note a connection for another protocol, for which libcurl calls no callback."""
+        info = self.handle.easy.getinfo
+        peer, own = info(pycurl.PRIMARY_IP), info(pycurl.LOCAL_IP)
+        route = peer, own, info(pycurl.PRIMARY_PORT), info(pycurl.LOCAL_PORT)
+        if route[3] > 0:  # not a Unix socket, of which nobody knows which it is
+            assert self.request is not None
+            self.connection = self.connections.add(
+                route,
+                self.sockets,
+                multiplexes=False,
+                is_tls=False,  # nobody looks for its alerts
+                origin=self.request.url.origin,
+            )
+
     def _may_resend(self) -> bool:
         """Return whether libcurl may send the request again, as it is about to."""
         if self._log_event == "downgrades":

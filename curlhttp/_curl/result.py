@@ -84,7 +84,9 @@ def _check_response(transfer: Transfer, request: ClientRequest) -> Head | None:
     if head is None:
         head = parse_response_head(lines, request)
         if head is None:
-            if not transfer.handle.connects_only:
+            if transfer.handle.connects_only:
+                transfer.note_stream()
+            else:
                 transfer.failed = head_error(lines, request)
             return None
     elif lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
@@ -218,7 +220,7 @@ def _make_partial_response(transfer: Transfer) -> Response | None:
     request = transfer.request
     assert request is not None
     head = parse_response_head(transfer.lines, request)
-    # A 1xx is no final response, and the caller has a streamed one.
+    # A 1xx is not a final response, and the caller has a streamed one.
     if head is None or head.status_code < 200 or request.stream:
         return None
     return Response(request, head, b"".join(transfer.pieces), transfer.timings())

@@ -75,7 +75,6 @@ class Transfer(RequestSender):
         upload_mark: bytes of the body that had gone out at the last such check, or None.
         upload_at: the monotonic time of the last check that found more of them.
         queue_seconds: how long the request waited for a slot.
-        idle: seconds from the last activity of the previous attempt to this one.
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and transport that it is connected to, in the blocking engine.
         driver: the one that the blocking engine acquired for it, or None.
@@ -84,16 +83,17 @@ class Transfer(RequestSender):
     __slots__ = (
         "_check_size_at",  # bytes of the body up to which it needs no check
         "_folded",  # number of the first pieces that are joined from many
-        "_max_size",  # bytes that the body may have, 0.0 while unknown
+        "_max_size",  # bytes that the body may have, known from the first check on
         "_unread",  # bytes of the pieces of a streamed body
         "attached",
         "attempts",
+        "bytes_received",
+        "bytes_sent",
         "done",
         "driver",
         "easy",
         "feeds_in_task",
         "head",
-        "idle",
         "is_cut_short",
         "key",
         "origin",
@@ -101,9 +101,7 @@ class Transfer(RequestSender):
         "pieces",
         "progress_mark",
         "queue_seconds",
-        "received",
         "recheck_at",
-        "sent",
         "shares",
         "size",
         "timeout_queue",
@@ -114,7 +112,7 @@ class Transfer(RequestSender):
 
     def __init__(self, limits: Limits, shares: Shares, totals: Totals | None = None) -> None:
         self.totals = totals
-        self.attempts = self.sent = self.received = self.size = 0
+        self.attempts = self.bytes_sent = self.bytes_received = 0
         self.pieces: list[bytes] = []
         self.key: Any = None  # a Key of the ConnectionPool
         self.driver: Any = None  # a PooledDriver, which imports this module
@@ -150,17 +148,17 @@ class Transfer(RequestSender):
     def _reset(self) -> None:
         """Reset the state that every attempt changes."""
         self._reset_sending()
-        self.done = self.is_cut_short = self.paused = False
-        self.received += self.size
-        self.size = self._folded = self._unread = 0
-        self._max_size = self.queue_seconds = 0.0
+        self.done = self.paused = False
+        self.size = self._unread = 0
+        self.queue_seconds = 0.0
         self.head: Head | None = None
         # Most bodies are smaller, and need no check of their head or pieces.
         self._check_size_at: float = _FIRST_CHECK
 
     def _reset_dirty(self) -> None:
         super()._reset_dirty()
-        self.feeds_in_task = False
+        self.feeds_in_task = self.is_cut_short = False
+        self._folded = 0
 
     def prepare(self, request: ClientRequest) -> None:
         """Prepare to send a request.
@@ -181,12 +179,10 @@ class Transfer(RequestSender):
             self.sends_once = True
         else:
             self.sends_once = request.method not in IDEMPOTENT
-            self.sent += len(body.data)
+            self.bytes_sent += len(body.data)
         if request.max_response_size is not None:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
-        now = monotonic()
-        self.idle = now - self.last_activity
-        self.last_activity = now
+        self.last_activity = monotonic()
 
     def _collect_log(self, request_log: RequestLog, request: ClientRequest) -> None:
         """Add libcurl's log of a request that is about to go out to its log."""
@@ -202,7 +198,7 @@ class Transfer(RequestSender):
         self.done = False
         self.pieces.clear()
         self.size = self._folded = 0
-        self._max_size = self._check_size_at = 0.0
+        self._check_size_at = 0.0
 
     # libcurl's callbacks: they do not raise, but store the error in `failed`
 
@@ -235,20 +231,22 @@ class Transfer(RequestSender):
 
     def _on_body(self, piece: bytes) -> int | None:
         """Collect a piece of a body that is kept in memory."""
-        size = self.size = self.size + len(piece)
+        length = len(piece)
+        size = self.size = self.size + length
         self.last_activity = monotonic()
         if size > self._check_size_at:
             result = self._check_body(piece, size)
             if result is not None:
                 return result
         self.pieces.append(piece)
+        self.bytes_received += length
         return None
 
     def _on_piece(self, piece: bytes) -> int | None:
         """Collect a piece of a streamed body, or pause the transfer."""
         if self.head is None:
             # libcurl treats any line that begins with CR as the end of a head. A caller that waits
-            # for the head would wait for ever once the pieces pause the transfer.
+            # for the head would wait forever once the pieces pause the transfer.
             assert self.request is not None
             self.failed = head_error(self.lines, self.request)
             return 0
@@ -260,12 +258,17 @@ class Transfer(RequestSender):
             if not self.feeds_in_task:  # otherwise both sides would wait
                 self.paused = True
                 return _PAUSE
-            self._folded = fold(self.pieces, self._folded)
+            self._fold()
         self._unread += len(piece)
         self.pieces.append(piece)
         self.size = size
+        self.bytes_received += len(piece)
         self._wake()
         return None
+
+    def _fold(self) -> None:
+        self._folded = fold(self.pieces, self._folded)
+        self.handle.is_dirty = True  # so that the number is reset for the next request
 
     def _wake(self) -> None:
         if self.wake is not None:
@@ -282,7 +285,7 @@ class Transfer(RequestSender):
             return 0  # any number but the length ends the transfer with E_WRITE_ERROR
         is_many = len(self.pieces) - self._folded >= MANY
         if is_many:
-            self._folded = fold(self.pieces, self._folded)
+            self._fold()
         # After small pieces, more are likely.
         self._check_size_at = min(
             self._check_size_at, size + (2 * MANY if self._folded else _CHECK_EVERY)
@@ -296,12 +299,14 @@ class Transfer(RequestSender):
 
     def _is_enough(self, piece: bytes, size: int) -> bool:
         """Return whether a body that needs a check must end here; otherwise set the next check."""
-        most = self._max_size = self._max_size or self._get_max_size()
-        self._check_size_at = most
+        if size - len(piece) <= _FIRST_CHECK:
+            self._max_size = self._get_max_size()
+        most = self._check_size_at = self._max_size
         if size <= most:
             return False
+        self.bytes_received += len(piece)
         if self._is_unwanted():
-            self.is_cut_short = True
+            self.is_cut_short = self.handle.is_dirty = True
             self.pieces.append(piece[: len(piece) - (size - MAX_DRAINED)])
         else:
             assert self.request is not None
@@ -379,17 +384,18 @@ class Transfer(RequestSender):
     def _count_sent(self) -> None:
         if self.feed is not None and self.request is not None:
             with suppress(pycurl.error):  # the garbage collector has closed the handle
-                self.sent += self.easy.getinfo(pycurl.SIZE_UPLOAD_T)
+                self.bytes_sent += self.easy.getinfo(pycurl.SIZE_UPLOAD_T)
+
+    def count(self) -> None:
+        """Add what it has counted to the totals; called before its pool forgets it."""
+        if self.totals is not None:
+            self.totals.take(self)
 
     def close(self) -> None:
         """Close the handle, and the connections that only it has."""
         self._close_body()
         self._count_sent()
-        if self.totals is not None:
-            self.totals.add("attempts", self.attempts)
-            self.totals.add("bytes_sent", self.sent)
-            self.totals.add("bytes_received", self.received + self.size)
-            self.totals = None
+        self.count()
         try:
             if self.driver is not None:
                 self.driver.abandon(self)
@@ -405,28 +411,19 @@ Counts: TypeAlias = "Counter[tuple[str, bool]]"
 
 
 def tell_state(
-    known: Iterable[OpenConnections],
-    transfers: Iterable[Transfer],
-    active: Iterable[Transfer],
-    waits: list[float],
+    known: Iterable[OpenConnections], active: Iterable[Transfer], waits: list[float]
 ) -> EngineState:
     """Return what an engine tells of itself; may be called from any thread.
 
     Args:
         known: the connections of the engine.
-        transfers: all of them.
-        active: those that are not idle.
+        active: transfers that are not idle.
         waits: seconds that each waiting request has waited.
     """
     used = {id(transfer.connection) for transfer in active}
     every = {id(each): each for connections in known for each in connections.open()}
     counts = Counter((each.origin, each.protocol, number in used) for number, each in every.items())
-    attempts = sent = received = 0
-    for transfer in transfers:
-        attempts += transfer.attempts
-        sent += transfer.sent
-        received += transfer.received + transfer.size
-    return EngineState(counts, waits, attempts, sent, received)
+    return EngineState(counts, waits)
 
 
 def count_connections(known: Iterable[OpenConnections], active: Iterable[Transfer]) -> Counts:
@@ -466,7 +463,7 @@ def leak_transfer(transfer: Transfer) -> None:
     # The transfer as well, because the callbacks of the handle must not be freed before it.
     driver = transfer.driver
     leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
-    transfer.attached = None
+    transfer.attached = transfer.totals = None
     transfer.done = True
     transfer.failed = ConnectionError(
         "this response belongs to the process that this one was forked from"

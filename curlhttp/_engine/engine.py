@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from curlhttp._models.fork import register
@@ -316,8 +316,9 @@ Middleware: TypeAlias = Callable[[ClientRequest, Send], Awaitable[Response]]
 
 # --- What an engine tells of itself, and what a client counts, for statistics ---
 #
-# Most counts are made where something rare happens. Attempts and received bytes are counted by each
-# transfer, which one thread uses at a time, and are added to the totals when it is closed.
+# Most counts are made where something rare happens. Attempts and bytes are counted by each
+# transfer, which one thread uses at a time. Its counts move to the totals in one step, before its
+# pool forgets it, so that no reader misses them: counters of Prometheus must not fall.
 
 COUNTED = (
     "attempts",
@@ -329,6 +330,14 @@ COUNTED = (
     "cache_hits",
     "cache_misses",
 )
+
+
+class Counted(Protocol):
+    """What counts its own attempts and bytes."""
+
+    attempts: int
+    bytes_sent: int
+    bytes_received: int
 
 
 class Totals:
@@ -359,10 +368,33 @@ class Totals:
         with self._lock:
             self._counts[name] += number
 
-    def read(self) -> dict[str, int]:
-        """Return a copy of all counts."""
+    def take(self, counted: Counted) -> None:
+        """Move the counts of a transfer here.
+
+        Args:
+            counted: starts again at zero.
+        """
         with self._lock:
-            return dict(self._counts)
+            self._add_all(self._counts, counted)
+            counted.attempts = counted.bytes_sent = counted.bytes_received = 0
+
+    def read(self, find: Callable[[], Iterable[Counted]]) -> dict[str, int]:
+        """Return a copy of all counts, with those that were not moved here yet.
+
+        Args:
+            find: returns the transfers that have them.
+        """
+        with self._lock:
+            counts = dict(self._counts)
+            for each in find():
+                self._add_all(counts, each)
+            return counts
+
+    @staticmethod
+    def _add_all(counts: dict[str, int], counted: Counted) -> None:
+        counts["attempts"] += counted.attempts
+        counts["bytes_sent"] += counted.bytes_sent
+        counts["bytes_received"] += counted.bytes_received
 
 
 class EngineState(NamedTuple):
@@ -371,13 +403,7 @@ class EngineState(NamedTuple):
     Attributes:
         connections: numbers of open connections by origin, protocol and whether they are active.
         waits: seconds that each waiting request has waited.
-        attempts: of the transfers that are not closed; likewise the others.
-        bytes_sent: of request bodies.
-        bytes_received: of response bodies.
     """
 
     connections: Counter[tuple[str, str, bool]]
     waits: list[float]
-    attempts: int
-    bytes_sent: int
-    bytes_received: int

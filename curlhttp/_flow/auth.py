@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, cast
 from curlhttp._engine.engine import Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.run import Offload
 from curlhttp._models.body import rewind
-from curlhttp._models.request import ClientRequest
+from curlhttp._models.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, get_flow_method
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
@@ -125,7 +125,7 @@ async def _drive(
     history: list[Response] = []
     outgoing = await _advance(flow, None)
     if outgoing is _END:
-        raise TypeError(f"{who} must yield a request, and yielded none")
+        raise TypeError(f"{who} must yield a request, but yielded nothing")
     while True:
         if is_other := is_subrequest(outgoing, request):
             other = make_subrequest(outgoing, request, changed, who)
@@ -148,6 +148,10 @@ async def _drive(
             return response
         # If little of the body is left, the next request of the flow reuses the connection.
         await response.discard()
+        if not is_other and ENDPOINTS in (response.request.extensions or ()):
+            # Each endpoint knows its own nonces only.
+            answer = cast(ClientRequest, outgoing)
+            answer.extensions = {**(answer.extensions or {}), CHALLENGER: response.request.url}
         if not is_other:
             history.append(response)
 

@@ -198,8 +198,8 @@ class Coalescing(Unpicklable):
                 await waiter.wait(left)
             if not shared.is_done:
                 raise DeadlineExceeded(
-                    f"{request}: the total of {request.timeout.total} s ran out while it shared "
-                    "the transfer of an equal request",
+                    f"{request}: the total timeout of {request.timeout.total} s ran out while it "
+                    "shared the transfer of an equal request",
                     request=request,
                     request_sent=True,
                 )

@@ -12,10 +12,10 @@ from collections.abc import Awaitable
 from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.run import Offload
 from curlhttp._flow.hooks import log
-from curlhttp._models.request import ENDPOINTS, ClientRequest
+from curlhttp._models.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.circuit import FAILURE_STATUSES, OriginClassifier, Outcome
-from curlhttp._policy.endpoints import Endpoints, Rotation, Turn, covers
+from curlhttp._policy.endpoints import Endpoints, Rotation, Turn
 from curlhttp.exceptions import ConnectionError
 
 _CLASSIFIER = OriginClassifier(FAILURE_STATUSES, count_tls=False, via_proxy=False)
@@ -32,26 +32,20 @@ def first_endpoint(endpoints: Endpoints, clock: Clock, run_blocking: Offload) ->
 
     def wrap(send: Send) -> Send:
         async def through(request: ClientRequest) -> Response:
-            now = clock.now()
-            if endpoints.list_urls is not None and endpoints.due <= now:
-                await _refresh(endpoints, request, now, run_blocking)
             canonical = request.url
-            if not covers(endpoints, canonical):
+            if not endpoints.covers(canonical):
                 return await send(request)
-            rotation = Rotation(endpoints, canonical)
+            if endpoints.take_refresh(clock.now()):
+                await _refresh(endpoints, request, clock, run_blocking)
+            rotation = Rotation(endpoints, canonical, (request.extensions or {}).get(CHALLENGER))
             rotation.turn, url = rotation.next(clock.now())
             request = request.derive(url=url)
             request.extensions = {**(request.extensions or {}), ENDPOINTS: rotation}
             try:
-                response = await send(request)
+                return await send(request)
             finally:
                 if rotation.turn is not None:  # no attempt was made
                     rotation.turn.end(None, clock.now())
-            jar = request.jar
-            # The layer above stores them for the endpoint: they are for all endpoints.
-            if jar is not None and response.sets_cookies:
-                jar.store(canonical, response.headers.get_list("set-cookie"))
-            return response
 
         return through
 
@@ -59,13 +53,11 @@ def first_endpoint(endpoints: Endpoints, clock: Clock, run_blocking: Offload) ->
 
 
 async def _refresh(
-    endpoints: Endpoints, request: ClientRequest, now: float, run_blocking: Offload
+    endpoints: Endpoints, request: ClientRequest, clock: Clock, run_blocking: Offload
 ) -> None:
     """List the endpoints. If that fails, the old list stays in use."""
-    function, known = endpoints.list_urls, endpoints.states(now)
+    function, begun = endpoints.list_urls, clock.now()
     assert function is not None
-    if known:
-        endpoints.due = now + (endpoints.refresh_after or float("inf"))  # others do not wait
     try:
         if inspect.iscoroutinefunction(function):
             found = await function()
@@ -75,13 +67,13 @@ async def _refresh(
                 found = await found
         endpoints.replace(found)
     except Exception as error:
-        if known:
+        if endpoints.urls:
             log().warning("the endpoints could not be listed again: %r", error)
             return
         raise ConnectionError(
             f"{request}: the function that lists the endpoints failed: {error!r}", request=request
         ) from error
-    endpoints.due = now + (endpoints.refresh_after or float("inf"))
+    endpoints.due = begun + (endpoints.refresh_after or float("inf"))
 
 
 def next_endpoints(clock: Clock) -> Layer:
@@ -117,7 +109,7 @@ async def _attempt(
     finally:
         rotation.turn = None
     outcome: Outcome | None = _CLASSIFIER.classify_status(response.status_code)
-    if response.request.url.origin != request.url.origin:  # that of a hedge, which has its own turn
+    if not turn.sent(response.request.url):  # that of a hedge, which has its own turn
         outcome = None
 
     def end(error: BaseException | None) -> None:

@@ -152,7 +152,7 @@ def prepare(request: ClientRequest, now: Callable[[], float]) -> None:
     """
     if request.deadline is not None and request.deadline - now() < MIN_ATTEMPT_SECONDS:
         raise DeadlineExceeded(
-            f"{request}: the total of {request.timeout.total} s ran out",
+            f"{request}: the total timeout of {request.timeout.total} s ran out",
             request=request,
         )
     if request.route is not None:

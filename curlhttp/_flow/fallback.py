@@ -54,7 +54,7 @@ def validate_fallback(function: object, awaits: bool) -> None:
             "fallback must be a function of (request, outcome) that returns a response or None, "
             f"not {type(function).__name__}"
         )
-    called = type(function).__call__  # of an object that is no function
+    called = type(function).__call__  # of an object that is not a function
     if not awaits and any(map(inspect.iscoroutinefunction, (function, called))):
         raise TypeError(_NEEDS_ASYNC_CLIENT)
 

@@ -305,7 +305,7 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
             error.request_sent, error.refused = True, False
         raise
     finally:
-        # Always, because permits that are not released would block leases and circuits for ever.
+        # Always, because permits that are not released would block leases and circuits forever.
         plan.close()
         if hooks is not None:
             if plan.sent:
@@ -375,6 +375,8 @@ class _HedgedRequest:
         if permit is None:
             if body is not None:
                 body.close()  # the clone may have opened the file a second time
+            if found is not None:
+                self._give_back(found[0])
             return None
         self.sent += 1
         attempt = request.derive(body=body)
@@ -388,6 +390,13 @@ class _HedgedRequest:
         from curlhttp._flow.endpoints import take_turn
 
         return take_turn(self.request, self._now())
+
+    def _give_back(self, turn: Turn) -> None:
+        from curlhttp._flow.endpoints import get_rotation
+
+        rotation = get_rotation(self.request)
+        assert rotation is not None
+        rotation.give_back(turn)
 
     def is_good(self, status_code: int) -> bool:
         """Return whether a response with this status wins the race."""

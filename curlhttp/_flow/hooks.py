@@ -92,7 +92,7 @@ async def _run_hooks(hooks: list[Hook], subject: T) -> T:
 
 
 class AttemptEvent(NamedTuple):
-    """Describes an attempt to hooks.
+    """What a hook receives about an attempt.
 
     Attributes:
         event: "before_attempt", "after_attempt", "before_sleep", "on_give_up" or "on_fallback".

@@ -46,7 +46,7 @@ class HSTS:
         self._hosts.by_name.update(_load(self._path) or ())
         self._unsaved: set[str] = set()  # hosts whose latest entry is not in the file
         if not os.path.isdir(os.path.dirname(self._path)):
-            raise FileNotFoundError(f"hsts: there is no folder for {self._path}")
+            raise FileNotFoundError(f"hsts: the folder of {self._path} does not exist")
 
     def upgrade(self, request: ClientRequest) -> ClientRequest:
         """Return the request, with an https URL if the host requires that."""

@@ -78,10 +78,15 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
             response = await send(request)
         # BaseException, because callers also limit the time of a request by cancelling it.
         except BaseException as error:
+            sent = getattr(error, "request", None)
+            # With several endpoints, a hedge went to another origin.
+            origin = sent.url.origin if isinstance(sent, ClientRequest) else origin
             limit.note_failure(origin, error, begun, clock.now())
             raise
-        times = response.timings
-        latency = times.first_byte - times.dns - times.connect - times.tls
+        origin, times = response.request.url.origin, response.timings
+        latency = None  # a middleware or a mock made the response
+        if times.first_byte:
+            latency = times.first_byte - times.dns - times.connect - times.tls
         limit.note_response(origin, response.status_code, latency, begun, clock.now())
         return response
 
@@ -135,8 +140,8 @@ async def _wait_for_rate(
 
 def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request}: the total of {request.timeout.total} s ran out in the "
-        f"queue for the rate limit of {rate.rate:g} requests per second; it was not sent"
+        f"{request}: the total timeout of {request.timeout.total} s ran out while it "
+        f"waited for the rate limit of {rate.rate:g} requests per second; it was not sent"
     )
 
 
@@ -287,8 +292,8 @@ async def _reserve(
 
 def _make_wait_error(request: ClientRequest) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request}: the total of {request.timeout.total} s would run out before the rate limit "
-        "admits it; it was not sent",
+        f"{request}: the total timeout of {request.timeout.total} s would run out before the "
+        "rate limit admits it; it was not sent",
         request=request,
     )
 

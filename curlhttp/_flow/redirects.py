@@ -117,7 +117,10 @@ def get_next_hop(
             timings=response.timings,
         )
     try:
-        return build_redirect(request, response.status_code, location, sensitive_headers, rebase)
+        sent_to = None if rebase is None else response.request.url
+        return build_redirect(
+            request, response.status_code, location, sensitive_headers, rebase, sent_to
+        )
     except RequestException as error:
         # The next request was not sent, so the error belongs to this one.
         error.request, error.response = request, response

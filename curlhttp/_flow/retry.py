@@ -91,7 +91,9 @@ class Attempts:
             raise self._make_deadline_error()
         self._number += 1
         # One deposit per request, whatever the number of its attempts.
-        if self._number == 1 and budget is not None:
+        if self._number > 1:
+            self._hooks.totals.add("retries")
+        elif budget is not None:
             budget.deposit(request.url.origin, now)
 
     def end(self, response: Response) -> None:
@@ -120,7 +122,6 @@ class Attempts:
             self._give_up(failure, latest)
         else:
             self._record_failure(failure, latest)
-            self._hooks.totals.add("retries")
         self._log(delay)
         return delay
 
@@ -158,7 +159,7 @@ class Attempts:
     def _make_deadline_error(self) -> DeadlineExceeded:
         request, last = self.request, self._last
         late = DeadlineExceeded(
-            f"{request}: the total of {request.timeout.total} s ran out "
+            f"{request}: the total timeout of {request.timeout.total} s ran out "
             f"before attempt {self._number + 1}",
             request=request,
             response=last if isinstance(last, Response) else None,
@@ -243,7 +244,7 @@ class Attempts:
     def _moves(self) -> bool:
         """Return whether the next attempt goes to an endpoint that had none yet."""
         rotation = (self.request.extensions or {}).get(ENDPOINTS)
-        return rotation is not None and rotation.has_more()
+        return rotation is not None and rotation.has_more(self._clock.now())
 
     def _refund(self, now: float) -> None:
         """Refund the cost of a retry that the breaker refused."""

@@ -252,8 +252,8 @@ class EventSource:
         request = self._request
         if request.deadline is not None and self._clock.now() + delay > request.deadline:
             raise DeadlineExceeded(
-                f"{request}: the total of {request.timeout.total} s runs out before the stream "
-                "can be opened again",
+                f"{request}: the total timeout of {request.timeout.total} s would run out before "
+                "the stream can be opened again",
                 request=request,
                 response=self.response,
                 request_sent=True,

@@ -251,7 +251,7 @@ class BaseStreamedResponse(Response):
             self._engine.abort_from_finalizer(incoming)
             self._notify_end(None)
 
-    def __getstate__(self) -> dict[str, Any]:  # Any: attributes of all kinds
+    def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
         # Without what belongs to a socket of this process.
         state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None

@@ -18,6 +18,7 @@ from curlhttp._models.decoding import decode_content
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
     ConnectionError,
     DeadlineExceeded,
@@ -48,10 +49,10 @@ class Upgraded(Response):
         rest: bytes of the new protocol that came with the head.
     """
 
-    def __init__(self, request: ClientRequest, head: Head, stream: ByteStream, rest: bytes) -> None:
-        super().__init__(request, head, b"", stream.timings())
-        self.stream = stream
-        self.rest = rest
+    def __init__(self, request: ClientRequest, reply: Reply) -> None:
+        super().__init__(request, reply.head, b"", reply.timings)
+        self.stream = reply.stream
+        self.rest = reply.rest
         self._listeners: list[Callable[[BaseException | None], object]] = []
 
     def _at_end(self, notify: Callable[[BaseException | None], object]) -> None:
@@ -123,9 +124,9 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
 async def _upgrade(engine: Connector, request: ClientRequest, now: Callable[[], float]) -> Response:
     reply = await send_upgrade(engine, request, now)
     if reply.has_switched:
-        return Upgraded(request, reply.head, reply.stream, reply.rest)
+        return Upgraded(request, reply)
     try:
-        response = Response(request, reply.head, b"", reply.stream.timings())
+        response = Response(request, reply.head, b"", reply.timings)
         response._content = _decode(response, await reply.body())
     finally:
         reply.stream.abort()
@@ -187,6 +188,7 @@ class Reply:
     Attributes:
         stream: the connection, which the owner of the reply aborts.
         head: the final head, after receive_head().
+        timings: those of the connection, with the time until the final head.
         rest: bytes that were received but not parsed; after a 101, of the new protocol.
     """
 
@@ -203,6 +205,8 @@ class Reply:
         self._unchunked: _ChunkedDecoder | None = None
         self._has_bad_length = False
         self._until = math.inf  # when to stop reading a refusal
+        self.timings: Timings = stream.timings()
+        self._begun = now()
 
     @property
     def has_switched(self) -> bool:
@@ -222,15 +226,19 @@ class Reply:
                 if size + len(self.rest) > _MAX_HEAD:
                     raise self._make_protocol_error("the response's header block is too large")
                 if self.rest and not b"HTTP/1.".startswith(self.rest[:7]):
-                    raise self._make_protocol_error("the response does not begin like HTTP")
+                    raise self._make_protocol_error(
+                        "the response does not begin with a status line"
+                    )
                 await self._read_more()
             block, self.rest = self.rest[: end.end()], self.rest[end.end() :]
             size += len(block)
             head = Head(block)
             if not head.status_code or not block.startswith(b"HTTP/1."):
-                raise self._make_protocol_error("the response does not begin like HTTP")
+                raise self._make_protocol_error("the response does not begin with a status line")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
+                total = self.timings.total + self._now() - self._begun
+                self.timings = self.timings._replace(first_byte=total, total=total)
                 if self.has_switched:
                     await self._send_all()
                     self._left = 0
@@ -323,7 +331,7 @@ class Reply:
             raise WriteTimeout(f"{self._request}: the server did not read the request in {limit} s")
 
     async def _receive(self, limit: float | None) -> bytes:
-        self._check_deadline()  # because a server may send framing without data for ever
+        self._check_deadline()  # because a server may send framing without data forever
         piece = await self.stream.receive(self._seconds(limit))
         if piece is not None:
             return piece
@@ -336,7 +344,9 @@ class Reply:
     def _check_deadline(self) -> None:
         request, now = self._request, self._now()
         if request.is_late(now):
-            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+            raise DeadlineExceeded(
+                f"{request}: the total timeout of {request.timeout.total} s ran out"
+            )
         if now > self._until:
             raise ReadTimeout(f"{request}: the rest of a refusal took too long")
 
@@ -365,7 +375,7 @@ class Reply:
                 piece = self._unchunked.feed(piece)
                 if self._unchunked.is_broken:
                     raise self._make_protocol_error(
-                        "the response's body is not in chunks, as its head says"
+                        "the response's body is not in chunks, although its head says so"
                     )
             elif self._left is not None:
                 piece = piece[: self._left]

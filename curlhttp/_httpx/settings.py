@@ -62,12 +62,12 @@ def make_tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_syste
         verify: True, False, a path, or an SSLContext, whose settings are copied.
         cert: a client certificate: a path, or (certificate, key[, password]).
         trust_env: use SSL_CERT_FILE and SSL_CERT_DIR.
-        trusts_system: whether verify=True means the system's authorities, instead of certifi's.
+        trusts_system: whether verify=True means the system's CA certificates, instead of certifi's.
     """
     checked = cast("Cert", tuple(cert) if isinstance(cert, list) else cert)
     if isinstance(verify, ssl.SSLContext):
         found = get_tls_arguments(verify)
-        # It does not show its authorities, which usually are the system's.
+        # It does not show its CA certificates, which usually are the system's.
         found.setdefault("verify", _find_system_trust())
         return TLS(cert=checked, **found)
     trust: Verify = verify

@@ -60,12 +60,12 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     """Send the requests of httpx or httpx2 with libcurl.
 
     Args:
-        verify: True for the authorities that the library trusts by default, False to verify
-            nothing, the path of a file or directory of authorities, or an ssl.SSLContext, of which
-            authorities, versions, ciphers and check_hostname are copied.
+        verify: True for the CA certificates that the library trusts by default, False to verify
+            nothing, the path of a file or directory of CA certificates, or an ssl.SSLContext, of
+            which the CA certificates, versions, ciphers and check_hostname are copied.
         cert: a client certificate: a path, or (certificate, key[, password]).
-        trust_env: use SSL_CERT_FILE and SSL_CERT_DIR. Proxy variables belong to the client, which
-            ignores them when you pass it a transport.
+        trust_env: use SSL_CERT_FILE and SSL_CERT_DIR. The variables for proxies belong to the
+            client, which ignores them if you pass it a transport.
         http1: allow HTTP/1.1; if it is False and http2 is True, use HTTP/2 with prior knowledge.
         http2: offer HTTP/2 on TLS.
         limits: an httpx.Limits; None for the defaults of the library's own transport.
@@ -75,7 +75,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         retries: how often to retry a failed connection.
         socket_options: tuples for socket.setsockopt.
         guard: a curlhttp.PublicOnly, or a function of (host, address, port) that returns whether
-            the transport may connect to an address.
+            the transport may connect to this address.
 
     Raises:
         ValueError: libcurl has no such option.

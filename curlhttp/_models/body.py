@@ -45,7 +45,7 @@ class Body:
         length: its size in bytes, or None if unknown: it is then sent with chunked coding.
         data: the whole body if it is in memory, else None.
         replayable: whether rewind() works after something was read.
-        is_async: whether it is read with next() in place of read().
+        is_async: whether it is read with next() instead of read().
         is_secret: whether it holds credentials; it is then left out of pickles.
     """
 
@@ -207,7 +207,7 @@ class StreamBody(Body):
         if length is not None and (self._pulled > length or (not piece and self._pulled < length)):
             bound = "only" if self._pulled < length else "at least"
             raise RequestException(
-                f"the body has {bound} {self._pulled} bytes, its length is {length}"
+                f"the body has {bound} {self._pulled} bytes, but {length} were announced"
             )
         return piece
 
@@ -440,7 +440,7 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
     if isinstance(source, WHOLE):
         data = source.encode() if isinstance(source, str) else bytes(source)
         if length is not None and length != len(data):
-            raise InvalidHeader(f"the body has {len(data)} bytes, its length is {length}")
+            raise InvalidHeader(f"the body has {len(data)} bytes, but {length} were announced")
         return BytesBody(data)
     kind = _find_body_class(source)
     if kind is None or (kind is FactoryBody and not factory):
@@ -682,7 +682,7 @@ def encode_body(
     """
     if json is not None and (files or not _is_empty(data)):
         raise TypeError(
-            f"a request has one body: json cannot go together with {'files' if files else 'data'}"
+            f"a request has one body: json cannot be combined with {'files' if files else 'data'}"
         )
     if content is None and not files:
         if data is None:
@@ -690,7 +690,7 @@ def encode_body(
         return _make_data_body(data, json, length, encode)
     if content is not None:
         if files or json is not None or not _is_empty(data):
-            raise TypeError("content cannot go together with data, files or json")
+            raise TypeError("content cannot be combined with data, files or json")
         return open_body(content, length)
     if not hasattr(files, "__iter__"):
         kind = type(files).__name__

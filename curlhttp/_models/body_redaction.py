@@ -20,6 +20,7 @@ from urllib.parse import unquote, unquote_plus
 
 from curlhttp._models.decoding import chosen_charset, decode_readable
 from curlhttp._models.redaction import (
+    describes,
     is_secret_header,
     is_secret_member,
     is_secret_parameter,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from curlhttp._models.url import URL
 
 _MASK = "***"
+_NO_SECRETS = frozenset({"", "true", "false"})
 _MASKED = b"***"  # a body that is masked as a whole
 FORM = "application/x-www-form-urlencoded"
 _DEEPEST = 5  # of JSON in strings of JSON, and of parts within parts
@@ -95,15 +97,27 @@ class Redactor:
 
     Args:
         names: further headers, parameters, form fields and members of JSON to mask.
+        keeps_kinds: replace digits by "0", and keep empty and Boolean values, so that a program can
+            still read what is played back.
 
     Raises:
         TypeError: the names are one string, each letter of which would count as a name.
     """
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Iterable[str] = (), *, keeps_kinds: bool = False) -> None:
         if isinstance(names, (str, bytes)):
             raise TypeError("secrets must be a list of names, not one string")
         self._names = frozenset(name.lower() for name in names)
+        self._keeps_kinds = keeps_kinds
+
+    def stand_in(self, value: str) -> str:
+        """Return what replaces the value of a secret."""
+        if self._keeps_kinds:
+            if value.lower() in _NO_SECRETS:
+                return value
+            if value.isascii() and value.isdigit():
+                return "0"
+        return _MASK
 
     def url(self, url: URL | str) -> str:
         """Return a URL with the values of its secret parameters masked."""
@@ -124,16 +138,22 @@ class Redactor:
         lower = name.lower()
         if lower == "set-cookie":
             cookie, semicolon, attributes = value.partition(";")
-            return f"{_mask_cookie(cookie)}{semicolon}{attributes}"
+            return f"{self._mask_cookie(cookie)}{semicolon}{attributes}"
         if lower == "cookie":
-            return "; ".join(map(_mask_cookie, value.split(";")))
+            return "; ".join(map(self._mask_cookie, value.split(";")))
         if is_secret or is_secret_header(name):
             scheme, blank, _ = value.partition(" ")
-            return f"{scheme} {_MASK}" if blank and lower.endswith("authorization") else _MASK
+            is_scheme = blank and lower.endswith("authorization")
+            return f"{scheme} {_MASK}" if is_scheme else self.stand_in(value)
         value = redact_field(name, value)
         if "?" in value or lower in {"location", "referer"}:
             value = self._mask_pairs(redact_text(value))
         return self._mask_quoted(value, _DEEPEST) if '"' in value else value
+
+    def _mask_cookie(self, pair: str) -> str:
+        name, equals, value = pair.strip().partition("=")
+        # Without a name, all of it is the value.
+        return f"{name}={self.stand_in(value)}" if equals else _MASK
 
     def words(self, text: str) -> str:
         """Return a text about an exchange with the secrets of its URLs and JSON masked."""
@@ -206,9 +226,9 @@ class Redactor:
         return "&".join(map(self._mask_form_field, text.split("&")))
 
     def _mask_form_field(self, pair: str) -> str:
-        name, equals, _ = pair.partition("=")
+        name, equals, value = pair.partition("=")
         if equals and self._is_secret(name):
-            return f"{name}={_MASK}"
+            return f"{name}={self.stand_in(value)}"
         return self._mask_pairs(redact_text(pair))
 
     def _mask_pairs(self, text: str) -> str:
@@ -247,7 +267,7 @@ class Redactor:
             if self.is_secret_string(found[1]):
                 value = _STRING(text, start)
                 assert value is not None
-                parts += text[at : value.start(1)], _MASK
+                parts += text[at : value.start(1)], self.stand_in(value[1])
                 at = value.end(1)
                 start = max(start + 1, at)
         return "".join([*parts, text[at:]])
@@ -259,6 +279,10 @@ class Redactor:
     def is_secret_string(self, name: str) -> bool:
         """Return whether a string with this name is secret."""
         return name.lower() in self._names or is_secret_member(name)
+
+    def describes(self, name: str) -> bool:
+        """Return whether a member with this name, within a secret one, is not secret."""
+        return name.lower() not in self._names and describes(name)
 
     def string(self, raw: str, depth: int) -> str:
         """Return the text between two quotation marks with its secrets masked."""
@@ -295,14 +319,18 @@ class Redactor:
                 continue
             end = text.find(f"</{found[1]}", found.end())
             end = len(text) if end < 0 else end
-            inner = _TEXT_NODES.sub(lambda node: node[1] or _MASK, text[found.end() : end])
+            inner = _TEXT_NODES.sub(
+                lambda node: node[1] or self.stand_in(node[0]), text[found.end() : end]
+            )
             parts += text[at : found.end()], inner
             at = end
         return "".join([*parts, text[at:]])
 
     def _mask_attribute(self, found: re.Match[str]) -> str:
-        name, equals, _, end = found.groups()
-        return f"{name}{equals}'{_MASK}{end}" if self.is_secret_string(name) else found[0]
+        name, equals, value, end = found.groups()
+        if not self.is_secret_string(name):
+            return found[0]
+        return f"{name}{equals}'{self.stand_in(value)}{end}"
 
     # --- parts ---
 
@@ -389,7 +417,7 @@ class _JSONWalker:
             bare = _BARE_NAME(before)
             is_cut = not self._text.startswith('"', found.end(1)) and bool(_CUT_URL(found[1]))
             if self._inside or is_cut or (bare is not None and redactor.is_secret_string(bare[1])):
-                self._mask(found)
+                self._mask(found, redactor)
             else:
                 raw = redactor.string(found[1], depth)
                 if raw != found[1]:
@@ -407,6 +435,8 @@ class _JSONWalker:
         """Continue after a name and a colon."""
         begin = self._text[self._at : self._at + 1]
         if self._inside:
+            if begin == '"' and redactor.describes(name):
+                self._take_string()
             return
         if redactor.is_secret_number(name) and (number := _NUMBER.match(self._text, self._at)):
             self._put(self._at, "0")
@@ -415,14 +445,19 @@ class _JSONWalker:
             if begin == '"':
                 found = _BLOCK(self._text, self._at) or _STRING(self._text, self._at)
                 assert found is not None
-                self._mask(found)
+                self._mask(found, redactor)
             elif begin and begin in "[{":
                 self._take(self._at + 1)
                 self._inside = 1
                 self._has_secret_numbers = redactor.is_secret_number(name)
 
-    def _mask(self, found: re.Match[str]) -> None:
-        self._put(found.start(1), _MASK)
+    def _take_string(self) -> None:
+        found = _STRING(self._text, self._at)
+        assert found is not None
+        self._take(found.end())
+
+    def _mask(self, found: re.Match[str], redactor: Redactor) -> None:
+        self._put(found.start(1), redactor.stand_in(found[1]))
         self._at = found.end(1)
         self._take(found.end())
 
@@ -452,11 +487,6 @@ def parse_boundary(media_type: str) -> str | None:
     """Return the boundary in a media type, or None if it is not multipart."""
     found = _BOUNDARY(media_type)
     return None if found is None else found[1] or found[2]
-
-
-def _mask_cookie(pair: str) -> str:
-    name, equals, _ = pair.strip().partition("=")
-    return f"{name}={_MASK}" if equals else _MASK  # without a name, all of it is the value
 
 
 def _unescape(raw: str) -> str:

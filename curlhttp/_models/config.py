@@ -1,6 +1,6 @@
 """Settings as frozen values: limits, TLS, proxies, and the transport made from them.
 
-They are validated when they are made, so other code need not do that. See also timeout.py.
+They are validated when they are created, so other code does not have to. See also timeout.py.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ class Limits:
     """Limit the connections of a client and how long it keeps them, in seconds.
 
     Args:
-        max_connections: how many exchanges, and so sockets, there may be at once; further callers
-            wait in FIFO order. It is lowered to what the process may open (RLIMIT_NOFILE).
+        max_connections: the maximum number of concurrent exchanges, and so of sockets; further
+            requests wait in order of arrival. It is lowered to the number of files that the process
+            may open (RLIMIT_NOFILE).
         max_connections_per_host: the same for each origin; None for no separate limit.
-        max_keepalive_connections: idle connections that are kept; None for max_connections.
+        max_keepalive_connections: the maximum number of idle connections that are kept; None for
+            max_connections.
         keepalive_expiry: seconds for which an idle connection is kept (CURLOPT_MAXAGE_CONN; whole
             seconds).
         max_connection_lifetime: seconds after which a connection is not used again; None for no
@@ -70,9 +72,10 @@ class TLS:
     """Set which certificates to trust, and which certificate to send.
 
     Args:
-        verify: True for certifi's authorities, the path of a PEM file or of a directory of hashed
-            certificates, PEM bytes, "system" for the authorities of macOS or Windows (elsewhere
-            that is a path), or False to verify nothing. Other authorities replace certifi's.
+        verify: True for certifi's CA certificates, the path of a PEM file or of a directory of
+            hashed certificates, PEM bytes, "system" for the CA certificates of macOS or Windows (on
+            other systems, this is a path), or False to verify nothing. CA certificates that you
+            pass replace certifi's.
         cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
             (certificate, key) or (certificate, key, password).
         check_hostname: whether the certificate must be for the host of the URL.
@@ -81,7 +84,7 @@ class TLS:
         ciphers: a list in OpenSSL's notation for TLS up to 1.2 (CURLOPT_SSL_CIPHER_LIST).
 
     Raises:
-        ValueError: `verify` is empty, or `cert` has another number of parts.
+        ValueError: `verify` is empty, or `cert` has a wrong number of parts.
         TypeError: a path is neither str nor os.PathLike.
         FileNotFoundError: a file does not exist.
     """
@@ -137,11 +140,11 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """Set a proxy; `Proxy.parse` makes one from a URL with credentials.
+    """Describe a proxy; `Proxy.parse` creates one from a URL with credentials.
 
     Args:
-        url: a URL with "http://", "https://", "socks4://", "socks4a://", "socks5://" or
-            "socks5h://" (socks4a and socks5h resolve names at the proxy), host and port.
+        url: the proxy's URL with host and port. Its scheme is "http", "https", "socks4", "socks4a",
+            "socks5" or "socks5h" (with socks4a and socks5h, the proxy resolves names).
         username: sent to the proxy only.
         password: sent to the proxy only.
         headers: names and values, sent to the proxy only.
@@ -158,8 +161,8 @@ class Proxy:
         """Return the Proxy for a URL, which may contain credentials.
 
         Args:
-            url: see Proxy; without a scheme it is "http://". Without a port, "http" has 80,
-                "https" 443, and SOCKS 1080.
+            url: see Proxy. The default scheme is "http". The default port is 80 for "http", 443 for
+                "https" and 1080 for SOCKS.
 
         Raises:
             InvalidProxyURL: the URL is not valid, or its scheme is not supported.
@@ -213,7 +216,8 @@ class Transport:
             first; only for hosts with several addresses (CURLOPT_RESOLVE).
         doh: the URL of a DNS-over-HTTPS server (CURLOPT_DOH_URL), or None.
         certificates: whether the server's certificate is needed. If so, no TLS session is resumed,
-            because the server sends no certificate then (CURLOPT_SSL_SESSIONID_CACHE).
+            because in a resumed session the server sends no certificate
+            (CURLOPT_SSL_SESSIONID_CACHE).
         happy_eyeballs_ms: milliseconds to try IPv6 before IPv4 is tried as well; None for
             libcurl's default, 200.
         unix_socket: the path of a Unix socket to connect to instead, or None.

@@ -309,7 +309,9 @@ def parse_codings(headers: Iterable[str]) -> tuple[str, ...]:
         if (name := part.strip(" \t").lower()) and name != "identity"
     )
     if len(names) > MAX_CODINGS:
-        raise ContentDecodingError(f"{len(names)} content codings, {MAX_CODINGS} at most")
+        raise ContentDecodingError(
+            f"{len(names)} content codings, but at most {MAX_CODINGS} are allowed"
+        )
     return names if all(name in CODECS for name in names) else ()
 
 
@@ -350,7 +352,7 @@ class _CodecLayer:
             self._without_output += len(data)
             if self._without_output > _MAX_WITHOUT_OUTPUT:
                 raise ContentDecodingError(
-                    f"{self._without_output} bytes of {codec.name} have no content"
+                    f"{self._without_output} bytes of {codec.name} decode to nothing"
                 )
 
     def _decode(self, data: bytes, limit: int) -> bytes:
@@ -413,7 +415,7 @@ class ContentDecoder:
         """
         for layer in self._layers:
             if not layer.codec.complete():
-                raise ContentDecodingError(f"the {layer.codec.name} body is cut short")
+                raise ContentDecodingError(f"the {layer.codec.name} body is truncated")
 
 
 def undo_codings(data: bytes, codings: Sequence[str], max_size: int | None = None) -> bytes:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, TypeVar, overload
 
+from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.redaction import redact_field
+from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
 if TYPE_CHECKING:
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 
 _Default = TypeVar("_Default")
 
+DEFAULT_HEADERS = (
+    ("User-Agent", f"curlhttp/{__version__}"),
+    ("Accept-Encoding", ACCEPT_ENCODING),
+    ("Accept", "*/*"),
+)
 SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
@@ -102,14 +109,14 @@ def _explain_invalid(value: str) -> str:
 
 
 class Headers(MutableMapping[str, str]):
-    """Map names to values, ignoring case; order, case and repeats are kept.
+    """Map names to values, ignoring case; order, spelling and repeated fields are kept.
 
     Reading a repeated field returns its values joined by ", "; `get_list` and `multi_items`
     return them one by one.
 
     Args:
         headers: a mapping, pairs or other Headers; str or bytes (latin-1), checked.
-        sensitive: names whose values no repr shows, in addition to those that sound like secrets
+        sensitive: names whose values no repr shows, in addition to names that indicate secrets
             (Authorization, Cookie, X-Api-Key, ...).
 
     Attributes:
@@ -189,7 +196,7 @@ class Headers(MutableMapping[str, str]):
     @overload
     def get(self, name: str, default: _Default) -> str | _Default: ...
     def get(self, name: str, default: object = None) -> object:
-        """Return the value of a field, joined where repeated, or the default."""
+        """Return the value of a field (joined if repeated), or the default."""
         found = self._by_name().get(name.lower())  # without the KeyError of Mapping.get
         return default if found is None else found[1]
 
@@ -199,7 +206,7 @@ class Headers(MutableMapping[str, str]):
         return [value for name, value in self._read() if name.lower() == wanted]
 
     def multi_items(self) -> list[tuple[str, str]]:
-        """Return all names and values in their order, with repeats."""
+        """Return all names and values in order, with repeated fields."""
         return self._read().copy()
 
     def __setitem__(self, name: str, value: Text) -> None:

@@ -22,24 +22,24 @@ Text: TypeAlias = str | bytes
 # --- headers and cookies ---
 
 HeadersInput: TypeAlias = Mapping[str, Text] | Mapping[bytes, Text] | Iterable[tuple[Text, Text]]
-"""Names and values; bytes are latin-1."""
+"""Names and values, as a mapping or pairs; bytes are latin-1."""
 
 HeaderChanges: TypeAlias = (
     Mapping[str, Text | None] | Mapping[bytes, Text | None] | Iterable[tuple[Text, Text | None]]
 )
-"""Headers on top of others; a value of None removes the name."""
+"""Headers that are added to others or replace them; a value of None removes a header."""
 
 CookiesInput: TypeAlias = CookieJar | Mapping[str, str] | Iterable[tuple[str, str]]
-"""A jar, or names and values."""
+"""A cookie jar, or names and values as a mapping or pairs."""
 
 # --- queries and forms ---
 
 # Any: a mapping's key type is invariant, and str() is called on any name and value.
 FormInput: TypeAlias = Mapping[Any, object] | Iterable[tuple[Any, object]]
-"""Names and values; a list repeats its name, None is left out, str() is called on others."""
+"""Names and values. A list repeats its name, None is omitted, other values become str(value)."""
 
 ParamsInput: TypeAlias = FormInput | Text
-"""Names and values of a query, or the finished query."""
+"""Names and values of a query, or the whole query as text."""
 
 # --- bodies ---
 
@@ -58,7 +58,7 @@ _Source: TypeAlias = str | Piece | BinaryFile | Iterable[Piece]
 ContentInput: TypeAlias = (
     _Source | AsyncIterable[Piece] | Callable[[], _Source | AsyncIterable[Piece]]
 )
-"""A body that is sent unchanged; a function that returns one makes it replayable."""
+"""A body that is sent unchanged, or a function that returns one, so that it can be replayed."""
 
 DataInput: TypeAlias = Mapping[Any, object] | Sequence[tuple[Any, object]] | ContentInput
 """A form, or a body that is sent unchanged."""
@@ -66,7 +66,7 @@ DataInput: TypeAlias = Mapping[Any, object] | Sequence[tuple[Any, object]] | Con
 # Any: a mapping's key type is invariant, and numbers are valid names. Values are objects, because a
 # TypedDict is not a mapping of anything else.
 JSON: TypeAlias = Mapping[Any, object] | Sequence[object] | float | bool | None
-"""What JSON can express; str is a Sequence, int a float."""
+"""What JSON can express. To type checkers, a str is a Sequence and an int is a float."""
 
 _Part: TypeAlias = _Source | Callable[[], _Source] | None
 
@@ -76,12 +76,12 @@ FileInput: TypeAlias = (
     | tuple[Text | None, _Part, Text | None]
     | tuple[Text | None, _Part, Text | None, HeaderChanges | None]
 )
-"""A file, (file name, file), and on demand its content type and further headers of its part."""
+"""A file, or a tuple (file name, file), to which a content type and headers may be added."""
 
 FilesInput: TypeAlias = (
     Mapping[str, FileInput] | Mapping[bytes, FileInput] | Iterable[tuple[Text, FileInput]]
 )
-"""Field names and files."""
+"""Field names and files, as a mapping or pairs."""
 
 # --- authentication ---
 
@@ -97,7 +97,7 @@ class _HasAuthFlow(Protocol):
 AuthInput: TypeAlias = (
     "tuple[Text, Text] | Auth | _HasAuthFlow | Callable[[ClientRequest], ClientRequest | None]"
 )
-"""(user, password), an Auth, an object with its methods, or a function that changes a request."""
+"""(user, password), an Auth or an object with its methods, or a function that changes a request."""
 
 # --- requests and errors ---
 
@@ -152,7 +152,7 @@ _TransitionHook: TypeAlias = "Callable[[Transition], object]"
 
 
 class HooksInput(TypedDict, total=False):
-    """Functions by event, one or several each."""
+    """One or several functions for each event."""
 
     request: _RequestHook | Sequence[_RequestHook]
     response: _ResponseHook | Sequence[_ResponseHook]

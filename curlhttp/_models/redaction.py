@@ -31,10 +31,23 @@ _HEADERS_WITH_CREDENTIALS = (
     r"authori[sz]ation|cookie|token|secret|passw|passphrase|credential|session|signature|assertion"
     r"|(?:^|[-_])(?:api-?key|key|auth|sig|jwt|pass|pwd)(?:$|[-_])"
 )
-# They only sound like those that do: names of policies and keys of caches.
+# They only sound like those that do.
 _HARMLESS_HEADERS = frozenset(
-    {"access-control-allow-credentials", "surrogate-key", "x-cache-key", "cache-key"}
+    {"access-control-allow-credentials", "surrogate-key", "accept-signature", "signature-input"}
 )
+# Names that describe credentials ("token_type", "authorization_endpoint"), or only sound like them.
+_DESCRIPTIONS = (
+    r"(?:^|[-_. ])(?:types?|kind|endpoint|supported|alg|algorithms?|policy|length|count|limit"
+    r"|methods?|version|format|required|enabled|lifetime|ttl|expired|expires|expiry|expiration"
+    r"|expires[-_](?:at|in|on)|(?:created|updated|issued)[-_](?:at|on))\Z"
+    r"|rate[-_]?limit|tokens[-_]details\Z|\Atokeni[sz]|\Asecretar"
+    r"|\A(?:token|auth|authorization)[-_](?:uri|url)\Z"
+    r"|(?:max|min|new|num|total|input|output|prompt|completion)[-_](?:\w+[-_])?tokens\Z"
+    r"|(?:^|[-_])(?:cache|foreign|group|idempotency|order|partition|primary|public|row|sort"
+    r"|websocket)[-_]key\Z|\A(?:hot|mon|tur)key\Z"
+    r"|(?:^|[-_])(?:area|country|currency|error|lang|language|postal|region|status|zip)[-_]code\Z"
+)
+_CAMEL_HUMP = r"(?<=[a-z0-9])(?=[A-Z])"
 # Of JSON: "session_id", "code" and "key" are harmless there.
 _MEMBERS_WITH_CREDENTIALS = (
     r"token|secret|passw|passphrase|passcode|pwd|jwt|cookie|credential|signature|assertion|sessid"
@@ -57,7 +70,7 @@ _USERINFO = r"(?s)\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@"
 
 def is_secret_parameter(name: str) -> bool:
     """Return whether the name of a parameter of a URL or form sounds like credentials."""
-    return re.search(_PARAMETERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
+    return _matches(_PARAMETERS_WITH_CREDENTIALS, name) and not describes(name)
 
 
 @lru_cache(maxsize=64)  # the cache asks for each field of a request
@@ -65,12 +78,21 @@ def is_secret_header(name: str) -> bool:
     """Return whether the name of a header field sounds like credentials."""
     if name.lower() in _HARMLESS_HEADERS:
         return False
-    return re.search(_HEADERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
+    return _matches(_HEADERS_WITH_CREDENTIALS, name) and not describes(name)
 
 
 def is_secret_member(name: str) -> bool:
     """Return whether the name of a member of a JSON object sounds like credentials."""
-    return re.search(_MEMBERS_WITH_CREDENTIALS, name, re.IGNORECASE) is not None
+    return _matches(_MEMBERS_WITH_CREDENTIALS, name) and not describes(name)
+
+
+def describes(name: str) -> bool:
+    """Return whether a name describes credentials, or only sounds like them."""
+    return _matches(_DESCRIPTIONS, re.sub(_CAMEL_HUMP, "_", name))
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return re.search(pattern, name, re.IGNORECASE) is not None
 
 
 def redact_url(url: URL | str) -> str:

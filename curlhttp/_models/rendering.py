@@ -256,7 +256,7 @@ def _add_tls(line: _Command, tls: TLS) -> None:
 def _add_authorities(line: _Command, tls: TLS, kind: str) -> None:
     verify = tls.verify
     if isinstance(verify, bytes):
-        line.notes.append("the authorities were in memory")
+        line.notes.append("the CA certificates were in memory")
     elif not isinstance(verify, bool):
         path = os.fspath(verify)
         line.add(f"--{kind}{'capath' if os.path.isdir(path) else 'cacert'}", path)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 KEEP_CODED = "keep"
 ENDPOINTS = "curlhttp.endpoints"  # the extension with the Rotation of a request
+CHALLENGER = "curlhttp.challenger"  # the extension with the URL of the endpoint to answer
 
 _EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2
@@ -100,7 +101,7 @@ def pack_fields(
 
 
 class ClientRequest:
-    """Hold a request; a client makes it, and a middleware may change it or derive another.
+    """A request: clients create it, and a middleware may change it or derive another one.
 
     Attributes:
         method: upper case.
@@ -122,7 +123,7 @@ class ClientRequest:
             received body is kept, too.
         deadline: when the total time runs out, on the engine's clock, or None.
         retry: the RetryPolicy, or None to send it once.
-        extensions: data of middleware.
+        extensions: a dictionary with data of middleware, or None.
     """
 
     __slots__ = (
@@ -165,7 +166,7 @@ class ClientRequest:
     decode: bool | str
     deadline: float | None
     retry: RetryPolicy | None
-    extensions: dict[str, Any] | None  # Any: middleware decides
+    extensions: Any  # a dict[str, Any], or None until somebody sets it
 
     def __init__(
         self,
@@ -261,8 +262,8 @@ class ClientRequest:
     def sent_headers(self) -> Headers:
         """Return the header fields as they are sent, with Host and the framing of the body.
 
-        This is a copy: to send others, change `headers`. `Response.request` also has the Cookie and
-        the Authorization that were sent. HTTP/2 sends Host as ":authority", and no
+        This is a copy: to send other fields, change `headers`. The `request` of a Response also has
+        the Cookie and the Authorization that were sent. HTTP/2 sends Host as ":authority", and no
         Transfer-Encoding.
         """
         from curlhttp._models.rendering import sent_headers  # rarely needed
@@ -311,7 +312,9 @@ class ClientRequest:
         if self.body is None:
             return b""
         if self.body.data is None:
-            raise RuntimeError("the body is streamed; an Auth with requires_request_body has it")
+            raise RuntimeError(
+                "the body is streamed; to read it in an Auth, set requires_request_body"
+            )
         return self.body.data
 
     @property
@@ -404,17 +407,17 @@ class ClientRequest:
         json: JSON = None,
         headers: HeadersInput | None = None,
     ) -> Response:
-        """Make a response to this request without a server, for a fallback or a middleware.
+        """Create a response to this request without a server, for a fallback or a middleware.
 
         Args:
             status_code: of three digits.
             content: the body; str is sent as UTF-8.
-            json: any value that JSON can express, in place of content.
+            json: any value that JSON can express, instead of content.
             headers: a mapping or pairs. JSON gets a Content-Type if they have none.
 
         Raises:
-            ValueError: the status has not three digits.
-            TypeError: there is both content and json, or one value is of another type.
+            ValueError: the status does not have three digits.
+            TypeError: you passed both content and json, or a value has a wrong type.
             InvalidHeader: a name or value is not valid in a header.
         """
         from curlhttp._models.response import Response
@@ -422,7 +425,7 @@ class ClientRequest:
         found = Headers(headers)
         if json is not None:
             if content:
-                raise TypeError("a response has either content or json, not both")
+                raise TypeError("pass either content or json, not both")
             body = encode_body(json=json)
             assert body is not None
             assert body.data is not None
@@ -431,11 +434,11 @@ class ClientRequest:
         return Response.of(self, status_code, headers=found, content=content)
 
     def to_curl(self, *, secrets: bool = False) -> str:
-        """Return the command line of curl that sends the same, for a POSIX shell.
+        """Return the curl command that sends the same request, for a POSIX shell.
 
         Args:
-            secrets: show credentials. Without it they are masked by their names, in headers, URLs,
-                forms and JSON; in other bodies they cannot be found.
+            secrets: show credentials. Without it, they are masked by name in headers, URLs, forms
+                and JSON. In other bodies, they cannot be found.
         """
         from curlhttp._models.rendering import curl_command
 

@@ -119,7 +119,7 @@ T = TypeVar("T")
 
 
 class Response(SuggestingAttributes):
-    """Hold a response whose body is in memory.
+    """A response whose body is in memory.
 
     Attributes:
         status_code: for example 200.
@@ -127,8 +127,8 @@ class Response(SuggestingAttributes):
         request: the request of the last hop.
         url: the URL of that request, a str without userinfo.
         budget_exhausted: there was no further attempt, because the policy's budget was used up.
-        is_fallback: the client's fallback made it, in place of a failure.
-        from_cache: it was stored, even if the server then confirmed it.
+        is_fallback: the client's fallback returned it instead of a failure.
+        from_cache: it came from the cache, even if the server then confirmed it.
         cache_status: what the client's cache did, in the form of Cache-Status (RFC 9211), such as
             "curlhttp; hit; ttl=42"; None without a cache.
     """
@@ -170,7 +170,7 @@ class Response(SuggestingAttributes):
         headers: HeadersInput | None = None,
         content: bytes | str = b"",
     ) -> Response:
-        """Make a response without a server, for middleware that answers a request.
+        """Create a response without a server, for middleware that answers a request.
 
         Args:
             request: the request that it answers.
@@ -179,8 +179,8 @@ class Response(SuggestingAttributes):
             content: the body; str is sent as UTF-8.
 
         Raises:
-            ValueError: the status has not three digits.
-            TypeError: the status is no int, or the content neither bytes nor str.
+            ValueError: the status does not have three digits.
+            TypeError: the status is not an int, or the content is neither bytes nor str.
             InvalidHeader: a name or value is not valid in a header.
         """
         _validate_made(status_code, content)
@@ -204,10 +204,10 @@ class Response(SuggestingAttributes):
 
     @property
     def certificate(self) -> str | None:
-        """Return the server's certificate as PEM, where the client has certificates=True.
+        """Return the server's certificate as PEM, if the client has certificates=True.
 
-        None without TLS, and if the connection was opened for another request that has no response
-        yet.
+        It is None without TLS, and also if the connection was opened for another request that has
+        no response yet.
         """
         return self._certificate
 
@@ -234,7 +234,7 @@ class Response(SuggestingAttributes):
 
     @property
     def reason(self) -> str:
-        """Return the reason phrase; the standard one if the version of HTTP has none."""
+        """Return the reason phrase; the standard one if this version of HTTP sends none."""
         return self._head.reason_phrase
 
     reason_phrase = reason
@@ -262,7 +262,7 @@ class Response(SuggestingAttributes):
 
     @property
     def links(self) -> dict[str, dict[str, str]]:
-        """Return the links of the Link header by their relation, else by their URL (RFC 8288)."""
+        """Return the links of the Link header, by relation or else by URL (RFC 8288)."""
         value = self.headers.get("link")
         return parse_links(value) if value else {}
 
@@ -332,7 +332,7 @@ class Response(SuggestingAttributes):
         )
 
     def to_curl(self, *, secrets: bool = False) -> str:
-        """Return the command line of curl that sends the request of the last hop again.
+        """Return the curl command that sends the last request (after redirects) again.
 
         Args:
             secrets: see `ClientRequest.to_curl`.
@@ -349,7 +349,7 @@ class Response(SuggestingAttributes):
 
     @property
     def encoding(self) -> str | None:
-        """Return the charset of text: as set, else from Content-Type, else None."""
+        """Return the charset of text: the one you set, or that of Content-Type, or None."""
         if self._encoding is None:
             return _parse_charset(self.headers.get("content-type"))
         return self._encoding
@@ -387,12 +387,12 @@ class Response(SuggestingAttributes):
         Args:
             type: the type of the result, such as a dataclass, a model of pydantic, a Struct of
                 msgspec, or list[...] of one of these; None for dicts, lists and so on.
-            options: passed on to json.loads, or to the loads of the client's JSON.
+            options: passed on to json.loads, or to the `loads` of the client's JSON.
 
         Raises:
             JSONDecodeError: the body is not JSON.
             JSONTypeError: the value does not fit the type.
-            TypeError: values of this type cannot be made.
+            TypeError: curlhttp cannot create values of this type.
         """
         # json.loads detects UTF-8, 16 and 32 in bytes.
         body = self.content if self._encoding is None else self.text
@@ -414,17 +414,22 @@ class Response(SuggestingAttributes):
             # The __qualname__ of list[User] is "list".
             shown = to if hasattr(to, "__args__") else getattr(to, "__qualname__", to)
             raise JSONTypeError(
-                f"the JSON does not fit {shown}: {misfit}; {self._describe()}",
+                f"the JSON does not fit {shown}: {misfit}; {self.request} got {self.status_code}",
                 request=self.request,
                 response=self,
             ) from misfit.__cause__
 
     def _describe(self) -> str:
         """Say which response this is, for errors about its body."""
-        start = self.text[:_SHOWN] + ("..." if len(self.text) > _SHOWN else "")
+        text = self.text
         kind = self.headers.get("content-type", "no Content-Type")
-        body = f"which begins with {start!r}" if start else "with an empty body"
-        return f"{self.request} got {self.status_code} and {kind}, {body}"
+        shown = f"{self.request} got {self.status_code} and {kind}"
+        if not text:
+            return f"{shown}, with an empty body"
+        if text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+            return shown  # broken JSON may have secrets
+        start = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "")
+        return f"{shown}, which begins with {start!r}"
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
@@ -533,7 +538,9 @@ def validate_encoding(encoding: DefaultEncoding) -> DefaultEncoding:
     """
     if isinstance(encoding, str):
         if chosen_charset(encoding) is None:
-            raise ValueError(f"default_encoding is no charset that Python knows: {encoding!r}")
+            raise ValueError(
+                f"default_encoding must be a charset that Python knows, not {encoding!r}"
+            )
     elif not callable(cast(object, encoding)):
         raise TypeError(
             "default_encoding must be the name of a charset, or a function of the body that "

@@ -69,7 +69,7 @@ def with_keywords(
     keywords: Iterable[Parameter],
     defaults: Mapping[str, object],
 ) -> Signature:
-    """Return a function's own signature, with keywords in place of its **options.
+    """Return a function's own signature, with keywords instead of its **options.
 
     Args:
         function: with **options or without.

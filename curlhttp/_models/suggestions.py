@@ -148,7 +148,7 @@ def _instead(context: str, name: str, known: Iterable[str], sign: str) -> str:
 # --- the table ---
 
 _HOOKS = 'hooks={"request": ..., "response": ...}'
-_VERIFY = "verify=False, a path of authorities, or an ssl.SSLContext"
+_VERIFY = "verify=False, the path of CA certificates, or an ssl.SSLContext"
 _PROXY = 'proxies="http://user:password@host:port"'
 _STREAM = "`with client.stream(method, url) as response:`, which has it"
 _LIMITS = "limits=curlhttp.Limits(...), or its fields, such as max_connections=100"

@@ -1,4 +1,4 @@
-"""The time limits of a request, as a frozen value that is validated when it is made."""
+"""The time limits of a request, as a frozen value that is validated when it is created."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ class Timeout:
     """Set the time limits of a request, each in seconds; None means no limit.
 
     Args:
-        total: everything together: waits, redirects, retries and reading the body.
+        total: the limit foreverything together: waits, redirects, retries and reading the body.
         connect: resolving the name, connecting and the TLS handshake (CURLOPT_CONNECTTIMEOUT_MS).
-        read: the silence between two bytes; it pauses while the caller does not read. While the
-            request is sent, bytes in either direction count, unless `write` is set.
-        write: while a body is sent, the time in which no byte of it is sent, as far as libcurl
-            and the system report: bytes in their buffers count as sent. It pauses while the body
-            has no data ready. With None, `read` covers sending too.
-        pool: the wait for a free connection of the pool.
+        read: the longest silence between two bytes. The time in which the caller does not read does
+            not count. While the request is sent, bytes in either direction end the silence, unless
+            `write` is set.
+        write: while a body is sent, the longest time in which no byte of it is sent. Bytes in the
+            buffers of libcurl and the operating system count as sent. The time in which the body
+            has no data ready does not count. If it is None, `read` applies to sending, too.
+        pool: the longest wait for a free connection of the pool.
 
     Raises:
         ValueError: a limit is not a positive, finite number.

@@ -24,7 +24,7 @@ no server was reached; microseconds until the name was resolved, the connection 
 
 
 class Timings(NamedTuple):
-    """Hold the duration of each phase of the last transfer, in seconds.
+    """The duration of each phase of the last transfer, in seconds.
 
     Attributes:
         queue: waiting for a free handle and, on HTTP/2, for a connection.
@@ -84,7 +84,7 @@ def make_timings(counted: CurlTimings) -> Timings:
 
 
 class AttemptCancelled(BaseException):
-    """Report to an attempt middleware, from `send`, that another attempt of a hedge has won.
+    """Raised by `send` in an attempt middleware when another attempt of a hedge has won.
 
     It is not a failure of the server, so neither `except RequestException` nor `except Exception`
     catches it. It does not propagate beyond the middleware.
@@ -97,7 +97,7 @@ class Attempt(NamedTuple):
     Attributes:
         number: starts at 1.
         status_code: of the response, or None if there was none.
-        error: raised in place of a response, or None; without its traceback unless it is the last.
+        error: raised instead of a response, or None; without its traceback unless it is the last.
         elapsed: seconds that it took; for a streamed response, to the end of its head.
         delay: seconds until the next attempt, None for the last.
     """

@@ -335,7 +335,7 @@ class _URLBuilder:
 
 
 class URL(_URLBuilder):
-    """Hold an http or https URL in canonical form; immutable and hashable.
+    """An http or https URL in canonical form; immutable and hashable.
 
     Args:
         url: an absolute URL.
@@ -378,8 +378,8 @@ class URL(_URLBuilder):
     def join(self, location: str | bytes) -> URL:
         """Resolve a reference such as a Location value against this URL (RFC 3986, section 5.2).
 
-        Userinfo is that of the reference, never that of this URL. The fragment of this URL is
-        inherited if the reference has none (RFC 9110, section 10.2.2).
+        The result never inherits the userinfo of this URL. It inherits its fragment if the
+        reference has none (RFC 9110, section 10.2.2).
 
         Args:
             location: an absolute or relative reference; bytes are UTF-8.

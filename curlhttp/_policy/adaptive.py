@@ -1,10 +1,10 @@
-"""Find out how many requests at the same time an origin bears, from latency and rejections.
+"""Find out how many concurrent requests an origin can handle, from latency and rejections.
 
 AIMD: a limit that was reached grows by its square root in each window of requests. It shrinks by a
 factor if requests were rejected, or if they took significantly longer than in the best recent
 window. In the second case, the factor is the gradient best / latency: by Little's law, this is the
 part of the limit that does not wait in the origin's queue, so that the queue becomes empty.
-docs/decisions/adaptive-limits.md says why, with the literature.
+docs/decisions/adaptive-limits.md explains why, with references.
 
 Pure: times are arguments.
 """
@@ -52,7 +52,7 @@ class _SampleWindow:
         latencies: number of them.
         mean: of the latencies, in seconds.
         peak: most requests at the same time.
-        is_full: the limit was reached.
+        is_full: whether the limit was reached.
     """
 
     __slots__ = ("_squares", "begun", "is_full", "latencies", "mean", "peak", "rejected")
@@ -224,20 +224,22 @@ class _Observation(NamedTuple):
 
 
 class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
-    """Limit the number of requests at the same time to what an origin bears.
+    """Find how many concurrent requests an origin can handle, and limit requests to this number.
 
-    It grows while it is reached and the origin is as fast as before, and shrinks when the origin
-    gets slower, or answers 429, 503 or 504, or does not answer in time. Clients, threads and event
-    loops can share one. Waiting requests are sent in the order in which they arrived.
+    The limit grows while it is reached and the origin is as fast as before. It shrinks when the
+    origin gets slower, responds with 429, 503 or 504, or does not respond in time. Clients, threads
+    and event loops can share one object. Waiting requests are sent in the order in which they
+    arrived.
 
     Args:
         initial: the limit of an origin before anything is known about it.
-        minimum: the least limit.
-        maximum: the greatest limit.
+        minimum: the lowest limit.
+        maximum: the highest limit.
         per: "origin" to limit each origin separately, None to limit all together.
 
     Raises:
-        ValueError: the numbers are not whole, below 1, or not minimum <= initial <= maximum.
+        ValueError: a number is not an integer or is below 1, or initial is not between minimum and
+            maximum.
     """
 
     adapts = True
@@ -272,20 +274,21 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         return self.limit if queue is None else queue.limit
 
     def note_response(
-        self, origin: str, status_code: int, latency: float, begun: float, now: float
+        self, origin: str, status_code: int, latency: float | None, begun: float, now: float
     ) -> None:
         """Learn from a response.
 
         Args:
             origin: of the request.
             status_code: of the response.
-            latency: seconds to the first byte, without those for a connection.
+            latency: seconds to the first byte, without those for a connection; None if unknown.
             begun: when the request was sent; both are monotonic seconds.
             now: when the response was received.
         """
         if status_code in REJECTING_STATUSES:
             self._learn(_Observation(origin, None, False, begun, now))
-        elif status_code < 500:  # other failures are faster or slower than what is asked for
+        # Other failures are faster or slower than what is asked for.
+        elif status_code < 500 and latency is not None:
             self._learn(_Observation(origin, latency, False, begun, now))
 
     def note_failure(self, origin: str, error: BaseException, begun: float, now: float) -> None:
@@ -335,8 +338,9 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
             now: monotonic seconds.
         """
         return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-            f"{request}: none of the {self.current(request.url.origin)} requests at once that the "
-            "origin bears at present ended in time; close streamed responses, or send fewer",
+            f"{request}: none of the {self.current(request.url.origin)} concurrent requests that "
+            "the origin can handle at present ended in time; close streamed responses, or send "
+            "fewer requests",
             request=request,
         )
 

@@ -25,7 +25,7 @@ _IN_ASYNC_CLIENT, _IN_CLIENT = "async_auth_flow", "sync_auth_flow"
 
 
 class Auth:
-    """Base class for authentication. Derive your own class, and write its auth_flow.
+    """Base class for authentication. Subclass it, and write auth_flow.
 
         class TokenAuth(curlhttp.Auth):
             def auth_flow(self, request):
@@ -33,15 +33,15 @@ class Auth:
                 request.headers["Authorization"] = f"Bearer {response.json()['token']}"
                 yield request
 
-    One generator serves both clients, and any thread. If the flow has to wait for anything but
-    responses, write two, under the names that httpx uses: `sync_auth_flow(request)` for Client, and
-    the async generator `async_auth_flow(request)` for AsyncClient. They take precedence over
-    `auth_flow`.
+    One generator serves both clients, in any thread. If the flow has to wait for anything but
+    responses, write two generators, under the names that httpx uses: `sync_auth_flow(request)` for
+    Client, and the async generator `async_auth_flow(request)` for AsyncClient. They take precedence
+    over `auth_flow`.
 
     The client sends each yielded request like the request itself: with its time limits, and through
-    cookies, middleware, retries, limits and proxies. It follows no redirects for it, and does not
-    apply this Auth to it. A `curlhttp.Request` to another origin is sent without the client's own
-    headers.
+    cookies, middleware, retries, limits and proxies. It does not follow redirects of such a
+    request, and does not apply this Auth to it. A `curlhttp.Request` to another origin is sent
+    without the client's own headers.
 
     Attributes:
         requires_request_body: the flow reads `request.content`, so the client reads a streamed body
@@ -111,7 +111,7 @@ class BasicAuth(Auth):
 
     Args:
         username: bytes, or a str, which is encoded in Latin-1 if possible, otherwise in UTF-8.
-        password: likewise.
+        password: the same.
     """
 
     __slots__ = ("_value",)

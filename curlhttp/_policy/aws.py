@@ -56,9 +56,9 @@ class AWSSigV4(TokenAuth):
     """Sign requests to AWS and compatible services (Signature Version 4). Needs the extra `aws`.
 
     The signature covers the method, host, path, query, Content-Type, Content-MD5, Date, all X-Amz-*
-    headers and the SHA-256 hash of the body. Path and query are sent with AWS' escaping. A streamed
-    body to S3 over https is not signed. Any other streamed body is read twice: to hash it, and to
-    send it. If it cannot be rewound, it is sent unsigned over https, and refused over http.
+    headers and the SHA-256 hash of the body. Path and query are sent with AWS's escaping. A
+    streamed body to S3 over https is not signed. Any other streamed body is read twice: to hash it,
+    and to send it. If it cannot be rewound, it is sent unsigned over https, and refused over http.
 
     Args:
         region: such as "eu-central-1".
@@ -66,8 +66,8 @@ class AWSSigV4(TokenAuth):
         credentials: (access key, secret key) or (access key, secret key, session token); or
             credentials of botocore or boto3, or a function that returns them. None to let botocore
             find them: in the environment, profiles, SSO, containers, IMDS. Credentials that expire
-            are renewed once for all requests that wait.
-        profile: the profile of AWS' configuration in which botocore looks.
+            are renewed once for all waiting requests.
+        profile: the profile in AWS's configuration that botocore uses.
 
     Raises:
         ImportError: botocore is not installed.

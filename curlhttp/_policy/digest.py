@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from curlhttp._models.request import ENDPOINTS
 from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import Auth, AuthFlow, encode_credential
 
@@ -200,7 +201,7 @@ class DigestAuth(Auth):
         response = yield request
         # Once, and a second time only for a nonce that the server calls stale.
         for is_last in (False, True):
-            if response.status_code != 401 or parse_url(response.url).origin != origin:
+            if response.status_code != 401 or _get_origin(response) != origin:
                 break  # a middleware below may have sent the request to another origin
             challenge = _best_challenge(response.headers)
             if challenge is None or (is_last and not _is_stale(challenge)):
@@ -314,6 +315,13 @@ def _get_algorithm(challenge: Challenge) -> tuple[str, bool]:
 def _offers_auth(qop: str) -> bool:
     # Not auth-int, which hashes a body that may not have been produced yet.
     return not qop or "auth" in re.split(r"[\s,]+", qop.lower())
+
+
+def _get_origin(response: Response) -> str:
+    """Return the origin that a response comes from: of several endpoints, their common one."""
+    url = parse_url(response.url)
+    rotation = (response.request.extensions or {}).get(ENDPOINTS)
+    return url.origin if rotation is None else str(rotation.get_origin(url))
 
 
 def _is_stale(challenge: Challenge) -> bool:

@@ -7,15 +7,23 @@ detection: failures in a row, a time that grows with each ejection, and a maximu
 from __future__ import annotations
 
 import random
+import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
 
+from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.fork import register
 from curlhttp._models.redaction import display_url
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.breaker.circuit import Outcome
+
+if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
+    from curlhttp._models.inputs import CookiesInput
 
 Choose: TypeAlias = Literal["least_pending", "round_robin", "p2c"]
 URLs: TypeAlias = Iterable["str | URL"]
@@ -23,17 +31,15 @@ ListEndpoints: TypeAlias = "Callable[[], URLs | Awaitable[URLs]]"
 
 _MAX_GROWTH = 10  # times eject_for
 _LEAST_SHARE = 0.1  # of its usual requests, when an endpoint comes back
-# Where requests go as long as an async function has not listed the endpoints.
-_UNKNOWN = "http://endpoints.invalid/"
 
 
 class EndpointState(NamedTuple):
-    """What is known of one endpoint.
+    """The state of one endpoint.
 
     Attributes:
         url: its base URL.
-        pending: attempts that are under way.
-        failures: failures in a row.
+        pending: the number of attempts that are under way.
+        failures: the number of consecutive failures.
         ejected_for: seconds until it is used again, 0.0 if it is in use.
     """
 
@@ -55,33 +61,37 @@ class _Member:
         self.credit: float = 0.0
 
 
+_get_pending = attrgetter("pending")
+_get_credit = attrgetter("credit")
+
+
 class Endpoints(Unpicklable):
     """Spread the requests of a client over several servers of one service.
 
         endpoints = curlhttp.Endpoints(["https://a.example.org", "https://b.example.org"])
         client = curlhttp.Client(base_url=endpoints, retry=2)
 
-    Each attempt goes to one of them. A retry and a hedge go to another one than the attempts
-    before. One that fails is ejected for a while. Clients, threads and event loops may share one
-    object.
+    Each attempt goes to one of them. A retry or a hedge goes to a different endpoint than the
+    attempts before it. An endpoint that fails is ejected for a while. Clients, threads and event
+    loops may share one object.
 
     Args:
-        urls: the base URLs, or a function without arguments that returns them. It may be a
-            coroutine function in AsyncClient.
-        choose: "least_pending" for the one with the fewest attempts under way, "round_robin", or
-            "p2c" for the better one of two chosen at random.
-        eject_after: failures in a row after which one is ejected: no connection, a broken
-            connection, a timeout, or status 500, 502, 503 or 504.
-        eject_for: seconds of the first ejection. The second one in a row takes twice as long, the
-            third one three times, up to ten times. When it comes back, its share of the requests
-            grows from a tenth to the usual one within eject_for.
-        max_ejected: how many of them may be ejected, as a share from 0 to 1, rounded down. If all
+        urls: the base URLs, or a function without arguments that returns them. In AsyncClient, it
+            may be a coroutine function. Until it has returned once, each request calls it.
+        choose: "least_pending" for the endpoint with the fewest attempts under way, "round_robin",
+            or "p2c" for the better of two that are chosen at random.
+        eject_after: the number of consecutive failures after which an endpoint is ejected. A failed
+            or broken connection, a timeout, and status 500, 502, 503 or 504 are failures.
+        eject_for: the seconds of the first ejection. The second one in a row takes twice as long,
+            the third one three times as long, and so on, up to ten times. When an endpoint comes
+            back, its share of the requests grows from a tenth to the full share within eject_for.
+        max_ejected: the share of endpoints that may be ejected, from 0 to 1, rounded down. If all
             are ejected, all are used.
-        refresh: seconds after which the function is called again; None for never.
+        refresh: the seconds after which the function is called again; None for never.
 
     Raises:
-        ValueError: a number is out of range, there is no URL, or two are equal or of different
-            schemes, or one has credentials, a query or a fragment.
+        ValueError: a number is out of range, there is no URL, two URLs are equal or have different
+            schemes, or a URL has credentials, a query or a fragment.
         TypeError: `urls` is one string, or `refresh` is given without a function.
 
     Source: https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/outlier
@@ -120,11 +130,16 @@ class Endpoints(Unpicklable):
         self._max_ejected = max_ejected
         self._random = random.Random()  # not for secrets
         self._members: tuple[_Member, ...] = ()
+        self._bases: tuple[URL, ...] = ()  # has been canonical
         self._after_fork()
-        self.canonical: URL = parse_url(_UNKNOWN)
         if self.list_urls is None:
             self.replace(cast("URLs", urls))
-            self.canonical = self.urls[0]
+            self.canonical: URL = self.urls[0]
+        else:
+            # Of this object alone, because services that share a cache or a jar must not share
+            # responses and cookies.
+            self.canonical = parse_url(f"http://endpoints-{secrets.token_hex(8)}.invalid/")
+        self._bases = (self.canonical,)
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -156,7 +171,43 @@ class Endpoints(Unpicklable):
         made = _parse(urls)
         with self._lock:
             known = {member.url: member for member in self._members}
+            if known and made[0].scheme != self._members[0].url.scheme:
+                raise ValueError(
+                    f"the endpoints were all {self._members[0].url.scheme}, so {made[0]} cannot "
+                    "replace them: cookies and credentials belong to the scheme"
+                )
             self._members = tuple(known.get(url) or _Member(url) for url in made)
+            if self.list_urls is not None and self.canonical.scheme != made[0].scheme:
+                # The first list tells the scheme, which decides about Secure cookies.
+                canonical = parse_url(f"{made[0].scheme}://{self.canonical.host}/")
+                self._bases = (canonical, *self._bases)  # before another thread uses it
+                self.canonical = canonical
+
+    def take_refresh(self, now: float) -> bool:
+        """Return whether the caller has to list the endpoints; others then use the old list.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if self.list_urls is None or self.due > now:
+            return False
+        with self._lock:
+            is_due = self.due <= now
+            if is_due and self._members:
+                self.due = now + (self.refresh_after or float("inf"))
+            return is_due
+
+    def covers(self, url: URL) -> bool:
+        """Return whether a canonical URL is one of the endpoints'."""
+        return self.get_rest(url) is not None
+
+    def get_rest(self, url: URL) -> str | None:
+        """Return what follows the base in a canonical URL, None if it is not the endpoints'."""
+        for base in self._bases:
+            rest = _get_rest(url, base)
+            if rest is not None:
+                return rest
+        return None
 
     def to_canonical(self, url: URL) -> URL:
         """Return the URL below the canonical base URL for one below any of the endpoints.
@@ -164,48 +215,119 @@ class Endpoints(Unpicklable):
         Above the layer that chooses endpoints, all of them have this URL, so that they share
         cookies, credentials and the cache.
         """
-        for base in (self.canonical, *(member.url for member in self._members)):
-            rest = _get_rest(url, base)
-            if rest is not None:
-                return url if base is self.canonical else _move(rest, self.canonical)
-        return url
+        found = self.find_base(url)
+        if found is None or found[0] is self.canonical:
+            return url
+        return _move(found[1], self.canonical, url.fragment)
+
+    def find_base(self, url: URL) -> tuple[URL, str] | None:
+        """Return the base of a URL and what follows it, None if it is not the endpoints'."""
+        for bases in (self._bases, self.urls):
+            for base in bases:
+                rest = _get_rest(url, base)
+                if rest is not None:
+                    return base, rest
+        return None
+
+    def make_jar(self, cookies: CookiesInput | None) -> LazyCookieJar:
+        """Return the jar of a client, whose cookies the endpoints share."""
+        return _MemberJar(self, cookies)
+
+    def localize_cookie(self, line: str, url: URL) -> str:
+        """Return a Set-Cookie value as if the canonical endpoint had sent it.
+
+        Args:
+            line: the value.
+            url: where the response came from.
+        """
+        found = self.find_base(url)
+        if found is None or found[0] is self.canonical:
+            return line
+        old, new = found[0].path.rstrip("/"), self.canonical.path.rstrip("/")
+        pair, *attributes = line.split(";")
+        kept = [pair]
+        for attribute in attributes:
+            name, _, value = (part.strip() for part in attribute.partition("="))
+            if name.lower() == "domain":
+                if _spans(value, url.host) and not _spans(value, self.canonical.host):
+                    continue  # host-only, because the canonical host cannot set it
+            elif name.lower() == "path" and f"{value}/".startswith(f"{old}/"):
+                attribute = f" Path={new + value[len(old) :] or '/'}"
+            kept.append(attribute)
+        return ";".join(kept)
 
     # choosing
 
-    def choose(self, tried: Sequence[URL], now: float) -> Turn:
+    def choose(self, tried: Sequence[URL], now: float, wanted: URL | None = None) -> Turn:
         """Choose an endpoint for an attempt, and count it as pending.
 
         Args:
             tried: those of earlier attempts of the same request, which come last.
             now: monotonic seconds.
+            wanted: a URL of the one to choose as long as it is in the list, or None.
         """
         with self._lock:
             members = self._members
+            if wanted is not None:
+                found = [each for each in members if _get_rest(wanted, each.url) is not None]
+                members = tuple(found) or members
             usable = [each for each in members if each.ejected_until <= now] or list(members)
-            fresh = [each for each in usable if each.url not in tried]
+            fresh = [each for each in usable if each.url not in tried] if tried else usable
             member = self._pick(fresh or usable, now)
             member.pending += 1
         return Turn(self, member)
 
+    def has_more(self, tried: Sequence[URL], now: float) -> bool:
+        """Return whether an attempt would go to another endpoint than those.
+
+        Args:
+            tried: those of earlier attempts.
+            now: monotonic seconds.
+        """
+        with self._lock:
+            usable = [each for each in self._members if each.ejected_until <= now]
+            return any(each.url not in tried for each in usable or self._members)
+
     def _pick(self, members: list[_Member], now: float) -> _Member:
         if len(members) == 1:
             return members[0]
-        shares = {each: self._share(each, now) for each in members}
-        if self._choose == "p2c":
-            members = self._random.sample(members, 2)
+        shares = {each: self._share(each, now) for each in members if each.ejections}
         if self._choose != "round_robin":
-            least = min((each.pending + 1) / shares[each] for each in members)
-            members = [each for each in members if (each.pending + 1) / shares[each] <= least]
+            returned = {each: share for each, share in shares.items() if share < 1}
+            steady = [each for each in members if each not in returned]
+            if returned and steady:
+                found = self._pick_returned(returned, steady)
+                if found is not None:
+                    return found
+                members = steady
+            shares = {}
+            if self._choose == "p2c" and len(members) > 2:
+                members = self._random.sample(members, 2)
+            least = min(map(_get_pending, members))
+            members = [each for each in members if each.pending == least]
         # Smooth weighted round robin: among equals, each in turn.
+        total = 0.0
         for each in members:
-            each.credit += shares[each]
-        best = max(members, key=lambda each: each.credit)
-        best.credit -= sum(shares[each] for each in members)
+            share = shares.get(each, 1.0)
+            each.credit += share
+            total += share
+        best = max(members, key=_get_credit)
+        best.credit -= total
         return best
 
+    def _pick_returned(
+        self, returned: dict[_Member, float], steady: list[_Member]
+    ) -> _Member | None:
+        """Return one that came back, with the probability of its share, or None."""
+        # Idle ones would otherwise get most of the requests, because they have the fewest.
+        total = len(steady) + sum(returned.values())
+        busy = min(map(_get_pending, steady)) + 1
+        for each, share in returned.items():
+            if self._random.random() * total < share and each.pending <= share * busy:
+                return each
+        return None
+
     def _share(self, member: _Member, now: float) -> float:
-        if not member.ejections:
-            return 1.0
         since = now - member.ejected_until
         return max(_LEAST_SHARE, min(1.0, since / self._eject_for))
 
@@ -231,7 +353,7 @@ class Endpoints(Unpicklable):
         member.failures = 0
 
     def states(self, now: float) -> tuple[EndpointState, ...]:
-        """Return what is known of each endpoint.
+        """Return the state of each endpoint.
 
         Args:
             now: monotonic seconds, such as time.monotonic().
@@ -275,6 +397,10 @@ class Turn:
         if member is not None:
             self._endpoints._end(member, outcome, now)
 
+    def sent(self, url: URL) -> bool:
+        """Return whether a URL is one of this endpoint."""
+        return _get_rest(url, self.base) is not None
+
     def __del__(self) -> None:
         self.end(None, 0.0)
 
@@ -285,23 +411,29 @@ class Rotation:
     Args:
         endpoints: to choose from.
         url: of the request, canonical.
+        challenger: the URL that sent the challenge which the request answers, or None.
 
     Attributes:
         turn: of the latest attempt.
     """
 
-    __slots__ = ("_endpoints", "_rest", "_tried", "_url", "turn")
+    __slots__ = ("_challenger", "_endpoints", "_rest", "_tried", "_url", "turn")
 
-    def __init__(self, endpoints: Endpoints, url: URL) -> None:
+    def __init__(self, endpoints: Endpoints, url: URL, challenger: URL | None = None) -> None:
         self._endpoints = endpoints
         self._url = url
-        self._rest = _get_rest(url, endpoints.canonical) or ""
+        self._rest = endpoints.get_rest(url) or ""
         self._tried: list[URL] = []
+        self._challenger = challenger
         self.turn: Turn | None = None
 
-    def has_more(self) -> bool:
-        """Return whether there is an endpoint that none of the attempts went to."""
-        return any(url not in self._tried for url in self._endpoints.urls)
+    def has_more(self, now: float) -> bool:
+        """Return whether the next attempt would go to an endpoint that had none.
+
+        Args:
+            now: monotonic seconds.
+        """
+        return self._endpoints.has_more(self._tried, now)
 
     def next(self, now: float) -> tuple[Turn, URL]:
         """Choose the endpoint of one more attempt; return its turn and the URL there.
@@ -309,14 +441,49 @@ class Rotation:
         Args:
             now: monotonic seconds.
         """
-        turn = self._endpoints.choose(self._tried, now)
+        turn = self._endpoints.choose(self._tried, now, self._challenger)
+        self._challenger = None
         self._tried.append(turn.base)
         return turn, _move(self._rest, turn.base, self._url.fragment)
 
+    def get_origin(self, url: URL) -> str:
+        """Return the origin of a response: that of the request, if an endpoint sent it."""
+        return url.origin if self._endpoints.find_base(url) is None else self._url.origin
 
-def covers(endpoints: Endpoints, url: URL) -> bool:
-    """Return whether a canonical URL is one of the endpoints'."""
-    return _get_rest(url, endpoints.canonical) is not None
+    def give_back(self, turn: Turn) -> None:
+        """End the turn of an attempt that was not made, so that a later one may go there."""
+        turn.end(None, 0.0)
+        self._tried.remove(turn.base)
+
+
+class _MemberJar(LazyCookieJar):
+    """The cookies of a client with endpoints.
+
+    All endpoints have the cookies of the canonical one. Other URLs do not get the cookies that the
+    program set for every host.
+    """
+
+    __slots__ = ("_endpoints",)
+
+    def __init__(self, endpoints: Endpoints, cookies: CookiesInput | None) -> None:
+        super().__init__(cookies)
+        self._endpoints = endpoints
+
+    def header(self, url: URL, own: CookieJar | None = None) -> str | None:
+        """Return the Cookie header for a URL; see LazyCookieJar."""
+        ours = self.cookies
+        if ours is None or self._endpoints.covers(url) or all(each.domain for each in ours):
+            return super().header(url, own)
+        others = LazyCookieJar({})
+        for cookie in ours:
+            if cookie.domain:
+                others.open().set_cookie(cookie)
+        return others.header(url, own)
+
+    def store(self, url: URL, values: Sequence[str]) -> None:
+        """Store the cookies that a response sets; see LazyCookieJar."""
+        found = [self._endpoints.localize_cookie(value, url) for value in values]
+        super().store(self._endpoints.to_canonical(url), found)
 
 
 def _get_rest(url: URL, base: URL) -> str | None:
@@ -326,6 +493,11 @@ def _get_rest(url: URL, base: URL) -> str | None:
     path = base.path.rstrip("/")
     rest = url.target[len(path) :]
     return rest if url.target.startswith(path) and rest[:1] in ("", "/", "?") else None
+
+
+def _spans(domain: str, host: str) -> bool:
+    """Return whether the Domain of a cookie includes a host."""
+    return f".{host}".endswith(f".{domain.removeprefix('.').lower()}")
 
 
 def _move(rest: str, base: URL, fragment: str = "") -> URL:
@@ -341,10 +513,10 @@ def _parse(urls: URLs) -> list[URL]:
     for url in made:
         if url.username is not None or "?" in url.target or url.fragment:
             raise ValueError(
-                f"an endpoint has no credentials, query or fragment, as {display_url(url)} has: "
+                f"an endpoint cannot have credentials, a query or a fragment: {display_url(url)}; "
                 "pass credentials in auth="
             )
-    if len(set(made)) < len(made):
+    if len({(url.origin, url.path.rstrip("/")) for url in made}) < len(made):
         raise ValueError("two of the endpoints are equal")
     if len({url.scheme for url in made}) > 1:
         raise ValueError("endpoints must all be https or all http, because retries go to others")

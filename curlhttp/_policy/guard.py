@@ -156,8 +156,8 @@ class PublicOnly:
     proxy; http then uses a tunnel. The address of the proxy itself is not checked.
 
     Args:
-        allow: what to allow in addition: networks ("10.1.0.0/16"), addresses, host names (whatever
-            they resolve to; no wildcards), and paths of Unix sockets.
+        allow: what to allow in addition: networks ("10.1.0.0/16"), addresses, host names (with any
+            address that they resolve to; no wildcards), and paths of Unix sockets.
         deny: what to refuse even if it is public or allowed.
         https_only: refuse requests without TLS, on each redirect.
         proxies: "judge" as described above, or "trust" to let proxies resolve names and connect to

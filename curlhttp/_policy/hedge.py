@@ -1,6 +1,6 @@
 """Decide which requests are hedged: sent again while the first attempt has no response yet.
 
-Pure: times are arguments. _flow/hedge.py and _curl/hedge_race.py carry it out.
+Pure: times are arguments. _flow/hedge.py and _curl/hedge_race.py send the attempts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ class Hedge:
 
     Args:
         after: seconds to wait for the response head before the next attempt. "p95" stands for the
-            95th percentile of this origin's recent times to the head (any of "p1" to "p99");
-            nothing is hedged until 20 of them are known.
-        max: maximum number of attempts after the first, each `after` seconds after the one before.
+            95th percentile of this origin's recent times to the head ("p1" to "p99" are possible);
+            nothing is hedged until 20 such times are known.
+        max: the maximum number of attempts after the first, each `after` seconds after the one
+            before.
         idempotency_key: also hedge other methods, such as POST, if the request has an
             Idempotency-Key.
-        budget: the RetryBudget that each extra attempt withdraws from. None for the budget of the
-            client's RetryPolicy, or for a budget of the hedge alone if the policy has none.
+        budget: the RetryBudget that each extra attempt withdraws from. If it is None, hedges use
+            the budget of the client's RetryPolicy or, if the policy has none, a separate budget.
 
     Raises:
         ValueError: a number is out of range.

@@ -1,4 +1,4 @@
-"""Concurrency and rate limits: requests at the same time, and requests per second.
+"""Concurrency and rate limits: concurrent requests, and requests per second.
 
 Pure: they read no clock and do not wait. A request that has to wait gets a slot in a FIFO queue;
 its `wake` is called in any thread, never with a lock held. A request that leaves the queue, even in
@@ -132,13 +132,13 @@ class Queue:
 
 
 class ConcurrencyLimit(Limit["Lease"]):
-    """Limit the number of requests at the same time, each from its start to the end of its body.
+    """Limit the number of concurrent requests, each from its start to the end of its body.
 
     Clients, threads and event loops can share one limit. Waiting requests are sent in the order in
     which they arrived.
 
     Args:
-        limit: maximum number of requests at the same time.
+        limit: the maximum number of concurrent requests.
         per: "origin" to limit each origin separately, None to limit all together.
         store: a Store through which processes share the limit, or None for this process alone. If a
             process dies, its slots become free after 5 s.
@@ -229,8 +229,8 @@ class ConcurrencyLimit(Limit["Lease"]):
             now: monotonic seconds.
         """
         return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-            f"{request}: none of the {self.limit} requests at once that the "
-            "limit allows ended in time; close streamed responses, or raise the limit",
+            f"{request}: none of the {self.limit} concurrent requests that the limit allows ended "
+            "in time; close streamed responses, or raise the limit",
             request=request,
         )
 
@@ -471,13 +471,13 @@ class _Bucket:
 class RateLimit(Limit["Reservation"]):
     """Limit the number of requests per second. Further requests wait, first come, first served.
 
-    In any period of t seconds, at most `burst + rate * t` requests are sent. For periods below a
-    second this may be exceeded if a timer fires late: up to 45 ms are made up for by sending the
-    next requests sooner. Clients, threads and event loops can share one limit.
+    In any period of t seconds, at most `burst + rate * t` requests are sent. In periods of less
+    than a second, there may be more if a timer fires late: the next requests are sent sooner, to
+    make up for up to 45 ms. Clients, threads and event loops can share one limit.
 
     Args:
         rate: requests per second in the long run.
-        burst: maximum number of requests at once after a pause.
+        burst: the maximum number of requests that may be sent at once after a pause.
         per: "origin" to limit each origin separately, None to limit all together.
         store: a Store through which processes share the rate, or None for this process alone.
 
@@ -513,7 +513,7 @@ class RateLimit(Limit["Reservation"]):
         self._too_many = _IDLE_BUCKETS
 
     def try_acquire(self, origin: str, now: float) -> bool:
-        """Return whether a request may be sent now, and count it; no if others wait.
+        """Return whether a request may be sent now, and count it; False if others wait.
 
         Args:
             origin: of the request.

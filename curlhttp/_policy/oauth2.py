@@ -133,7 +133,7 @@ class OAuth2ClientCredentials(_OAuth2Auth):
         parameters: further fields of the form.
         client_auth: how to send the client secret: "basic" in the Authorization header
             (client_secret_basic), or "post" in the form (client_secret_post).
-        leeway: seconds before its expiry at which a token is replaced; at most half of its
+        leeway: how many seconds before it expires a token is replaced; at most half of its
             lifetime.
 
     Raises:
@@ -190,9 +190,9 @@ class OAuth2RefreshToken(_OAuth2Auth):
         parameters: see OAuth2ClientCredentials.
         client_auth: see OAuth2ClientCredentials.
         leeway: see OAuth2ClientCredentials.
-        save: called with each new refresh token, before any request uses the access token that
-            came with it. AsyncClient calls it in a thread, unless it is a coroutine function. If it
-            raises, all requests that wait for the token raise that error.
+        save: called with each new refresh token, before any request uses the access token that came
+            with it. AsyncClient calls it in a thread, unless it is a coroutine function. If it
+            raises an error, all requests that wait for the token raise that error.
 
     Raises:
         InvalidURL, MissingSchema, InvalidSchema: token_url is not a valid URL.

@@ -81,6 +81,7 @@ def build_redirect(
     location: str,
     sensitive_headers: frozenset[str],
     rebase: Callable[[URL], URL] | None = None,
+    sent_to: URL | None = None,
 ) -> ClientRequest:
     """Return the next request, without the credentials that must not be sent there.
 
@@ -90,13 +91,14 @@ def build_redirect(
         location: of the response; see get_location().
         sensitive_headers: names of further headers that must not be sent to another origin.
         rebase: returns the URL to use for that of the location, None to use it as it is.
+        sent_to: the URL that answered, if that of the request is another; see `rebase`.
 
     Raises:
         InvalidSchema: the location is neither http nor https.
         InvalidURL: the location is not a valid URL.
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
-    url = request.url.join(decode_location(location))
+    url = (sent_to or request.url).join(decode_location(location))
     if rebase is not None:
         url = rebase(url)
     keeps_body = response_status in _KEEPS_BODY

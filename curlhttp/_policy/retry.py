@@ -1,11 +1,11 @@
 """Decide whether a failed attempt is retried, and after which delay.
 
 `RetryPolicy.get_give_up_reason` looks at the failure: if the server cannot have processed the
-request, any method is retried, otherwise only methods that are idempotent. _flow/retry.py asks
-only about errors and responses with a status of the policy, and adds the attempts and the time
-that are left, the delay and the budget. No clock and no I/O: time and random
+request, any method is retried, otherwise only methods that are idempotent. _flow/retry.py calls it
+only for errors and for responses with one of the policy's statuses. It also checks the attempts and
+the time that are left, the delay and the budget. There is no clock and no I/O here: time and random
 numbers are arguments. Only `RetryBudget`, which limits retries to a share of an origin's requests,
-has a state.
+has state.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ExponentialBackoff:
     """Wait longer each time, by a fixed factor and without jitter.
 
     Clients that fail at the same time also retry at the same time. Use a strategy with jitter, such
-    as FullJitterBackoff, to spread them.
+    as FullJitterBackoff, to spread the retries.
 
     Args:
         base: the first delay, in seconds.
@@ -102,7 +102,7 @@ class ExponentialBackoff:
 
 @dataclass(frozen=True, slots=True)
 class FullJitterBackoff(ExponentialBackoff):
-    """Wait a random time between 0 and the exponential delay: the least load on the server.
+    """Wait a random time from 0 to the exponential delay, which loads the server least.
 
     Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
@@ -128,7 +128,7 @@ class EqualJitterBackoff(ExponentialBackoff):
 
 @dataclass(frozen=True, slots=True)
 class DecorrelatedJitterBackoff:
-    """Wait a random time between base and three times the last delay.
+    """Wait a random time between `base` and three times the last delay.
 
     Args:
         base: the shortest delay, in seconds.
@@ -174,11 +174,11 @@ class RetryBudget:
         reserve: retries per second that are always allowed, for clients that send few requests.
             The retries of a whole window may be sent at once.
         window: seconds for which a deposit counts.
-        max_origins: number of origins to keep. The least recently used one is dropped first, at a
-            resolution of a tenth of the window.
+        max_origins: the number of origins to keep. The least recently used one is dropped first, to
+            within a tenth of the window.
         store: a Store through which all processes with the same settings share the budget, or None
-            for this process alone. Deposits reach it with the next retry, or up to a tenth of the
-            window later.
+            for this process alone. The store receives deposits with the next retry, or up to a
+            tenth of the window later.
 
     Raises:
         ValueError: a number is negative or not finite, the window is 0, or max_origins is below 1.
@@ -413,25 +413,25 @@ _JITTER = 0.1  # of a Retry-After, at most, so that not all clients retry at onc
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Retry a failed request when that may help and does no harm.
+    """Retry a failed request if this may help and does no harm.
 
-    If the server certainly has not processed the request, it is retried whatever its method: the
-    connection failed, the TLS handshake was cut off, or HTTP/2 reported REFUSED_STREAM. Otherwise
-    it is retried only if its method is idempotent, or if it has an Idempotency-Key. A request that
-    failed because of an invalid certificate is never retried.
+    A request with any method is retried if the server certainly has not processed it: the
+    connection failed, the TLS handshake was cut off, or HTTP/2 reported REFUSED_STREAM. Otherwise a
+    request is retried only if its method is idempotent, or if it has an Idempotency-Key. A request
+    that failed because of an invalid certificate is never retried.
 
     A policy is an immutable value. Threads, event loops and clients can share one; they then share
     its budget.
 
     Args:
-        max_retries: number of attempts after the first.
+        max_retries: the maximum number of attempts after the first.
         backoff_strategy: how long to wait before each of them.
         statuses: status codes after which idempotent requests are retried.
         methods: the methods that are idempotent: the server may process such a request twice.
         retry_non_idempotent: treat all methods as idempotent. Only for servers that recognize
             repeated requests.
-        retry_after_max: the longest Retry-After to wait for, in seconds; up to a tenth of jitter is
-            added. If the server asks for longer, the response is returned.
+        retry_after_max: the longest Retry-After to wait for, in seconds; jitter of up to a tenth is
+            added. If the server asks for more, the response is returned.
         budget: limits the retries of all requests together; None for no limit.
         random: the random source, for tests; None for the module `random`.
 
@@ -518,7 +518,7 @@ class RetryPolicy:
         return status_code in _MAY_ASK_TO_WAIT
 
     def delay(self, backoff: float, asked: float | None) -> float | None:
-        """Return the seconds to wait, or None if the server asks for too long.
+        """Return the seconds to wait, or None if the server asks for too long a wait.
 
         Args:
             backoff: the next delay of the strategy.

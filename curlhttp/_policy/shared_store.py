@@ -1,7 +1,8 @@
 """The interface of a store that processes share, such as RedisStore.
 
-A store executes one command at a time for each key, by its own clock. Policies create commands, and
-the flow sends them. If the store does not answer, the process uses its own limits and circuits.
+A store executes one command at a time for each key, and uses its own clock. Policies create
+commands, and the flow sends them. If the store does not answer, the process uses its own limits and
+circuits.
 """
 
 from __future__ import annotations

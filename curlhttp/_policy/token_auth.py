@@ -253,8 +253,9 @@ class BearerAuth(TokenAuth):
     """Send a bearer token with every request (RFC 6750).
 
     If you pass a function, it is called for each request; concurrent requests share one call. With
-    `expires`, its token is used for that long, or until a response with status 401 says that it is
-    no longer valid. Then the function is called again, and the request is sent a second time.
+    `expires`, the token is used for that many seconds, or until a response with status 401 says
+    that it is no longer valid. In this case, the function is called again, and the request is sent
+    a second time.
 
     Args:
         token: the token, or a function that returns the current token. In AsyncClient it may be a
@@ -263,8 +264,8 @@ class BearerAuth(TokenAuth):
 
     Raises:
         InvalidHeader: the token is empty or contains other characters than visible ASCII.
-        TypeError: the token is neither a str nor a function. When sending with Client: the function
-            is async.
+        TypeError: the token is neither a str nor a function. Or, when sending with Client: the
+            function is async.
         ValueError: `expires` is not greater than 0, or `token` is not a function.
     """
 

@@ -27,12 +27,12 @@ _HEADER = ("-H", "--header")
 _SECTIONS = ("request", "fetch", "bench", "ws", "sse")
 _ONE_REQUEST = "request"  # the section of all commands that send one request
 
-_match_section = re.compile(r"\[\s*([\w-]+)\s*\]").fullmatch
-_match_line = re.compile(r"(-{0,2}[\w.-]+)(?:\s*[=:]\s*|\s+|$)(.*)").fullmatch
-_match_quoted = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?').fullmatch
-_ESCAPE = re.compile(r"\\(.)")
+# Patterns are compiled when they are first used, because most commands read no file.
+_SECTION = r"\[\s*([\w-]+)\s*\]"
+_LINE = r"(-{0,2}[\w.-]+)(?:\s*[=:]\s*|\s+|$)(.*)"
+_QUOTED = r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?'
+_ESCAPE = r"\\(.)"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_match_config = re.compile(r"-[A-Za-z0-9]*K|--config(?:=|$)").match
 
 # The parameters whose values are credentials, which a default would send to every host.
 _CREDENTIALS = frozenset({"user", "oauth2_bearer", "cookies", "session", "session_read_only"})
@@ -66,7 +66,7 @@ def add_options_of_files(
     path = _get_default_path()
     defaults = [] if path is None else list(_read(str(path)))
     lines: list[_Line] = []
-    if any(map(_match_config, arguments)):
+    if any(word.startswith("-") and ("K" in word or "config" in word) for word in arguments):
         for file in _get_given(command, context, arguments, "config"):
             lines += _read(file)
     if not (defaults or lines):
@@ -113,13 +113,13 @@ def _read(path: str) -> Iterator[_Line]:
         line, place = line.strip(), f"{path}:{number}"
         if not line or line.startswith("#"):
             continue
-        if header := _match_section(line):
+        if header := re.fullmatch(_SECTION, line):
             section = header[1]
             if section not in _SECTIONS:
                 known = ", ".join(f"[{each}]" for each in _SECTIONS)
                 raise CommandFailed(f"{place}: [{section}] is not one of {known}", READ_ERROR)
             continue
-        option = _match_line(line)
+        option = re.fullmatch(_LINE, line)
         if option is None:  # the message does not show it, because it may contain a secret
             raise CommandFailed(f"{place}: the line is not OPTION or OPTION = VALUE", READ_ERROR)
         dashed = option[1] if option[1].startswith("-") else f"--{option[1]}"
@@ -130,10 +130,10 @@ def _unquote(text: str, place: str) -> str | None:
     """Return a value without its quotation marks, or None if there is none."""
     if not text.startswith('"'):
         return text or None
-    quoted = _match_quoted(text)
+    quoted = re.fullmatch(_QUOTED, text)
     if quoted is None:
         raise CommandFailed(f"{place}: the quotation mark is not closed", READ_ERROR)
-    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), quoted[1])
+    return re.sub(_ESCAPE, lambda found: _ESCAPES.get(found[1], found[1]), quoted[1])
 
 
 # --- their options ---

@@ -94,6 +94,8 @@ def choose_name(response: Response, url: str) -> Path:
     if name.lower().endswith(_PARTIAL_SUFFIXES):
         name += ".bin"
     stem, suffix = os.path.splitext(name)
+    if stem.endswith(".tar"):
+        stem, suffix = stem.removesuffix(".tar"), f".tar{suffix}"
     names = chain([name], (f"{stem}-{number}{suffix}" for number in count(1)))
     return Path(next(each for each in names if not _find_existing(each)))
 

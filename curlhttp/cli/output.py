@@ -245,7 +245,7 @@ def print_head(response: Response) -> None:
     _print_head(status, response.headers.multi_items(), color)
 
 
-def print_request(request: Request, version: str, parts: str, *, shows_secrets: bool) -> None:
+def print_request(request: ClientRequest, version: str, parts: str, *, shows_secrets: bool) -> None:
     """Write a request to stdout, after its response was received.
 
     Args:
@@ -262,7 +262,7 @@ def print_request(request: Request, version: str, parts: str, *, shows_secrets: 
         _print_request_body(data, end="\n\n")
 
 
-def print_unsent(request: Request, parts: str, *, shows_secrets: bool) -> None:
+def print_unsent(request: ClientRequest, parts: str, *, shows_secrets: bool) -> None:
     """Write a request to stdout that was not sent, with its whole body.
 
     Args:
@@ -280,7 +280,7 @@ def print_unsent(request: Request, parts: str, *, shows_secrets: bool) -> None:
         _print_request_body(_mask_body(request, data, shows_secrets), end="")
 
 
-def _print_request_head(request: Request, version: str, *, shows_secrets: bool) -> None:
+def _print_request_head(request: ClientRequest, version: str, *, shows_secrets: bool) -> None:
     fields = request.sent_headers.multi_items()
     path = request.url.target
     if not shows_secrets:
@@ -289,7 +289,7 @@ def _print_request_head(request: Request, version: str, *, shows_secrets: bool) 
     _print_head(f"{request.method} {path} {version}", fields)
 
 
-def _mask_body(request: Request, data: bytes, shows_secrets: bool) -> bytes:
+def _mask_body(request: ClientRequest, data: bytes, shows_secrets: bool) -> bytes:
     if shows_secrets:
         return data
     from curlhttp._models.body_redaction import Redactor

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from curlhttp._client.stream import StreamedResponse
     from curlhttp._engine.engine import Send
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.request import Request
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp.cli.sessions import SavedSession
 
@@ -70,7 +70,7 @@ _OUTPUT_OPTIONS = (
     click.option("-O", "--remote-name", is_flag=True,
                  help="Save the body to a file named after the last part of the URL's path."),
     click.option("-J", "--remote-header-name", is_flag=True,
-                 help="With -O: use the file name in the Content-Disposition header, if any."),
+                 help="With -O: use the file name that the server suggests, if any."),
     click.option("--download", is_flag=True,
                  help="Save the body to a new file, with the name that the server or the URL gives "
                  "it. If the status is 400 or above, save nothing and exit with status 22."),
@@ -89,7 +89,7 @@ _OUTPUT_OPTIONS = (
     click.option("--fail-with-body", is_flag=True,
                  help="If the status is 400 or above, exit with status 22 after the body."),
     click.option("-D", "--dump-header", type=click.Path(dir_okay=False, path_type=str),
-                 metavar="FILE", help="Write the response headers to FILE, or to stdout for -."),
+                 metavar="FILE", help="Write the response headers to FILE. '-' is stdout."),
     click.option("--create-dirs", is_flag=True,
                  help="With -o: create the folder of FILE if it does not exist."),
     click.option("-e", "--referer", metavar="URL", help="Set the Referer header."),
@@ -100,7 +100,7 @@ _OUTPUT_OPTIONS = (
     click.option("-v", "--verbose", is_flag=True,
                  help="Print to stderr what is sent and received, for all attempts and redirects."),
     click.option("--show-secrets", is_flag=True,
-                 help="With -v or --print: do not mask credentials."),
+                 help="With -v, --print or --offline: do not mask credentials."),
     click.option("--timing", is_flag=True,
                  help="Print to stderr how long each phase took, for all attempts and redirects."),
     click.option("--timing-html", type=_FILE, metavar="FILE",
@@ -250,12 +250,12 @@ class _RequestSpec(NamedTuple):
 class _NotSent(Exception):
     """Ends a request right before it would be sent."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ClientRequest) -> None:
         super().__init__()
         self.request = request
 
 
-async def _refuse_to_send(request: Request, _: Send) -> Response:
+async def _refuse_to_send(request: ClientRequest, _: Send) -> Response:
     """End the request here. This is an attempt middleware, so the request is complete."""
     raise _NotSent(request)
 
@@ -495,7 +495,7 @@ def _create_command(name: str) -> click.Command:
             **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
         )
         output.validate()
-        url, items = _find_url(url, items, options)
+        url, items = _find_url(url, items, options.get("url_option"))
         if name == "curl":
             url = _ESCAPED_BRACKET.sub(r"\1", url)
         parsed = parse_items(items)
@@ -533,14 +533,13 @@ _METHOD_OPTIONS = (
 
 
 def _find_url(
-    url: str | None, items: tuple[str, ...], options: dict[str, Any]
+    url: str | None, items: tuple[str, ...], given: str | None
 ) -> tuple[str, tuple[str, ...]]:
     """Return the URL and the items. With --url, all arguments are items.
 
     Raises:
         click.UsageError: there is no URL.
     """
-    given = options.get("url_option")
     if given is not None:
         return given, items if url is None else (url, *items)
     if url is None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote_plus
 
 import click
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.inputs import FileInput
 
+ParsedOptions: TypeAlias = "dict[str, Any]"  # Any: the values that click parsed
 _T = TypeVar("_T")
 
 ITEMS_HELP = """\b
 Each ITEM adds a part to the request, as in httpie:
   name=value     a string in a JSON object (=@FILE: read it from FILE)
   name:=JSON     any JSON value in the object (:=@FILE: read it from FILE)
-  a[b]=value     a member of an object in it; a[]=value adds to an array
+  a[b]=value     a value in a nested object; a[]=value adds to an array
   name==value    a query parameter
   Name:value     a header; 'Name:' removes a default header
   name@FILE      a file to upload, in a multipart form instead of JSON
@@ -41,6 +42,7 @@ Each ITEM adds a part to the request, as in httpie:
 _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTALL).fullmatch
 _ESCAPED = re.compile(r"\\([\\:=@])")
 
+_PATIENCE = 5.0  # seconds without anything on stdin
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
 _BODY_OPTIONS = {
@@ -58,20 +60,20 @@ _OPTIONS = (
     click.option("--data-binary", metavar="DATA",
                  help="Send DATA unchanged. @FILE streams FILE, @- streams stdin."),
     click.option("--json-body", "json_text", metavar="JSON",
-                 help="Send JSON, after validating it. @FILE reads FILE, @- reads stdin."),
+                 help="Send JSON if it is valid. @FILE reads FILE, @- reads stdin."),
     click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
                  help="Add a field to a multipart form. NAME=@FILE;type=TYPE uploads FILE. May be "
                  "repeated."),
     click.option("--data-raw", multiple=True, metavar="DATA",
-                 help="Send form data like -d, where @ has no meaning."),
+                 help="Like -d, but a leading @ has no special meaning."),
     click.option("--data-urlencode", "encoded", multiple=True, metavar="[NAME=]TEXT|NAME@FILE",
-                 help="Send form data like -d, percent-encoded here."),
+                 help="Like -d, but percent-encode TEXT."),
     click.option("--form-string", multiple=True, metavar="NAME=VALUE",
-                 help="Add a field to a multipart form like -F, where @ has no meaning."),
+                 help="Like -F, but a leading @ has no special meaning."),
     click.option("-T", "--upload-file", "upload", metavar="FILE",
-                 help="Stream FILE as the body, or stdin for -. `request` uses PUT then."),
+                 help="Stream FILE as the body, or stdin if FILE is -. Without a method, use PUT."),
     click.option("--url-query", "url_query", multiple=True, metavar="[NAME=]TEXT",
-                 help="Add this to the query of the URL, percent-encoded here."),
+                 help="Percent-encode TEXT and add it to the query of the URL."),
     click.option("-G", "--get", "in_query", is_flag=True,
                  help="With -d: send the data in the query of the URL instead of the body."),
 )  # fmt: skip
@@ -194,8 +196,7 @@ class RequestContent(NamedTuple):
                 client.headers[name] = value
 
 
-# Any: the values that click parsed.
-def pop_content(options: dict[str, Any], items: Items, files: ExitStack) -> RequestContent:
+def pop_content(options: ParsedOptions, items: Items, files: ExitStack) -> RequestContent:
     """Remove the body options from the options of a command, and return the content they describe.
 
     Args:
@@ -226,9 +227,8 @@ def pop_content(options: dict[str, Any], items: Items, files: ExitStack) -> Requ
     return _make_body(values, given, items, files)._replace(query="&".join(query))
 
 
-# Any: the values that click parsed.
 def _make_body(
-    values: dict[str, Any], given: list[str], items: Items, files: ExitStack
+    values: ParsedOptions, given: list[str], items: Items, files: ExitStack
 ) -> RequestContent:
     if not given:
         return _encode_items(items, files)
@@ -288,11 +288,13 @@ def _nest(members: tuple[tuple[str, object], ...]) -> dict[str, object]:
 
 
 def _split_name(name: str) -> list[str]:
-    if not name.endswith("]") or not name[0].strip("["):
+    if "[" not in name and "]" not in name:
         return [name]
     match = re.fullmatch(r"([^\[\]]+)((?:\[[^\[\]]*\])+)", name)
     if match is None:
-        raise click.UsageError(f"{name!r} is not a name such as a[b], a[0] or a[]")
+        raise click.UsageError(
+            f"{name!r} is not a name such as a[b], a[0] or a[]; for other names, use --json-body"
+        )
     return [match[1], *match[2][1:-1].split("][")]
 
 
@@ -346,6 +348,8 @@ def read_piped() -> RequestContent:
         return RequestContent({})
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
         return RequestContent({})
+    if stat.S_ISFIFO(mode) and os.name == "posix":
+        _say_if_waiting()
     content = sys.stdin.buffer.read()
     if not content:
         return RequestContent({})
@@ -354,6 +358,16 @@ def read_piped() -> RequestContent:
     except (ValueError, RecursionError):
         return RequestContent({"content": content})
     return _create_content(content, _JSON, ("Accept", _JSON))
+
+
+def _say_if_waiting() -> None:
+    """Say what to do if nothing arrives on stdin, which a program may have left open."""
+    from select import select
+
+    if not select([sys.stdin.fileno()], [], [], _PATIENCE)[0]:
+        click.echo(
+            "curlhttp: waiting for the body on stdin; to send none, add < /dev/null", err=True
+        )
 
 
 def _encode_pair(text: str) -> str:

@@ -77,7 +77,7 @@ def fetch(
             a store, this applies to the hosts in `urls`, because only one worker at a time fetches
             the URLs of a host. It does not apply to hosts that redirects lead to: there, each
             worker may send as many requests.
-        rate: requests per second to one origin, by all workers together, as for per_host.
+        rate: the requests per second to one origin, by all workers together; see per_host.
         store: a RedisStore through which the workers share per_host and rate, so that both apply
             to every request, and several workers may fetch the URLs of one host.
         retry: see Client.

@@ -42,8 +42,9 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
     """Trace and measure the requests of all clients, or of one client; a singleton.
 
     Each attempt has a span: each retry, each hop of a redirect, each response to a challenge, each
-    hedge. A span ends with the body if that is read into memory, and with the head if you read the
-    body. Nothing is traced inside suppress_instrumentation() and suppress_http_instrumentation().
+    hedge. A span ends with the body if the client reads it into memory, and with the head if you
+    read the body as a stream. Nothing is traced inside suppress_instrumentation() and
+    suppress_http_instrumentation().
     """
 
     _note_fallback: Callable[..., None]
@@ -99,7 +100,8 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
             response_hook: called with the span, the request, and the response without its body.
 
         Raises:
-            TypeError: it is neither, for example a Session: use instrument().
+            TypeError: it is neither of these, but for example a Session. For a Session, use
+                instrument().
         """
         if not hasattr(client, "_add_wrapper"):
             raise TypeError(

@@ -36,11 +36,12 @@ class RedisStore:
     Args:
         redis: a URL for redis-py (redis, rediss, unix), or a redis.Redis, whose settings are
             copied; the store neither uses nor closes that client.
-        prefix: start of the names of all keys. Policies share a state if they have the same prefix
-            and the same settings.
-        timeout: seconds that a request waits for Redis at most.
-        connect_timeout: seconds that the first connection may take in addition. A client starts to
-            connect when you make it with the store, and does not wait until it is connected.
+        prefix: the beginning of the names of all keys. Policies share state if they have the same
+            prefix and the same settings.
+        timeout: the maximum number of seconds that a request waits for Redis.
+        connect_timeout: additional seconds that the first connection may take. The store starts to
+            connect when you create a client with it; creating the client does not wait for the
+            connection.
         on_error: what requests do if Redis does not respond: "local" to continue with the limits
             of this process alone, "refuse" to raise StoreError.
 
@@ -122,7 +123,7 @@ class RedisStore:
 
         Args:
             question: the command.
-            every: seconds between two times.
+            every: the seconds between two executions.
         """
         return self._connection.hold(question, every)
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from curlhttp.requests import (  # noqa: F401  # importing requests loads them
-    adapters,
-    api,
-    exceptions,
-    hooks,
-    models,
-    sessions,
-    structures,
-)
+from curlhttp.requests import adapters as adapters  # importing requests loads these modules
+from curlhttp.requests import api as api
+from curlhttp.requests import exceptions as exceptions
+from curlhttp.requests import hooks as hooks
+from curlhttp.requests import models as models
+from curlhttp.requests import sessions as sessions
+from curlhttp.requests import structures as structures
 from curlhttp.requests.__version__ import (  # noqa: F401
     __author__,
     __author_email__,
@@ -48,16 +46,14 @@ from curlhttp.requests.sessions import Session, session
 from curlhttp.requests.status_codes import codes
 
 if TYPE_CHECKING:
-    from curlhttp.requests import (  # noqa: F401
-        auth,
-        certs,
-        compat,
-        cookies,
-        help,
-        packages,
-        status_codes,
-        utils,
-    )
+    from curlhttp.requests import auth as auth
+    from curlhttp.requests import certs as certs
+    from curlhttp.requests import compat as compat
+    from curlhttp.requests import cookies as cookies
+    from curlhttp.requests import help as help
+    from curlhttp.requests import packages as packages
+    from curlhttp.requests import status_codes as status_codes
+    from curlhttp.requests import utils as utils
 
 __all__ = [
     "ConnectTimeout", "ConnectionError", "HTTPError", "JSONDecodeError", "PreparedRequest",

@@ -1,10 +1,15 @@
-"""Convert the URL, headers, body and time limits of a prepared request to the core's types."""
+"""Convert the URL, headers, body and time limits of a prepared request to the core's types.
+
+Files in a body are measured and rewound here, too.
+"""
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -19,7 +24,12 @@ from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
 from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
-from curlhttp.exceptions import InvalidHeader, InvalidMethod
+from curlhttp.exceptions import (
+    FileModeWarning,
+    InvalidHeader,
+    InvalidMethod,
+    UnrewindableBodyError,
+)
 from curlhttp.requests._unread_bodies import follows_redirects
 
 if TYPE_CHECKING:
@@ -210,6 +220,91 @@ class _UTF8Reader:
         """Return the next piece."""
         text: str = self._file.read(size if size < 0 else max(1, size // 4))
         return text.encode()
+
+
+# --- the files in a body; `utils` exposes these functions ---
+
+
+def super_len(o: Any) -> int:
+    """Return how many bytes of a body are left to read, or 0 if that is unknown.
+
+    A string counts as UTF-8. For other objects, it is the first of len(), `.len`, the file size and
+    the position of the end that they have, minus the current position.
+    """
+    total: int | None = None
+    position = 0
+    if isinstance(o, str):
+        o = o.encode()
+    if hasattr(o, "__len__"):
+        total = len(o)
+    elif hasattr(o, "len"):
+        total = o.len
+    elif hasattr(o, "fileno"):
+        total = _get_file_size(o)
+    if hasattr(o, "tell"):
+        try:
+            position = o.tell()
+        except OSError:  # a pipe: what is left is unknown
+            position = total or 0
+        else:
+            if total is None and hasattr(o, "seek"):
+                total = _get_end(o, position)
+    return 0 if total is None else max(0, total - position)
+
+
+def _get_file_size(file: Any) -> int | None:
+    try:
+        descriptor = file.fileno()
+    except (io.UnsupportedOperation, AttributeError):
+        return None
+    size = os.fstat(descriptor).st_size
+    if "b" not in file.mode:
+        warnings.warn(
+            "The file is open in text mode, and its length in bytes may not be that of its text. "
+            "Open it in binary mode.",
+            FileModeWarning,
+            stacklevel=3,
+        )
+    return size
+
+
+def _get_end(file: Any, position: int) -> int:
+    try:
+        file.seek(0, os.SEEK_END)
+        end = cast(int, file.tell())
+        file.seek(position or 0)
+    except OSError:
+        return 0
+    return end
+
+
+def guess_filename(obj: object) -> str | None:
+    """Return the last part of an object's `name`, unless it is a placeholder such as <stdin>."""
+    name = getattr(obj, "name", None)
+    if not name or not isinstance(name, (str, bytes)):
+        return None
+    marks = ("<", ">") if isinstance(name, str) else (b"<", b">")
+    if name[:1] == marks[0] or name[-1:] == marks[1]:
+        return None
+    return cast(str, os.path.basename(name))
+
+
+def rewind_body(prepared_request: PreparedRequest) -> None:
+    """Seek a body back to its position before it was sent.
+
+    Raises:
+        UnrewindableBodyError: it cannot seek, or that position is unknown.
+    """
+    seek = getattr(prepared_request.body, "seek", None)
+    position = prepared_request._body_position
+    if seek is None or not isinstance(position, int):
+        raise UnrewindableBodyError("Unable to rewind request body for redirect.")
+    try:
+        seek(position)
+    except OSError as error:
+        raise UnrewindableBodyError(
+            "An error occurred when rewinding request body for redirect."
+        ) from error
 
 
 # --- time limits ---

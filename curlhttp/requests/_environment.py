@@ -37,7 +37,7 @@ def _read_replacement() -> Any:
 
 
 def has_settings() -> bool:
-    """Return whether a proxy or authorities may be set."""
+    """Return whether a proxy or CA certificates may be set."""
     variables = _variables if os.environ is _environ else _read_replacement()
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies_and_bundles)
 
@@ -49,7 +49,7 @@ def may_have_proxies() -> bool:
 
 
 def get_ca_bundle() -> str | None:
-    """Return the path of the authorities that the environment names, or None."""
+    """Return the path of the CA certificates that the environment names, or None."""
     variables = _variables if os.environ is _environ else _read_replacement()
     if variables.keys().isdisjoint(_bundles):
         return None
@@ -57,7 +57,7 @@ def get_ca_bundle() -> str | None:
 
 
 def get_plain_http_verify() -> str | bool:
-    """Return verify for a plain HTTP request: the environment's authorities if the file exists."""
+    """Return verify for a plain HTTP request: the environment's CA certificates, if they exist."""
     path = get_ca_bundle()
     return path if path is not None and os.path.exists(path) else True
 

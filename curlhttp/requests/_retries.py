@@ -128,7 +128,8 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: ClientRequest) -> No
     try:
         if sent.deadline is not None and now() + _get_delay(retries, raw) > sent.deadline:
             raise e.DeadlineExceeded(
-                f"{sent}: the total of {sent.timeout.total} s ends before the next attempt",
+                f"{sent}: the total timeout of {sent.timeout.total} s would run out before "
+                "the next attempt",
                 request_sent=True,
             )
         retries.sleep(raw)

@@ -63,8 +63,18 @@ def stream_decode_response_unicode(iterator: Iterable[bytes], r: Response) -> It
     charset = get_charset(r.encoding, getattr(r, "headers", None))
     if charset is None:
         raise LookupError(f"unknown encoding: {r.encoding}")
+    yield from decode_pieces(iterator, charset)
+
+
+def decode_pieces(pieces: Iterable[bytes], charset: str) -> Iterator[str]:
+    """Decode a body piece by piece; invalid bytes are replaced.
+
+    Args:
+        pieces: of the body.
+        charset: Python's name for it.
+    """
     decoder = TextDecoder(charset)
-    for piece in iterator:
+    for piece in pieces:
         if text := decoder.decode(piece):
             yield text
     if text := decoder.decode(b"", final=True):

@@ -151,7 +151,7 @@ class _SocketBody(HTTPResponse, Body):
         size: int = super()._read_next_chunk_size()  # type: ignore[misc]
         if size < 0:
             self._close_conn()  # type: ignore[attr-defined]
-            raise ValueError("a chunk has no negative size")  # as for an invalid number
+            raise ValueError("the size of a chunk is negative")  # as for an invalid number
         return size
 
     def _read(self, read: Callable[[Any], bytes], amt: int) -> bytes:
@@ -239,7 +239,9 @@ class _BodySocket(SocketIO):
         limit, left = sock.gettimeout(), request.deadline - self._now()
         if limit is not None and limit <= left:
             return super().readinto(buffer)
-        late = DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+        late = DeadlineExceeded(
+            f"{request}: the total timeout of {request.timeout.total} s ran out"
+        )
         if left <= 0:
             raise late
         sock.settimeout(left)

@@ -210,7 +210,7 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
         return super()._new_conn()
 
     def _unused_connection(self) -> object:
-        """Return urllib3's connection, which has attributes that libcurl's has not."""
+        """Return urllib3's connection, which has attributes that libcurl's does not have."""
         if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
             return None
         self.num_connections -= 1
@@ -325,7 +325,7 @@ class CurlConnection:
             )
             raw = RawResponse(self._adapter._attempt(sent))
         except e.RequestException as error:
-            error.request = request  # type: ignore[assignment]
+            error.request = request
             raise to_urllib3_error(error) from error
         pool.num_connections += not raw.received.timings.reused
         response = _to_urllib3_response(raw, request, target, self._options)
@@ -393,7 +393,7 @@ def check_class(pool: Any) -> None:
         UnsupportedByLibcurl: one of them does.
     """
     if type(pool) not in _CURL_POOLS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
-        raise UnsupportedByLibcurl(f"{type(pool).__name__} makes connections of another kind")
+        raise UnsupportedByLibcurl(f"{type(pool).__name__} uses another class of connections")
 
 
 def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
@@ -500,7 +500,7 @@ def _get_certificate_name(pool: Any, kw: PoolKeywords) -> str | None:
     server = kw.pop("server_hostname", None)
     wanted = getattr(pool, "assert_hostname", None)
     if server and wanted and server != wanted:
-        raise UnsupportedByLibcurl("libcurl sends the same name that it checks the certificate for")
+        raise UnsupportedByLibcurl("libcurl cannot send one host name in TLS and verify another")
     found: str | None = wanted or server
     return found
 

@@ -156,14 +156,15 @@ class HTTPAdapter(BaseAdapter):
     """Send requests for http and https.
 
     Args:
-        pool_connections: hosts to keep connections for.
-        pool_maxsize: connections to keep for each; with pool_block also the most at once.
+        pool_connections: the number of hosts to keep connections for.
+        pool_maxsize: the number of connections to keep for each host; with pool_block, also the
+            maximum at once.
         max_retries: how often to retry a failed connection, or a Retry.
-        pool_block: wait for a connection instead of making more than pool_maxsize.
+        pool_block: wait for a connection instead of opening more than pool_maxsize.
         http2: offer HTTP/2 on TLS.
 
     Attributes:
-        guard: decides which addresses may be connected to, or None; set by the session.
+        guard: decides to which addresses the adapter may connect, or None; set by the session.
         poolmanager: urllib3's PoolManager for origins, whose pools send through libcurl.
         proxy_manager: the managers for proxies, by the proxy's URL.
     """
@@ -182,6 +183,7 @@ class HTTPAdapter(BaseAdapter):
     _http2: bool = False
     _address_checker: AddressChecker | None = None
     _guard: GuardInput = None
+    _response_class: type[Response] = Response
     poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
     _pool_connections: int
@@ -258,7 +260,7 @@ class HTTPAdapter(BaseAdapter):
 
     def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
         """Return the response to a request."""
-        response = Response()
+        response = self._response_class()
         response.raw = resp
         response.request = req
         response.connection = self
@@ -303,9 +305,9 @@ class HTTPAdapter(BaseAdapter):
         """Set up the pools; subclasses add keywords of urllib3's PoolManager.
 
         Args:
-            connections: hosts to keep connections for.
-            maxsize: connections to keep for each.
-            block: wait for a connection instead of making more.
+            connections: the number of hosts to keep connections for.
+            maxsize: the number of connections to keep for each host.
+            block: wait for a connection instead of opening more.
             pool_kwargs: ssl_context, ssl_version, source_address, socket_options, ...
         """
         self._pool_connections = connections
@@ -474,7 +476,7 @@ class HTTPAdapter(BaseAdapter):
             stream: do not read the body yet.
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
                 for the default: 10 s to connect, 60 s of silence.
-            verify: True, False, or a path of authorities.
+            verify: True, False, or the path of CA certificates.
             cert: a client certificate: a path, or (certificate, key).
             proxies: proxy URLs by scheme.
 
@@ -550,7 +552,7 @@ class HTTPAdapter(BaseAdapter):
         try:
             return RawResponse(self._attempt(sent))
         except RequestException as error:
-            error.request = request  # type: ignore[assignment]
+            error.request = request
             if error.response is not None:
                 return _keep_incomplete(error)
             from curlhttp.requests._retries import increment_after_error
@@ -571,7 +573,7 @@ class HTTPAdapter(BaseAdapter):
             try:
                 received = self._attempt(sent)
             except RequestException as error:
-                error.request = request  # type: ignore[assignment]
+                error.request = request
                 if error.response is not None and error.response._head.redirects:
                     return _keep_incomplete(error)
                 retries = increment_after_error(retries, method, url, error)
@@ -581,7 +583,7 @@ class HTTPAdapter(BaseAdapter):
                 try:
                     again = increment_after_response(retries, method, url, raw)
                 except RequestException as error:
-                    error.request = request  # type: ignore[assignment]
+                    error.request = request
                     raise
                 if again is None:
                     raw.retries = retries
@@ -772,7 +774,7 @@ def _warn_of_no_verification(url: URL) -> None:
 
     warnings.warn(
         f"Unverified HTTPS request is being made to host '{url.host}'. Adding certificate "
-        "verification is strongly advised: verify=True or verify='path of the authorities'.",
+        "verification is strongly advised: verify=True or verify='path of the CA certificates'.",
         InsecureRequestWarning,
         stacklevel=5,
     )
@@ -801,7 +803,7 @@ def _pause(
     try:
         pause(retries, raw, sent)
     except RequestException as error:
-        error.request = request  # type: ignore[assignment]
+        error.request = request
         raise
 
 
@@ -857,7 +859,7 @@ def proxy_url(url: str) -> str:
 
 
 def ca_paths(verify: t.VerifyInput) -> tuple[str | None, str | None]:
-    """Return the file and the folder of authorities for verify=.
+    """Return the file and the folder of CA certificates for verify=.
 
     Raises:
         OSError: the path does not exist.

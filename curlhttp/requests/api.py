@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import curlhttp.requests._types as t
     from curlhttp._models.inputs import JSON, ParamsInput
 
-__all__ = ["delete", "get", "head", "options", "patch", "post", "put", "request", "stream"]
+__all__ = ["delete", "get", "head", "options", "patch", "post", "put", "request"]
 
 _adapter = HTTPAdapter()  # adapters are thread-safe and open nothing before the first request
 
@@ -32,12 +32,30 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         RequestException: the request could not be sent, or no response was received.
     """
     # Looked up in the module, because packages replace the class there.
-    session = sessions.Session()
-    for prefix, adapter in session.adapters.items():
-        if type(adapter) is HTTPAdapter:
-            session.adapters[prefix] = _adapter
+    return send_once(sessions.Session(), _adapter, method, url, kwargs)
+
+
+def send_once(
+    session: sessions.Session,
+    adapter: HTTPAdapter,
+    method: str,
+    url: t.UrlInput,
+    options: t.RequestOptions,
+) -> Response:
+    """Send a request with a new session, and keep the connection in the adapter.
+
+    Args:
+        session: its own adapters are not used, except for those that a package has mounted.
+        adapter: shared by all calls.
+        method: such as "GET".
+        url: absolute.
+        options: see Session.request.
+    """
+    for prefix, mounted in session.adapters.items():
+        if type(mounted) is HTTPAdapter:
+            session.adapters[prefix] = adapter
     try:
-        return session.request(method=method, url=url, **kwargs)
+        return session.request(method=method, url=url, **options)
     except TypeError as error:
         from curlhttp._models.suggestions import explain_call
 
@@ -84,12 +102,6 @@ def patch(url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptio
 def delete(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
     """Send DELETE; see request."""
     return request("delete", url, **kwargs)
-
-
-def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
-    """Send a request and return once the head is in; use the response in `with`."""
-    kwargs["stream"] = True
-    return request(method, url, **kwargs)
 
 
 set_verb_signatures(globals(), sessions.Session.request)

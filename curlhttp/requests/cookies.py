@@ -59,8 +59,8 @@ class RequestsCookieJar(NamedCookies["str | None"]):
 
         Args:
             name: its name.
-            value: its value; a Morsel brings its own name and attributes, None removes the
-                cookies of that name (and of the domain and path, when given).
+            value: its value. A Morsel has its own name and attributes. None removes the cookies of
+                that name (and of the domain and path, if given).
             kwargs: as for create_cookie().
         """
         if value is None:

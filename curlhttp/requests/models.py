@@ -194,7 +194,7 @@ class RequestHooksMixin:
 
         Args:
             event: "response".
-            hook: a function, or an iterable, whose items that are not callable are ignored.
+            hook: a function, or an iterable of functions; items that are not callable are ignored.
 
         Raises:
             ValueError: there is no such event.
@@ -551,7 +551,7 @@ def _is_stream(data: object) -> bool:
 def _get_length(body: object) -> int:
     if type(body) is bytes or (type(body) is str and body.isascii()):
         return len(body)
-    from curlhttp.requests._files import super_len
+    from curlhttp.requests._core_request import super_len
 
     length = int(super_len(body))
     return _get_text_length(body) if length and isinstance(body, TextIOBase) else length
@@ -578,10 +578,10 @@ class _AnyResponse(type):
 
 
 class Response(_core.Response, metaclass=_AnyResponse):
-    """A response as in requests. All attributes may be set, and are computed on first use.
+    """A response as in requests. You can set all attributes; they are computed on first use.
 
     Attributes:
-        status_code: for example 200; None in one that a program made.
+        status_code: for example 200; None in a response that a program created.
         url: the URL as it was requested.
         history: the responses that redirected here, oldest first.
         request: its PreparedRequest.
@@ -645,7 +645,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def encoding(self) -> Any:
-        """Return the charset of text: as set, else the headers', else None."""
+        """Return the charset of text: the one you set, or that of the headers, or None."""
         if self._encoding is _UNSET:
             if type(self.raw) is not RawResponse:
                 return None
@@ -804,7 +804,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
         """Return the decoded body; None if there is no body to read.
 
         Raises:
-            RuntimeError: it was iterated over before.
+            RuntimeError: the body was iterated over before.
             RequestException: the body broke off or is corrupt.
         """
         if self._content is False:
@@ -879,7 +879,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
             decode_unicode: yield str, if the encoding is known.
 
         Raises:
-            StreamConsumedError: it was iterated over before.
+            StreamConsumedError: the body was iterated over before.
             TypeError: chunk_size is not a number.
         """
         if self._is_followed or self._kept_start is not None:

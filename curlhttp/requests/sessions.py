@@ -181,7 +181,7 @@ class SessionRedirectMixin:
             req: its request.
             stream: as in send, like all up to proxies.
             timeout: seconds, or (connect, read).
-            verify: True, False, or a path of authorities.
+            verify: True, False, or the path of CA certificates.
             cert: a client certificate.
             proxies: proxy URLs by scheme.
             yield_requests: yield the requests instead, and send none.
@@ -189,7 +189,7 @@ class SessionRedirectMixin:
 
         Raises:
             TooManyRedirects: there are more than max_redirects.
-            UnrewindableBodyError: the body must be sent again and cannot be.
+            UnrewindableBodyError: the body must be sent again, but cannot be rewound.
         """
         from curlhttp.requests._core_request import start_countdown
 
@@ -330,7 +330,7 @@ def _rewind(request: PreparedRequest) -> None:
     if request._body_position is not None and (
         "Content-Length" in headers or "Transfer-Encoding" in headers
     ):
-        from curlhttp.requests._files import rewind_body
+        from curlhttp.requests._core_request import rewind_body
 
         rewind_body(request)
 
@@ -339,10 +339,10 @@ class Session(SessionRedirectMixin):
     """Keep headers, cookies, credentials and connections from one request to the next.
 
     Args:
-        timeout: the default of requests: seconds, (connect, read), a Timeout, or None for no
-            limit. Without it: 10 s to connect, 60 s of silence.
-        guard: a PublicOnly, or a function of (host, address, port) that returns whether an
-            address may be connected to. Each HTTPAdapter gets it; other adapters are not guarded.
+        timeout: the default for requests: seconds, (connect, read), a Timeout, or None for no
+            limit. If you omit it: 10 s to connect, 60 s of silence.
+        guard: a PublicOnly, or a function of (host, address, port) that returns whether the session
+            may connect to this address. Each HTTPAdapter uses it; other adapters are not guarded.
     """
 
     __attrs__: list[str] = [
@@ -417,7 +417,7 @@ class Session(SessionRedirectMixin):
             request: the request.
 
         Raises:
-            RequestException: it cannot be sent like this.
+            RequestException: the request cannot be sent like this.
         """
         auth = request.auth
         if not auth and not self.auth and self.trust_env:
@@ -466,17 +466,18 @@ class Session(SessionRedirectMixin):
             url: absolute.
             params: a mapping, pairs or a string for the query.
             data: a form (mapping or pairs), or a body: bytes, str, file or iterable.
-            headers: they replace the session's of the same name; None removes one.
+            headers: replace the session's headers of the same name; None removes one.
             cookies: for this request only.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
             auth: (user, password) or a function of the prepared request.
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
                 for the session's.
             allow_redirects: follow redirects.
-            proxies: proxy URLs by scheme; they override the session's, and these the environment's.
+            proxies: proxy URLs by scheme; they override the session's, which override the
+                environment's.
             hooks: functions by event: {"response": ...}.
             stream: do not read the body yet.
-            verify: True, False, or a path of authorities.
+            verify: True, False, or the path of CA certificates.
             cert: a client certificate: a path, or (certificate, key).
             json: any value that JSON can represent.
             content: another name for data that is not a form.
@@ -550,8 +551,8 @@ class Session(SessionRedirectMixin):
 
         Args:
             request: see prepare_request.
-            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the session's by
-                default.
+            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the defaults are the
+                session's.
 
         Raises:
             RequestException: no response was received.
@@ -681,7 +682,7 @@ class Session(SessionRedirectMixin):
             url: of the request.
             proxies: the request's, like all that follow.
             stream: do not read the body yet.
-            verify: True, False, or a path of authorities.
+            verify: True, False, or the path of CA certificates.
             cert: a client certificate.
         """
         proxies = {**self.proxies, **(proxies or {})} if self.proxies else dict(proxies or ())

@@ -27,7 +27,7 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 from curlhttp.requests.__version__ import __version__
-from curlhttp.requests._files import (
+from curlhttp.requests._core_request import (
     guess_filename,
     rewind_body,
     super_len,

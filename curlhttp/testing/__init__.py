@@ -1,4 +1,4 @@
-"""Replace the network in tests by a script of responses or by a mock with routes.
+"""Replace the network in tests with a script of responses or with a mock with routes.
 
     from curlhttp import Client, RetryPolicy
     from curlhttp.testing import Answer, ScriptedEngine, refused

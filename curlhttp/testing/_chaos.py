@@ -1,8 +1,8 @@
 """Injected faults: a wrapper of an engine that delays, refuses and breaks some of the exchanges.
 
-A fault looks to the layers above like the real one. What happens to an attempt depends only on the
-seed, on its method and URL, and on how many attempts with these came before it. So it does not
-depend on the order in which threads and tasks run.
+To the layers above, an injected fault looks like a real one. What happens to an attempt depends
+only on the seed, on its method and URL, and on how many attempts with the same method and URL came
+before it. So it does not depend on the order in which threads and tasks run.
 """
 
 from __future__ import annotations
@@ -96,36 +96,36 @@ _VARIABLE = "CURLHTTP_CHAOS"
 class Chaos(Unpicklable):
     """Inject faults into the requests of a client: `Client(transport=Chaos(seed=1, refuse=0.1))`.
 
-    The faults apply to each attempt, also of streams, downloads and maps. Redirects, retries,
-    limits, breakers and hedges handle them like real ones. `refuse`, `reset` and `status` exclude
-    each other, in this order. Without `transport=`, use `wrap(engine)`:
+    The faults apply to each attempt, including those of streams, downloads and maps. Redirects,
+    retries, limits, breakers and hedges handle them like real faults. An attempt gets at most one
+    of `refuse`, `reset` and `status`, in this order. Without `transport=`, use `wrap(engine)`:
     `Client(transport=Chaos(seed=1, refuse=0.1).wrap(ScriptedEngine([...])))`.
 
-    A value of `latency`, `status` and `slow` is for all requests; a mapping gives each value its
-    probability: `status={503: 0.1, 429: 0.05}`. A probability is a number from 0 to 1, or a
+    A single value of `latency`, `status` or `slow` applies to all requests. A mapping gives each
+    value a probability: `status={503: 0.1, 429: 0.05}`. A probability is a number from 0 to 1, or a
     function of the ClientRequest that returns a number or a bool.
 
     Args:
-        seed: the faults of a run follow from it; None for a random one, see `seed`.
+        seed: determines the faults of a run. None for a random seed; see the attribute `seed`.
         latency: seconds to wait before the request is sent, or (least, most) for a random time. It
-            counts towards the read timeout and the total. If a request may be hedged, the next
-            attempt can win while this one waits.
+            counts towards the read timeout and the total timeout. If a request may be hedged, the
+            next attempt can win while this one waits.
         refuse: probability that the connection is refused; nothing is sent.
         reset: probability that the connection breaks before the response. The request is sent,
             and the response is dropped.
         cut: probability that the body of the response ends early.
-        status: status codes, 400 to 599, of a response that comes in place of the server's;
-            nothing is sent.
-        slow: bytes per second at which the body of the response arrives.
+        status: status codes, from 400 to 599, of a response that replaces the server's; nothing is
+            sent.
+        slow: the bytes per second at which the body of the response arrives.
         when: a function of the ClientRequest that returns whether to inject faults into it at all.
 
     Attributes:
-        seed: as given, or the random one.
+        seed: the argument, or the random seed.
         injected: the latest 10,000 faults, oldest first.
 
     Raises:
         ValueError: a number is out of its range.
-        TypeError: an argument has another type.
+        TypeError: an argument has a wrong type.
     """
 
     _why_not = "it counts requests; make one with the same seed where it is needed"
@@ -168,9 +168,10 @@ class Chaos(Unpicklable):
     ) -> Chaos | None:
         """Return a Chaos with the settings in CURLHTTP_CHAOS, None if it is not set or empty.
 
-        Nothing else reads this variable. It has the arguments, separated by spaces:
-        `seed=7 refuse=0.1 latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1`. After a
-        colon comes a probability; without one, the value is for all requests.
+        Nothing else reads this variable. Its value is a list of the arguments, separated by spaces:
+        `seed=7 refuse=0.1 latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1`. A colon
+        separates a value from its probability. A value without a probability applies to all
+        requests.
 
         Args:
             environ: the variables; None for those of the process.
@@ -313,7 +314,7 @@ def _parse_choices(name: str, given: object, check: Callable[[object], V]) -> _C
     found = [(check(value), _check_chance(name, chance)) for value, chance in pairs]
     total = sum(chance for _, chance in found if not callable(chance))
     if total > 1 + 1e-9:
-        raise ValueError(f"the probabilities of {name} have the sum {total:g}, which is above 1")
+        raise ValueError(f"the probabilities of {name} add up to {total:g}, which is above 1")
     return found
 
 
@@ -329,7 +330,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
         return name, dict(_parse_choice(_PARSERS[name], each) for each in value.split(","))
     except (KeyError, ValueError):
         raise ValueError(
-            f"{_VARIABLE} has {text!r:.80}; it takes such as seed=7 refuse=0.1 "
+            f"{_VARIABLE} has {text!r:.80}; write, for example, seed=7 refuse=0.1 "
             "latency=0.1..0.5:0.2 status=503:0.05,429:0.05 slow=1024:0.1"
         ) from None
 
@@ -356,8 +357,7 @@ _DRIP = 0.1  # seconds between the pieces of a slow body
 _FIRST = 16 * 1024  # bytes of a body of unknown length, within which it is cut
 
 
-def make_refusal(request: ClientRequest) -> ConnectionError:
-    """Return the error of a refused connection."""
+def _make_refusal(request: ClientRequest) -> ConnectionError:
     error = ConnectionError(
         f"{request}: chaos: the connection was refused", request=request, curl_code=7
     )
@@ -366,20 +366,16 @@ def make_refusal(request: ClientRequest) -> ConnectionError:
 
 
 def _make_reset(request: ClientRequest) -> ConnectionError:
+    text = "the connection broke before the response was complete"
     return ConnectionError(
-        f"{request}: chaos: the connection broke before the response was complete",
-        request=request,
-        curl_code=56,
-        request_sent=True,
+        f"{request}: chaos: {text}", request=request, curl_code=56, request_sent=True
     )
 
 
 def _make_cut(request: ClientRequest) -> ChunkedEncodingError:
+    text = "the response body ended early"
     return ChunkedEncodingError(
-        f"{request}: chaos: the response body ended early",
-        request=request,
-        curl_code=18,
-        request_sent=True,
+        f"{request}: chaos: {text}", request=request, curl_code=18, request_sent=True
     )
 
 
@@ -397,7 +393,10 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
-        self.sleep: Callable[[float], Coroutine[object, object, None]] = engine.sleep
+        # A faulty response is read by its own reader, see get_reader.
+        self.read: Callable[[Incoming], Coroutine[object, object, bytes]] = engine.read
+        self.abort: Callable[[Incoming], None] = engine.abort
+        self.abort_from_finalizer: Callable[[Incoming], None] = engine.abort_from_finalizer
         self.now: Callable[[], float] = engine.now
         self.wall: Callable[[], float] = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
@@ -411,12 +410,16 @@ class ChaosEngine:
         """Return whether no more requests are sent."""
         return bool(getattr(self._engine, "is_closed", False))
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait as the other engine does."""
+        await self._engine.sleep(seconds)
+
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory, or fail."""
         return await self._run(request, plan, self._perform)
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in, or fail."""
+        """Send the request and return once its head has arrived, or fail."""
         return await self._run(request, plan, self._open)
 
     async def connect(self, request: ClientRequest) -> ByteStream:
@@ -425,33 +428,13 @@ class ChaosEngine:
         await self.delay(request, fate, fate.latency)
         if fate.failure == "refuse":
             self.chaos.note(request, fate, "refuse")
-            raise make_refusal(request)
+            raise _make_refusal(request)
         stream = await to_connector(self._engine).connect(request)
         if fate.failure == "reset":
             self.chaos.note(request, fate, "reset")
             stream.abort()
             raise _make_reset(request)
         return stream
-
-    async def read(self, incoming: Incoming) -> bytes:
-        """Return the next piece of the body, b"" at the end."""
-        if isinstance(incoming, _FaultyIncoming):
-            return await incoming.read()
-        return await self._engine.read(incoming)
-
-    def abort(self, incoming: Incoming) -> None:
-        """Abandon a response."""
-        if isinstance(incoming, _FaultyIncoming):
-            incoming.abort()
-        else:
-            self._engine.abort(incoming)
-
-    def abort_from_finalizer(self, incoming: Incoming) -> None:
-        """Abandon a response from a finalizer."""
-        if isinstance(incoming, _FaultyIncoming):
-            incoming.abort(from_finalizer=True)
-        else:
-            self._engine.abort_from_finalizer(incoming)
 
     # one attempt
 
@@ -501,7 +484,7 @@ class ChaosEngine:
         return self._engine.open(request) if plan is None else self._engine.open(request, plan)
 
     async def _fail(self, request: ClientRequest, fate: Fate, plan: HedgePlan | None) -> Answer:
-        """Return the answer in place of the server's, or raise."""
+        """Return the response that replaces the server's, or raise."""
         if fate.failure == "status":
             self.chaos.note(request, fate, "status", fate.status_code)
             text = f"{fate.status_code} from curlhttp.testing.Chaos\n"
@@ -515,7 +498,7 @@ class ChaosEngine:
             self.chaos.note(request, fate, "reset")
             raise _make_reset(request)
         self.chaos.note(request, fate, "refuse")
-        raise make_refusal(request)
+        raise _make_refusal(request)
 
     def _respond(self, request: ClientRequest, answer: Answer) -> Response:
         status_code = answer.status_code
@@ -546,22 +529,30 @@ class ChaosEngine:
             self.chaos.note(request, fate, "latency", fate.latency)
             await self.wait(request, seconds)
 
-    async def wait(self, request: ClientRequest, seconds: float, *, is_silent: bool = True) -> None:
+    async def wait(
+        self,
+        request: ClientRequest,
+        seconds: float,
+        *,
+        is_silent: bool = True,
+        begun: float | None = None,
+    ) -> None:
         """Wait, up to the timeouts of a request.
 
         Args:
             request: of the attempt.
             seconds: how long.
             is_silent: whether nothing arrives in that time, so that the read timeout applies.
+            begun: when the time began, on the engine's clock; None for now.
 
         Raises:
             ReadTimeout, DeadlineExceeded: this is longer than a timeout.
         """
-        lasts, late = apply_timeouts(
-            request, max(0.0, seconds), self.now(), waits_for_response=is_silent
-        )
-        if lasts:
-            await self.sleep(lasts)
+        now = self.now()
+        begun = now if begun is None else begun
+        lasts, late = apply_timeouts(request, seconds, begun, waits_for_response=is_silent)
+        if (left := lasts - (now - begun)) > 0:
+            await self.sleep(left)
         if late is not None:
             try:
                 raise late
@@ -573,7 +564,7 @@ _Attempt: TypeAlias = "Callable[[ClientRequest, Fate, HedgePlan | None], Awaitab
 
 
 class _FaultyIncoming:
-    """A response whose body arrives slowly, or ends early."""
+    """A response whose body arrives slowly, or ends early, and the engine that reads it."""
 
     def __init__(
         self,
@@ -588,7 +579,7 @@ class _FaultyIncoming:
         self.head: Head = head  # kept, because the engine may use its own for another request
         self.request: ClientRequest = getattr(incoming, "request", None) or request
         self._outer = engine
-        self._engine = get_reader(incoming, inner)
+        self._reader = get_reader(incoming, inner)
         self._incoming = incoming
         self._fate = fate
         self._piece = b""
@@ -618,19 +609,27 @@ class _FaultyIncoming:
         """Return the server's certificate as PEM."""
         return self._incoming.certificate()
 
-    async def read(self) -> bytes:
+    @property
+    def engine(self) -> _FaultyIncoming:
+        """Return what reads this response, see get_reader; an attribute would be a cycle."""
+        return self
+
+    async def read(self, incoming: object) -> bytes:
         """Return the next piece of the body, later than it came; b"" at the end.
+
+        Args:
+            incoming: this response.
 
         Raises:
             ChunkedEncodingError: this is where it is cut.
         """
         if not self._piece:
-            self._piece = await self._engine.read(self._incoming)
+            self._piece = await self._reader.read(self._incoming)
         if self._left is not None and (not self._left or not self._piece):
             is_over = not self._piece
             self._piece = b""
             if not is_over:
-                self._engine.abort(self._incoming)
+                self._reader.abort(self._incoming)
             self._note("cut", self._arrived)
             raise _make_cut(self.request)
         speed = self._fate.speed
@@ -644,7 +643,7 @@ class _FaultyIncoming:
             try:
                 await self._outer.wait(self.request, len(piece) / speed)
             except BaseException:
-                self.abort()
+                self.abort(self)
                 raise
         self._piece = self._piece[len(piece) :]
         self._arrived += len(piece)
@@ -655,13 +654,15 @@ class _FaultyIncoming:
     def _note(self, fault: str, value: float) -> None:
         self._outer.chaos.note(self.request, self._fate, fault, value)
 
-    def abort(self, *, from_finalizer: bool = False) -> None:
+    def abort(self, incoming: object) -> None:
         """Abandon the rest of the body."""
         self._piece = b""
-        if from_finalizer:
-            self._engine.abort_from_finalizer(self._incoming)
-        else:
-            self._engine.abort(self._incoming)
+        self._reader.abort(self._incoming)
+
+    def abort_from_finalizer(self, incoming: object) -> None:
+        """Abandon the rest of the body, from a finalizer."""
+        self._piece = b""
+        self._reader.abort_from_finalizer(self._incoming)
 
 
 class _Hedging(Generic[Outcome]):
@@ -706,7 +707,7 @@ class _Hedging(Generic[Outcome]):
                 plan.timed(self._elapsed)
                 plan.dropped(request, None, self._elapsed, False)
                 return won
-        await engine.wait(request, fate.latency - self._elapsed)
+        await engine.wait(request, fate.latency, begun=self._begun)
         plan.won(request)
         return await self._send(request, fate, None)
 

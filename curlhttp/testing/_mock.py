@@ -1,7 +1,7 @@
-"""A mock of the network: routes and their responses, for every client of this process.
+"""A mock of the network: routes and their responses, forevery client of this process.
 
 It replaces the engines, so redirects, cookies, credentials, retries and middleware work as usual,
-also in clients that the test never sees. See curlhttp._engine.network.
+even in clients that the test has no access to. See curlhttp._engine.network.
 """
 
 from __future__ import annotations
@@ -310,10 +310,10 @@ class Route:
         """Set the response, and return this route.
 
         Args:
-            answer: a status code, to which the other arguments belong; or a step: an Answer, a
-                Fault or an exception; or an iterable of steps, one per request, after which the
-                route matches nothing more; or a function that returns the step for a Sent, which
-                may be a coroutine function for AsyncClient.
+            answer: a status code, which the other arguments add to; a step, which is an Answer, a
+                Fault or an exception; an iterable of steps, one per request, after which the route
+                no longer matches; or a function that returns the step for a Sent. For AsyncClient,
+                it may be a coroutine function.
             headers: see Answer for these and the following arguments.
             content: the body.
             json: the body as JSON.
@@ -322,8 +322,8 @@ class Route:
             error: raised after the content.
 
         Raises:
-            TypeError: `answer` is none of these, or it is no status code and there are other
-                arguments.
+            TypeError: `answer` is none of these, or there are other arguments although it is not a
+                status code.
         """
         self.choose, self._steps = None, None
         if isinstance(answer, int):
@@ -350,7 +350,7 @@ class Route:
             error: a RequestException, its class, or a fault such as reset().
 
         Raises:
-            TypeError: it is another kind of error, which no client raises.
+            TypeError: it is a kind of error that no client raises.
         """
         if isinstance(error, type) and issubclass(error, RequestException):
             error = error(f"{error.__name__} of a mock")
@@ -384,7 +384,7 @@ _SHOWN = 10  # routes in the message about an unmatched request
 class Mock:
     """Replace the network for all clients of this process, while in `with`.
 
-    It serves every client that has no other transport, including clients that were made earlier:
+    It serves every client that has no other transport, including clients that were created earlier:
     Client, AsyncClient, streams, maps, downloads, and the drop-in for requests. The first route
     that matches a request responds to it. A request that matches no route raises AssertionError.
 
@@ -394,13 +394,14 @@ class Mock:
         real_time: let delays and waits of clients take their time; without it they take none.
 
     Attributes:
-        base_url: as above; you may change it, like the next two.
-        assert_all_called: as above.
-        real_time: as above.
+        base_url: the argument; you may change it, like the next two attributes.
+        assert_all_called: the argument.
+        real_time: the argument.
         requests: a Sent for each attempt, oldest first.
         unmatched: the requests that matched no route; if there are any, the mock fails at the end.
         routes: all routes, in the order in which they are tried.
-        sleeps: the waits of clients that were skipped, in seconds: between retries, for limits.
+        sleeps: the waits of clients that were skipped, in seconds, such as those before retries and
+            for limits.
 
     Raises:
         AssertionError: at the end, if there are unmatched requests or uncalled routes.
@@ -436,12 +437,13 @@ class Mock:
                 compiled regular expression to search for, a function that returns whether a Sent
                 matches, or None for all URLs.
             conditions: params, headers, json, content and data that a request must have. A request
-                may have further headers, but no further params or data. Values may be compiled
-                regular expressions, or objects that are equal to them, such as unittest.mock.ANY.
+                may have additional headers, but no additional params or data. Values may be
+                compiled regular expressions, or objects that are equal to them, such as
+                unittest.mock.ANY.
 
         Raises:
             InvalidMethod, InvalidURL, MissingSchema: no request can have this method or URL.
-            TypeError: there is no such condition.
+            TypeError: a condition is unknown.
         """
         if isinstance(url, str) and url.startswith("/"):
             url = self.base_url.rstrip("/") + url

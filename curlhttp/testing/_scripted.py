@@ -48,7 +48,7 @@ class Sent(NamedTuple):
         url: without user name and password.
         headers: a copy of its headers.
         body: the part of the body that was read; b"" without a body.
-        arrived: whether any byte of it left this machine, according to the script.
+        arrived: whether any byte of the request left this machine, according to the script.
     """
 
     at: float
@@ -105,13 +105,13 @@ class Answer:
         headers: a mapping or pairs.
         content: the body, or the pieces in which a streamed response returns it; str is sent as
             UTF-8.
-        json: the body as JSON, in place of content; None for no JSON body.
+        json: the body as JSON, instead of content; None for no JSON body.
         delay: seconds until the head is received; math.inf for a server that never responds.
         pace: seconds before each piece of the body.
-        error: raised after the content, as if the connection broke there; None for a whole body.
+        error: raised after the content, as if the connection broke there; None for a complete body.
 
     Raises:
-        TypeError: there are both content and json.
+        TypeError: you passed both content and json.
     """
 
     status_code: int = 200
@@ -124,7 +124,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         if self.json is not None and self.content:
-            raise TypeError("content cannot go together with json")
+            raise TypeError("content cannot be combined with json")
 
     @property
     def all_headers(self) -> Headers:
@@ -148,8 +148,8 @@ class Fault:
     """Fail a request.
 
     Args:
-        error: a copy of it is raised, with the request filled in. If its request_sent is False,
-            the request has not arrived: see `Sent.arrived`.
+        error: a copy of it is raised, with the request set. If its request_sent is False, the
+            request has not arrived; see `Sent.arrived`.
         delay: seconds until it fails; math.inf for the request's connect timeout or, with a
             WriteTimeout, for its write timeout.
     """
@@ -245,7 +245,7 @@ class ScriptedAttempt:
         step: the step of the script.
         started: when it was sent; all times are seconds on the engine's clock.
         head_at: when its head is received, or when it fails.
-        error: raised in place of its head, or None.
+        error: raised instead of its head, or None.
         ends_at: when it ends in a hedge: with its body, unless that is streamed.
         body_error: raised while its body is read, or None.
     """
@@ -450,9 +450,9 @@ class ScriptedRace:
 class ScriptedEngine:
     """Return responses from a script: `Client(transport=ScriptedEngine([...]))`.
 
-    The clock stands still, except for delays of the script, waits of the client, and `advance`. All
-    requests share it, also across threads and tasks: a wait of one moves it for all, and no request
-    ever waits for another.
+    Only delays in the script, waits of the client, and `advance` move the clock. All requests share
+    it, even across threads and tasks: the wait of one moves it for all, and no request ever waits
+    for another.
 
     Args:
         script: steps, one per attempt: an Answer, a Fault, an exception, or a status code; or a

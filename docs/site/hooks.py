@@ -13,6 +13,9 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.DOTALL)
 _CODE = re.compile(r"(<code[^>]*>)(.*?)(</code>)", re.DOTALL)
 _LINE = re.compile(r'(<span id="__span-[\d-]+")>((?:<a [^>]*></a>)?(?:<span class="w">)?)( *)')
+# Where lines of code may break: in long paths, behind parentheses and "=", and before ".".
+_STRING = re.compile(r'(?<=<span class="s[12]">)[^<]{30,}(?=</span>)')
+_OPENING = re.compile(r'<span class="(?:p|o)">[(=]</span>')
 # Behind punctuation, not within a tag or an entity; an underscore is part of a name.
 _BREAK = re.compile(r"(&\w+;|<[^>]+>)|([./(,=:|\[{-]+)(?=[^\s./(,=:|\[{-])")
 # How far the titles of a folder count in the search; those of how-to pages count 1.
@@ -32,7 +35,9 @@ def on_page_content(html: str, **_: object) -> str:
     html = _LINE.sub(
         lambda line: f'{line[1]} style="--in: {len(line[3])}ch">{line[2]}{line[3]}', html
     )
-    html = html.replace('<span class="p">(</span>', '<span class="p">(</span><wbr>')
+    html = _STRING.sub(lambda string: string[0].replace("/", "/<wbr>"), html)
+    html = _OPENING.sub(r"\g<0><wbr>", html)
+    html = html.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
     return _TABLE.sub(lambda table: _prepared(table[0]), html)
 
 

@@ -27,6 +27,8 @@ ALIASES = {" | _HasAuthFlow": "", "UserRequest": "Request"}
 PLAIN = re.compile(r"(?<![\w.`\[/\"'])([A-Z][a-z]+[A-Z]\w*|TLS|URL)(?![\w`\]/(]|\.\w)")
 NAMED = re.compile(r"(?<=\b[Ss]ee )([A-Za-z_]+)\b|(?<=\b[Aa] )([A-Z][a-z]+)\b(?!\.\w)")
 
+RAISED = re.compile(r" +[A-Z]\w+(, [A-Z]\w+)*: ")
+
 
 class Signatures(Extension):
     """Prepare the package when all of it has been read."""
@@ -201,13 +203,17 @@ def linked(found: Object, text: str, links: dict[str, str]) -> str:
         return f"[`{name}`][{path}]" if path and not itself else name
 
     def line(text: str) -> str:
-        return (
-            text
-            if re.match(r"\s*(with|for|if|async|import|from) .*:$", text)
-            else NAMED.sub(link, PLAIN.sub(link, text))
-        )
+        if re.match(r"\s*(with|for|if|async|import|from) .*:$", text):
+            return text
+        raised = RAISED.match(text)  # mkdocstrings links it
+        name, said = (raised[0], text[raised.end() :]) if raised else ("", text)
+        return name + NAMED.sub(link, PLAIN.sub(link, said))
 
-    return "\n".join(map(line, text.split("\n")))
+    paragraphs = text.split("\n\n")
+    for number, paragraph in enumerate(paragraphs):
+        if any(each[:4].strip() for each in paragraph.split("\n")):  # else it is code
+            paragraphs[number] = "\n".join(map(line, paragraph.split("\n")))
+    return "\n\n".join(paragraphs)
 
 
 def method(found: Object, name: str) -> str:

@@ -389,7 +389,7 @@ async def test_a_redis_that_does_not_reply_fails_no_request(
 
 def test_an_object_that_is_no_redis_client_is_refused() -> None:
     redis = pytest.importorskip("redis")
-    with pytest.raises(TypeError, match="AsyncClient needs the same one"):
+    with pytest.raises(TypeError, match="AsyncClient takes the same class"):
         Cache(redis=redis.asyncio.Redis())
     with redis.Redis(decode_responses=True) as decoding:
         with pytest.raises(TypeError, match="decode_responses"):

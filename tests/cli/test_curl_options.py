@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import ssl
 import subprocess
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 
 import pytest
 
+from curlhttp.cli import request_body
 from curlhttp.cli.options import _create_context
 from tests.servers import (
     AppConnection,
@@ -115,6 +118,7 @@ def test_a_rate(app: AppServer) -> None:
     begun = time.monotonic()
     assert len(run("get", app.url + "/bytes/60000", "--limit-rate", "100k").out) == 60_000
     assert time.monotonic() - begun > 0.2
+    assert run("get", app.url, "--limit-rate", "0").status == 0  # no limit, as in curl
 
 
 def test_where_to_connect(app: AppServer) -> None:
@@ -279,7 +283,9 @@ def test_items_nest(app: AppServer, items: list[str], body: object) -> None:
     assert json.loads(echoed("post", app.url + "/echo", *items)["body"]) == body
 
 
-@pytest.mark.parametrize("items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"]], ids=str)
+@pytest.mark.parametrize(
+    "items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"], ["a[b=1"], ["a]=1"]], ids=str
+)
 def test_items_that_do_not_nest_are_refused(app: AppServer, items: list[str]) -> None:
     assert run("post", app.url + "/echo", *items).status == 2
     assert not app.requests
@@ -304,6 +310,20 @@ def test_what_is_piped_is_the_body(app: AppServer, data: bytes) -> None:
         headers = {name.lower(): value for name, value in app.requests[-1].headers}
         expected = "application/json" if data == b'{"z": 1}' else None
         assert headers.get("content-type") == expected
+
+
+def test_it_says_that_it_waits_for_a_body(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(request_body, "_PATIENCE", 0.01)
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stdin, open(writing, "wb", buffering=0) as writer:
+        monkeypatch.setattr("sys.stdin", TextIOWrapper(stdin))
+        request_body._say_if_waiting()
+        assert "waiting for the body on stdin" in capsys.readouterr().err
+        writer.write(b"x")
+        request_body._say_if_waiting()
+        assert capsys.readouterr().err == ""
 
 
 def test_nothing_is_read_for_other_methods_or_with_a_body(app: AppServer) -> None:

@@ -289,6 +289,7 @@ def test_a_filename_of_the_server_stays_in_the_folder(
         ("/new/", [("Content-Type", "application/json; charset=utf-8")], "index.json"),
         ("/new/", [("Content-Type", "nobody/knows")], "index"),
         ("/new/a.part", [], "a.part.bin"),
+        ("/new/a.tar.gz", [], "a.tar.gz"),
     ],
 )
 def test_a_download_gets_a_new_file(
@@ -301,7 +302,7 @@ def test_a_download_gets_a_new_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     app.route(target.partition("?")[0], lambda record, conn: conn.reply(200, b"new", headers))
-    stem, suffix = os.path.splitext(name)
+    stem, suffix = ("a", ".tar.gz") if ".tar" in name else os.path.splitext(name)
     for expected in (name, f"{stem}-1{suffix}", f"{stem}-2{suffix}"):
         ended = run("get", app.url + target, "--download")
         assert (ended.status, ended.out, ended.err) == (0, b"", f"saved 3 bytes in {expected}\n")

@@ -260,6 +260,18 @@ def test_a_long_url_is_cut() -> None:
     assert len(render("x", [row])) < 20_000
 
 
+def test_a_redirect_to_a_long_url_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many of them would take minutes."""
+    joined: list[str] = []
+    monkeypatch.setattr("curlhttp.cli.har.urljoin", lambda url, target: joined.append(target))
+    entries: list[Any] = [
+        {"request": {"url": "http://a/"}, "response": {"status": 302, "redirectURL": target}}
+        for target in ("/b", "../" * 100_000)
+    ]
+    assert parse_rows(entries)[1] == 0
+    assert joined == ["/b"]
+
+
 def test_a_file_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -652,7 +652,7 @@ async def test_real_failures_travel(
         assert twin.request_sent == error.request_sent
         assert twin.timings == error.timings
         assert twin.request is not None
-        assert str(twin.request.url) == str(error.request.url)  # type: ignore[union-attr]
+        assert str(twin.request.url) == str(error.request.url)
         assert twin.request.method == method
 
 

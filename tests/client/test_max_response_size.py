@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curlhttp.exceptions import ResponseTooLarge
+from curlhttp.exceptions import ChunkedEncodingError, ResponseTooLarge
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
 from tests.servers.routes import CODERS
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -168,6 +168,22 @@ async def test_an_endless_body_ends_at_the_limit_and_closes_the_connection(get: 
             await get(raw.url, 1_000_000)
         assert raw.wait_for(lambda: raw.open_connections == 0)
     assert closed == [True]
+
+
+async def test_a_body_that_was_cut_short_excuses_no_later_failure(make_client: Make) -> None:
+    """The handle that stopped reading the body of a redirect sends the next request."""
+
+    def answer(conn: RawConnection) -> None:
+        while head := conn.read_request()[0]:
+            if head.startswith(b"GET / "):
+                conn.send(response(bytes(300_000), "302 Found", [("Location", "/end")]))
+            else:
+                conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort")
+                return
+
+    with RawServer(answer) as raw:
+        with pytest.raises(ChunkedEncodingError):
+            await make_client(follow_redirects=True).get(raw.url)
 
 
 async def test_too_large_a_body_does_not_affect_other_streams(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, asdict
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -22,6 +25,7 @@ from curlhttp import (
     Hedge,
     LimitStats,
 )
+from curlhttp._engine.engine import Totals
 from curlhttp.exceptions import ConnectionError
 from curlhttp.testing import Mock
 from tests.servers import AppConnection, AppServer, Record
@@ -219,6 +223,60 @@ def test_a_forked_child_starts_at_zero(app: AppServer) -> None:
         assert client.stats().attempts == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+async def test_a_child_of_a_running_loop_has_nothing_of_its_parent(
+    client: AnyClient, app: AppServer
+) -> None:
+    """The engine still has transfers and connections there, which belong to the parent."""
+    await client.get(app.url + "/bytes/9")
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(write, repr(client.real.stats()).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        assert pipe.read() == repr(ClientStats())
+    assert client.real.stats().attempts == 1
+
+
+def test_a_signal_handler_may_read_them(app: AppServer) -> None:
+    """Its thread may hold the lock of the pool at that moment."""
+    with curlhttp.Client() as client:
+        client.get(app.url)
+        engine: Any = client._engine
+        with engine._pool._lock, ThreadPoolExecutor(1) as pool:
+            assert pool.submit(client.stats).result(30).attempts == 1
+
+
+def test_counts_that_move_to_the_totals_are_read_once() -> None:
+    totals = Totals()
+    counted = SimpleNamespace(attempts=2, bytes_sent=3, bytes_received=4)
+
+    def find() -> list[Any]:
+        mover = threading.Thread(target=totals.take, args=(counted,))
+        mover.start()
+        movers.append(mover)
+        return [counted]
+
+    movers: list[threading.Thread] = []
+    for _ in range(3):
+        found = totals.read(find)
+        assert (found["attempts"], found["bytes_sent"], found["bytes_received"]) == (2, 3, 4)
+    for mover in movers:
+        mover.join()
+
+
+async def test_a_retry_counts_when_it_is_sent(scripted: Scripted) -> None:
+    def look(event: Any) -> None:
+        seen.append(client.real.stats().retries)
+
+    seen: list[int] = []
+    client, _ = scripted([503, 200], retry=steady(2), hooks={"before_sleep": look})
+    await client.get("http://a/")
+    assert (seen, client.real.stats().retries) == ([0], 1)
+
+
 async def test_mocks_count_as_attempts(client: AnyClient, curlhttp_mock: Mock) -> None:
     curlhttp_mock.get("http://a.test/").respond(200)
     await client.get("http://a.test/")
@@ -276,5 +334,27 @@ def test_they_are_frozen() -> None:
     stats = curlhttp.Client().stats()
     with pytest.raises(FrozenInstanceError):
         stats.attempts = 3  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        stats.breakers["a"] = "open"  # type: ignore[index]
+
+
+async def test_they_can_be_pickled_and_written_as_json(scripted: Scripted) -> None:
+    client, _ = scripted([200], breaker=CircuitBreaker(), concurrency_limit=ConcurrencyLimit(3))
+    await client.get("http://a/")
+    stats = client.real.stats()
+    assert pickle.loads(pickle.dumps(stats)) == stats
+    assert json.loads(json.dumps(asdict(stats)))["breakers"] == {"http://a:80": "closed"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefix": "my-app"},
+        {"prefix": ""},
+        {"prefix": "a\n"},
+        {"labels": {"my-label": "x"}},
+        {"labels": {"é": "x"}},
+        {"labels": {"origin": "x"}},
+    ],
+)
+def test_names_that_prometheus_refuses(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="letters, digits and '_' only"):
+        ClientStats().as_prometheus(**options)

@@ -183,13 +183,24 @@ class Thing:
     def __init__(self, key: Any) -> None:
         self.key = key
         self.is_closed = False
+        self.find_all: Any = list
+
+    def count(self) -> None:
+        # Statistics look for it there, until the totals have its counts.
+        assert self in self.find_all()
 
     def close(self) -> None:
         self.is_closed = True
 
 
 def things(keep: int) -> Any:
-    return IdleTransfers(Thing, keep)  # type: ignore[arg-type]
+    def make(key: Any) -> Any:
+        thing = Thing(key)
+        thing.find_all = lambda: pool.all
+        return thing
+
+    pool = IdleTransfers(make, keep)
+    return pool
 
 
 def test_the_handle_used_last_is_used_next() -> None:

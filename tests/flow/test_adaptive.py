@@ -23,7 +23,7 @@ from curlhttp import (
 )
 from curlhttp._models.request import ClientRequest
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset, silent, unreachable
-from tests.servers import AppServer
+from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +57,40 @@ async def test_one_request_after_another_lets_a_limit_of_one_grow(make_client: M
     await send(client)
     assert limit.current(ORIGIN) == 2
     assert limit.in_use(ORIGIN) == 0
+
+
+async def test_what_the_origin_did_not_answer_has_no_latency(make_client: MakeClient) -> None:
+    own = 0
+
+    async def middleware(request: Any, send: Any) -> Any:
+        return request.respond(200) if own else await send(request)
+
+    limit = AdaptiveLimit(16)
+    client = scripted(make_client, Answer(delay=0.5), limit, attempt_middleware=[middleware])
+    own = 1
+    await send(client, 2 * WINDOW)
+    own = 0
+    await send(client, 2 * WINDOW)
+    assert limit.current(ORIGIN) == 16
+
+
+async def test_a_handshake_takes_until_its_response(make_client: MakeClient) -> None:
+    learned: list[float] = []
+
+    class Limit(AdaptiveLimit):
+        def note_response(self, origin: str, status_code: int, latency: Any, *times: float) -> None:
+            learned.append(latency)
+
+    def answer_late(record: Record, conn: AppConnection) -> None:
+        conn.wait_closed(0.05)
+        conn.reply(403)
+
+    client = make_client(concurrency_limit=Limit())
+    with AppServer() as server:
+        server.route("/x", answer_late)
+        with pytest.raises(curlhttp.WebSocketRefused):
+            await client.websocket(server.url + "/x")
+    assert learned[0] >= 0.05
 
 
 @pytest.mark.parametrize("step", [429, 503, 504, silent(), unreachable()])
@@ -167,9 +201,9 @@ async def test_a_place_that_does_not_become_free_is_a_pool_timeout(
 ) -> None:
     client = scripted(make_client, 200, AdaptiveLimit(1))
     async with await client.stream("GET", URL):
-        with pytest.raises(PoolTimeout, match="none of the 1 requests at once that the origin"):
+        with pytest.raises(PoolTimeout, match="none of the 1 concurrent requests that the origin"):
             await client.get(URL, timeout=Timeout(pool=2.0))
-        with pytest.raises(curlhttp.DeadlineExceeded, match="none of the 1 requests at once"):
+        with pytest.raises(curlhttp.DeadlineExceeded, match="none of the 1 concurrent requests"):
             await client.get(URL, timeout=Timeout(total=2.0))
     assert (await client.get(URL)).ok
 

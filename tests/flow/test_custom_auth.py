@@ -301,7 +301,7 @@ class Without(curlhttp.Auth):
 @pytest.mark.parametrize(
     ("auth", "message"),
     [
-        (Nothing(), "Nothing.auth_flow must yield a request, and yielded none"),
+        (Nothing(), "Nothing.auth_flow must yield a request, but yielded nothing"),
         (Number(), "Number.auth_flow must yield requests, not int"),
         (NoGenerator(), "NoGenerator.auth_flow must be a generator"),
         (Without(), "Without has no (sync|async)_auth_flow and no auth_flow"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import anyio
@@ -165,6 +166,203 @@ async def test_an_async_function_lists_them(make_client: Any, app: AppServer) ->
     assert (await client.get("/bytes/3")).url == app.url + "/bytes/3"
 
 
+def of(url: str) -> str:
+    return curlhttp.URL(url).host
+
+
+async def test_the_clients_credentials_are_for_the_endpoints_alone(scripted: Scripted) -> None:
+    jar = curlhttp.Cookies({"everywhere": "1"})
+    jar.set("own", "2", domain="c.test")
+    client, engine = scripted(
+        [200] * 20,
+        base_url=Endpoints([A, B]),
+        auth=("user", "pass"),
+        headers={"X-Key": "secret", "X-Team": "blue", "Cookie": None},
+        sensitive_headers=["X-Key"],
+        cookies=jar,
+    )
+    for number in range(2):
+        await client.get(f"/{number}")
+    for url, options in (
+        (f"{C}/1", {}),
+        (f"{C}/2", {"headers": {"X-More": "1"}}),
+        (f"{C}/3", {"headers": {"Authorization": "mine", "X-Key": "mine"}}),
+        (f"{C}/4", {"auth": ("me", "mine"), "cookies": {"mine": "3"}}),
+        ("http://me:mine@c.test/5", {}),
+        (f"{C}/6", {"stream": True}),
+    ):
+        await client.get(url, **options)
+    await client.send(client.real.build_request("GET", f"{C}/7"))
+    await client.send(curlhttp.ClientRequest("GET", f"{C}/8"))
+    sent = [each.headers for each in engine.sent]
+    for headers in sent[:2]:
+        assert {"authorization", "x-key", "x-team"} <= {name.lower() for name in headers}
+        assert headers["cookie"] == "everywhere=1"
+    others = sent[2:]
+    assert [headers.get("authorization") is not None for headers in others] == [
+        *(False, False, True, True, True, False, False, False)
+    ]
+    assert [headers.get("x-key") for headers in others] == [None, None, "mine"] + [None] * 5
+    assert all(headers["x-team"] == "blue" for headers in others[:-1])
+    assert [headers["cookie"] for headers in others] == (
+        ["own=2"] * 3 + ["own=2; mine=3"] + ["own=2"] * 4
+    )
+
+
+async def test_a_header_of_the_client_is_for_the_endpoints_alone(scripted: Scripted) -> None:
+    client, engine = scripted(
+        [200, 200, moved(f"{C}/y"), 200, 200],
+        base_url=Endpoints([A, B]),
+        headers={"Authorization": "Bearer secret"},
+        cookies={"session": "secret"},
+    )
+    await client.get("/")
+    await client.get(f"{C}/")
+    await client.get("/x")  # redirected
+    client.real.headers = {"Authorization": "Bearer other"}
+    await client.get(f"{C}/")
+    seen = [
+        (of(each.url) == "c.test", each.headers.get("authorization"), each.headers.get("cookie"))
+        for each in engine.sent
+    ]
+    member, other = (False, "Bearer secret", "session=secret"), (True, None, None)
+    assert seen == [member, other, member, other, other]
+
+
+async def test_services_that_share_a_cache_do_not_share_responses(scripted: Scripted) -> None:
+    cache = curlhttp.Cache(":memory:")
+    for name in ("a", "b"):
+        kept = Answer(200, content=name.encode(), headers={"Cache-Control": "max-age=60"})
+        endpoints = Endpoints(partial(list, [f"http://{name}.test"]))
+        client, engine = scripted([kept], base_url=endpoints, cache=cache)
+        for _ in range(2):
+            assert (await client.get("/x")).content == name.encode()
+        assert len(engine.sent) == 1
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_the_endpoints_share_each_cookie(scripted: Scripted, listed: bool) -> None:
+    urls = ["https://a.one.test/api", "https://b.two.test/v1"]
+
+    def answer(request: Any) -> Any:
+        host, path = of(request.url), curlhttp.URL(request.url).path
+        site, base = ("one", "/api") if host.startswith("a.") else ("two", "/v1")
+        lines = {
+            "/domain": f"s=1; Domain={site}.test",
+            "/path": f"s=1; Path={base}",
+            "/deep": f"s=1; path={base}/see",
+            "/secure": "s=1; Secure; Path=/",
+            "/plain": "s=1; Path=/",
+        }
+        line = lines.get(path.removeprefix(base))
+        if path.endswith("/forget"):
+            line = f"s=; Path={base}; Max-Age=0"
+        return Answer(200, headers={} if line is None else {"Set-Cookie": line})
+
+    for path in ("/domain", "/path", "/deep", "/secure", "/plain"):
+        for skipped in (0, 1):  # both of them set it
+            endpoints = Endpoints((lambda: urls) if listed else urls)
+            client, engine = scripted(answer, base_url=endpoints)
+            for _ in range(skipped):
+                await client.get("/")
+            await client.get(path)
+            assert client.real.cookies["s"] == "1"  # and there is only one
+            for _ in range(2):
+                await client.get("/see/it")
+            seen = engine.sent[-2:]
+            assert [each.headers.get("cookie") for each in seen] == ["s=1"] * 2
+            assert {of(each.url) for each in seen} == {"a.one.test", "b.two.test"}
+            if path == "/path":
+                await client.get("/forget")
+                assert not client.real.cookies
+    await client.get("https://a.two.test/other")
+    assert "cookie" not in engine.sent[-1].headers
+
+
+async def test_another_site_cannot_set_a_cookie_of_the_endpoints(scripted: Scripted) -> None:
+    client, _ = scripted(
+        [Answer(200, headers={"Set-Cookie": "s=1; Domain=other.test"})] * 2,
+        base_url=Endpoints([A, B]),
+    )
+    for _ in range(2):
+        await client.get("/")
+    assert not client.real.cookies
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_digest_answers_the_one_that_asked(scripted: Scripted, listed: bool) -> None:
+    def answer(request: Any) -> Any:
+        nonce = f'nonce="{of(request.url)}"'
+        if nonce in (request.headers.get("authorization") or ""):
+            return 200
+        challenge = f'Digest realm="r", {nonce}, qop="auth"'
+        return Answer(401, headers={"WWW-Authenticate": challenge})
+
+    secure = ["https://a.test", "https://b.test"]
+    endpoints = Endpoints((lambda: secure) if listed else [A, B])
+    client, engine = scripted(answer, base_url=endpoints, auth=curlhttp.DigestAuth("me", "mine"))
+    for _ in range(4):
+        assert (await client.get("/")).status_code == 200
+    assert hosts(engine)[::2] == hosts(engine)[1::2] == ["a", "b", "a", "b"]
+    assert pending(endpoints) == 0
+
+
+async def test_a_redirect_is_relative_to_the_one_that_answered(scripted: Scripted) -> None:
+    urls = ["http://a.test/api", "http://b.test/v1"]
+
+    def answer(request: Any) -> Any:
+        url = curlhttp.URL(request.url)
+        base = "/" + url.path.split("/")[1]
+        return moved(f"{base}/new?x=1#there") if url.path == f"{base}/old" else 200
+
+    client, engine = scripted(answer, base_url=Endpoints(urls), auth=("me", "mine"))
+    for path in ("/old", "/", "/old"):
+        assert (await client.get(path)).status_code == 200
+    assert {each.url.removesuffix("#there") for each in engine.sent} <= {
+        f"{url}{path}" for url in urls for path in ("/old", "/new?x=1", "/")
+    }
+    assert len(engine.sent) == 5
+    assert all("authorization" in each.headers for each in engine.sent)
+
+
+async def test_the_list_may_come_through_the_same_client(scripted: Scripted) -> None:
+    def list_urls() -> list[str]:
+        registry = curlhttp.Client(transport=engine, base_url=endpoints)
+        registry.get(f"{C}/registry")
+        return [A]
+
+    endpoints = Endpoints(list_urls)
+    client, engine = scripted([200, 200], base_url=endpoints)
+    await client.get("/")
+    assert hosts(engine) == ["c", "a"]
+
+
+async def test_retry_after_counts_if_there_is_no_other_endpoint(scripted: Scripted) -> None:
+    endpoints = Endpoints([A, B], eject_after=1, eject_for=1000)
+    client, engine = scripted([500, asks(20), 200], base_url=endpoints, retry=steady(1))
+    await client.get("/")
+    await client.get("/")  # the other one is ejected
+    assert hosts(engine) == ["a", "b", "b"]
+    assert engine.sleeps[0] >= 20.0
+
+
+async def test_endpoints_keep_their_scheme(scripted: Scripted) -> None:
+    lists = [[A], ["https://a.test"], [B]]
+    client, engine = scripted([200] * 3, base_url=Endpoints(lambda: lists.pop(0), refresh=5))
+    for _ in range(3):
+        await client.get("/")
+        engine._now += 10
+    assert [each.url for each in engine.sent] == [f"{A}/", f"{A}/", f"{B}/"]
+
+
+def test_a_blocking_client_awaits_no_list() -> None:
+    async def list_urls() -> list[str]:
+        return [A]
+
+    with pytest.raises(TypeError, match="lists the endpoints needs AsyncClient"):
+        curlhttp.Client(base_url=Endpoints(list_urls))
+
+
 # --- on sockets ---
 
 
@@ -192,6 +390,11 @@ def answer_late(record: Record, conn: AppConnection) -> None:
     conn.reply(200, b"slow")
 
 
+def ask_late_to_wait(record: Record, conn: AppConnection) -> None:
+    conn.wait_closed(0.2)
+    conn.reply(503, b"slow", [("Retry-After", "3600")])
+
+
 async def test_a_hedge_goes_to_another_endpoint(make_client: Any) -> None:
     with AppServer() as slow, AppServer() as fast:
         slow.route("/x", stall)
@@ -205,10 +408,29 @@ async def test_a_hedge_goes_to_another_endpoint(make_client: Any) -> None:
         for _ in range(6):
             response = await client.get("/x")
             assert (response.content, response.url) == (b"fast", fast.url + "/x")
-        assert len(slow.requests) == 3
+        assert len(slow.requests) >= 3
         assert pending(endpoints) == 0
         assert {breaker.state(url) for url in (slow.url, fast.url)} == {"closed"}
         assert [limit.in_use(curlhttp.URL(each.url).origin) for each in (slow, fast)] == [0, 0]
+
+
+async def test_a_limit_learns_from_a_hedge_about_its_own_endpoint(make_client: Any) -> None:
+    learned: list[tuple[str, Any]] = []
+
+    class Limit(curlhttp.AdaptiveLimit):
+        def note_response(self, origin: str, *observed: Any) -> None:
+            learned.append((origin, observed[0]))
+
+        def note_failure(self, origin: str, error: BaseException, *observed: Any) -> None:
+            learned.append((origin, type(error).__name__))
+
+    with AppServer() as slow, AppServer() as fast:
+        slow.route("/x", stall)
+        fast.route("/x", lambda record, conn: conn.reply(200, b"fast"))
+        endpoints = Endpoints([slow.url, fast.url], choose="round_robin")
+        client = make_client(base_url=endpoints, hedge=Hedge(after=0.02), concurrency_limit=Limit())
+        await client.get("/x")
+        assert sorted(learned) == sorted([(slow.url, "AttemptCancelled"), (fast.url, 200)])
 
 
 async def test_a_hedge_counts_for_its_own_endpoint(make_client: Any) -> None:
@@ -223,6 +445,22 @@ async def test_a_hedge_counts_for_its_own_endpoint(make_client: Any) -> None:
         assert (breaker.state(slow.url), breaker.state(broken.url)) == ("closed", "open")
         ejected = [state.url for state in endpoints.states(0.0) if state.ejected_for]
         assert ejected == [broken.url + "/"]
+
+
+async def test_a_hedge_that_is_not_sent_uses_up_no_endpoint(make_client: Any) -> None:
+    with AppServer() as slow, AppServer() as other:
+        slow.route("/x", ask_late_to_wait)
+        other.route("/x", lambda record, conn: conn.reply(200, b"other"))
+        endpoints = Endpoints([slow.url, other.url], choose="round_robin")
+        budget = curlhttp.RetryBudget(reserve=0, ratio=0)
+        client = make_client(
+            base_url=endpoints,
+            hedge=Hedge(after=0.02, budget=budget),
+            retry=curlhttp.RetryPolicy(1, budget=None),
+        )
+        response = await client.get("/x")
+        assert (response.content, len(response.attempts)) == (b"other", 2)
+        assert pending(endpoints) == 0
 
 
 async def test_a_websocket_goes_to_one_that_works(make_client: Any) -> None:

@@ -139,7 +139,7 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
     sent: list[int] = []
 
     async def send(request: ClientRequest) -> Any:
-        sent.append(request.extensions["number"])  # type: ignore[index]
+        sent.append(request.extensions["number"])
         await may_end.wait()
         return Answer()
 
@@ -311,7 +311,7 @@ async def test_the_wait_for_a_permit_is_bounded(
     engine = ScriptedEngine([200, 200])
     client = make_client(concurrency_limit=limit, transport=engine)
     async with await client.stream("GET", URL):
-        with pytest.raises(kind, match="none of the 1 requests at once") as caught:
+        with pytest.raises(kind, match="none of the 1 concurrent requests") as caught:
             await client.get(URL, timeout=timeout)
         assert isinstance(caught.value, curlhttp.RequestException)
         assert caught.value.request is not None
@@ -509,7 +509,7 @@ def asking(rate: RateLimit, time: VirtualTime, scopes: list[anyio.CancelScope]) 
     sent: list[tuple[int, float]] = []
 
     async def send(request: ClientRequest) -> Any:
-        sent.append((request.extensions["number"], round(time.time, 3)))  # type: ignore[index]
+        sent.append((request.extensions["number"], round(time.time, 3)))
 
     layered = limits(rate, None, time.clock, time.make_waiter)(send)
 

@@ -143,7 +143,7 @@ def test_an_invalid_body_is_a_type_error(value: Any) -> None:
 
 @pytest.mark.parametrize("other", [{"data": "a"}, {"json": 0}, {"files": {"f": b""}}])
 def test_content_excludes_other_body_arguments(other: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="content cannot go together"):
+    with pytest.raises(TypeError, match="content cannot be combined"):
         made(content=b"a", **other)
 
 
@@ -154,7 +154,7 @@ def test_content_next_to_empty_arguments_is_content() -> None:
 def test_a_wrong_length_for_bytes_is_a_value_error() -> None:
     """A body has one length, and it is right."""
     assert made(content=b"abc", length=3).length == 3
-    with pytest.raises(ValueError, match="has 3 bytes, its length is 4"):
+    with pytest.raises(ValueError, match="has 3 bytes, but 4 were announced"):
         made(content=b"abc", length=4)
     with pytest.raises(ValueError, match="cannot have -1"):
         made(content=iter([]), length=-1)
@@ -187,7 +187,7 @@ def test_a_json_value_inside_itself_is_refused() -> None:
 
 def test_json_goes_together_with_no_other_body() -> None:
     for other in ({"data": {"a": 1}}, {"data": "a"}, {"files": {"f": b""}}):
-        with pytest.raises(TypeError, match=f"json cannot go together with {next(iter(other))}"):
+        with pytest.raises(TypeError, match=f"json cannot be combined with {next(iter(other))}"):
             made(json={"b": 1}, **other)
     assert made(data={}, json={"b": 1}).data == b'{"b": 1}'
 
@@ -366,7 +366,7 @@ def test_a_body_shorter_than_its_length_is_reported(make: Callable[[], Any]) -> 
         body = made(content=content, length=12)
         assert body.length == 12
         assert body.read(5) + body.read(5) == b"0123456789"
-        with pytest.raises(RequestException, match="only 10 bytes, its length is 12"):
+        with pytest.raises(RequestException, match="only 10 bytes, but 12 were announced"):
             read_all(body)
 
 
@@ -380,7 +380,7 @@ def test_a_body_longer_than_its_length_is_an_error(
     for content in (make(), make):
         body = made(content=content, length=8)
         assert body.read(5) == b"01234"
-        with pytest.raises(RequestException, match="at least 10 bytes, its length is 8"):
+        with pytest.raises(RequestException, match="at least 10 bytes, but 8 were announced"):
             body.read(5)
 
 
@@ -391,7 +391,7 @@ def test_a_file_that_grows_is_reported(tmp_path: Path) -> None:
         body = FileBody(file)
         with open(path, "ab") as log:
             log.write(b"y")
-        with pytest.raises(RequestException, match="at least 11 bytes, its length is 10"):
+        with pytest.raises(RequestException, match="at least 11 bytes, but 10 were announced"):
             read_all(body)
 
 
@@ -510,7 +510,7 @@ def test_a_factory_that_changes_its_mind_is_reported() -> None:
     body = made(content=lambda: responses.pop(0))
     assert read_all(body) == b"abc"
     body.rewind()
-    with pytest.raises(RequestException, match="at least 4 bytes, its length is 3"):
+    with pytest.raises(RequestException, match="at least 4 bytes, but 3 were announced"):
         read_all(body)
 
 
@@ -543,9 +543,9 @@ def test_an_async_factory_is_sent_again(content: Any) -> None:
 @pytest.mark.parametrize("content", [letters, lambda: letters().__aiter__()])
 def test_an_async_body_is_held_to_its_length(content: Any) -> None:
     assert await_all(made(content=content, length=6)) == b"abcdef"
-    with pytest.raises(RequestException, match="only 6 bytes, its length is 7"):
+    with pytest.raises(RequestException, match="only 6 bytes, but 7 were announced"):
         await_all(made(content=content, length=7))
-    with pytest.raises(RequestException, match="at least 6 bytes, its length is 5"):
+    with pytest.raises(RequestException, match="at least 6 bytes, but 5 were announced"):
         await_all(made(content=content(), length=5))
 
 
@@ -668,7 +668,7 @@ def test_a_part_that_shrank_is_reported(tmp_path: Path) -> None:
     with open(path, "rb", buffering=0) as file:
         body = made(files={"f": file})
         os.truncate(path, 10)
-        with pytest.raises(RequestException, match="only 10 bytes, its length is 1000"):
+        with pytest.raises(RequestException, match="only 10 bytes, but 1000 were announced"):
             read_all(body)
 
 

@@ -119,7 +119,7 @@ def test_the_allowed_number_of_codings_is_allowed() -> None:
 @pytest.mark.parametrize("headers", [["gzip"] * 6, [",".join(["br"] * 6)], ["x"] * 100])
 def test_too_many_codings_are_refused(headers: list[str]) -> None:
     """More than five codings are refused."""
-    with pytest.raises(ContentDecodingError, match="5 at most"):
+    with pytest.raises(ContentDecodingError, match="at most 5"):
         parse_codings(headers)
 
 
@@ -203,16 +203,16 @@ def test_a_body_cut_at_any_byte_is_refused(coding: str, encode: Callable[[bytes]
     """A coded body that is cut is an error."""
     wire = encode(b"the quick brown fox jumps over the lazy dog " * 3)
     for cut in range(1, len(wire)):
-        with pytest.raises(ContentDecodingError, match=f"the {coding} body is cut short"):
+        with pytest.raises(ContentDecodingError, match=f"the {coding} body is truncated"):
             undo_codings(wire[:cut], (coding,))
-        with pytest.raises(ContentDecodingError, match=f"the {coding} body is cut short"):
+        with pytest.raises(ContentDecodingError, match=f"the {coding} body is truncated"):
             in_chunks([wire[:cut]], (coding,), limit=7)
 
 
 def test_a_second_gzip_member_cut_at_any_byte_is_refused() -> None:
     first, second = gzip.compress(b"one"), gzip.compress(b"two")
     for cut in range(1, len(second)):
-        with pytest.raises(ContentDecodingError, match="cut short"):
+        with pytest.raises(ContentDecodingError, match="truncated"):
             undo_codings(first + second[:cut], ("gzip",))
 
 
@@ -226,9 +226,9 @@ def test_a_second_zstd_frame_cut_at_any_byte_is_refused() -> None:
 
 def test_a_cut_inside_a_chain_is_refused() -> None:
     inner = brotli.compress(b"body " * 100)
-    with pytest.raises(ContentDecodingError, match="the br body is cut short"):
+    with pytest.raises(ContentDecodingError, match="the br body is truncated"):
         undo_codings(gzip.compress(inner[:-1]), ("br", "gzip"))
-    with pytest.raises(ContentDecodingError, match="the gzip body is cut short"):
+    with pytest.raises(ContentDecodingError, match="the gzip body is truncated"):
         undo_codings(gzip.compress(inner)[:-1], ("br", "gzip"))
 
 
@@ -443,7 +443,7 @@ def test_a_body_may_have_thousands_of_frames(count: int, body: bytes) -> None:
 
 def test_padding_that_another_coding_expands_is_refused() -> None:
     wire = gzip.compress(gzip.compress(b"body") + bytes(100 * MIB))
-    with pytest.raises(ContentDecodingError, match="have no content"):
+    with pytest.raises(ContentDecodingError, match="decode to nothing"):
         undo_codings(wire, ("gzip", "gzip"), 1000)
 
 

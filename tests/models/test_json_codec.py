@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import dataclass, field
+import sys
+from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal, Optional, TypedDict
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NewType,
+    Optional,
+    TypedDict,
+    TypeVar,
+)
 from uuid import UUID
 
 import pytest
@@ -27,6 +38,9 @@ orjson = pytest.importorskip("orjson", reason="the extra test")
 
 
 convert: Any = json_codec.convert  # as response.json(type=) calls it
+
+
+T = TypeVar("T")
 
 
 class Role(Enum):
@@ -156,6 +170,99 @@ def test_plain_types_and_containers() -> None:
         convert("yesterday", datetime)
 
 
+@dataclass
+class Page(Generic[T]):
+    items: list[T]
+    first: T | None = None
+    next: Page[T] | None = None
+
+
+UserId = NewType("UserId", int)
+
+
+@dataclass
+class Odd:
+    id: UserId
+    size: Annotated[int, "bytes"]
+    key: InitVar[int]
+    kind: ClassVar[str] = "odd"
+    double: int = field(default=0, init=False)
+
+    def __post_init__(self, key: int) -> None:
+        if key < 0:
+            raise ValueError("key is negative")
+        self.double = 2 * key
+
+
+@dataclass
+class Lost:
+    at: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
+class Size(Enum):
+    SMALL = 1
+
+
+def test_generic_dataclasses() -> None:
+    whole = {"items": [{"city": "A"}], "next": {"items": []}}
+    assert convert(whole, Page[Address]) == Page([Address("A")], next=Page([]))
+    with pytest.raises(Misfit, match=r"next.items\[0\]: expected a whole number, not str"):
+        convert({"items": [], "next": {"items": ["1"]}}, Page[int])
+    assert convert({"items": [{"id": "1"}]}, Page[Model]) == Page([Model(id=1)])
+    assert convert({"items": [{"id": 1}]}, Page[Struct]) == Page([Struct(id=1)])
+
+
+def test_new_types_annotations_and_init_vars() -> None:
+    made = convert({"id": 1, "size": 2, "key": 3, "double": 9, "kind": "x"}, Odd)
+    assert (made.id, made.size, made.double, made.kind) == (1, 2, 6, "odd")
+    assert convert(1, Annotated[UserId, "of a user"]) == 1
+    for change, message in (
+        ({"id": "1"}, "id: expected a whole number, not str"),
+        ({"size": "1"}, "size: expected a whole number, not str"),
+        ({"key": "1"}, "key: expected a whole number, not str"),
+        ({"key": -1}, r"\[0\]: key is negative"),
+    ):
+        with pytest.raises(Misfit, match=message):
+            convert([{"id": 1, "size": 2, "key": 3, **change}], list[Odd])
+    with pytest.raises(Misfit, match="key: missing"):
+        convert({"id": 1, "size": 2}, Odd)
+
+
+def test_nothing_is_converted_silently() -> None:
+    for value in (True, 1.0):
+        with pytest.raises(Misfit, match="expected one of 1, not"):
+            convert(value, Size)
+    for found in (convert(1, float | int), convert(2**53 + 1, float | int | None)):
+        assert type(found) is int
+    with pytest.raises(Misfit, match=r"\['1'\]: expected a whole number, not str"):
+        convert({"1": 2}, dict[int, int])
+    assert convert({"admin": 1}, dict[Role, int]) == {Role.ADMIN: 1}
+    assert convert({"1": {"id": 1}}, dict[int, Struct]) == {1: Struct(id=1)}
+
+
+def test_values_that_were_already_read() -> None:
+    assert convert(Decimal("0.10"), Decimal) == Decimal("0.10")
+    assert type(convert(Decimal("0.5"), float)) is float
+    assert convert(date(2026, 1, 1), date | str) == date(2026, 1, 1)
+
+
+def test_what_python_cannot_hold_is_a_misfit() -> None:
+    with pytest.raises(Misfit, match="expected a number in the range of float, not int"):
+        convert(10**400, float)
+    with pytest.raises(Misfit, match="expected an array of hashable values, not list"):
+        convert([[1]], set[Any])
+    deep: dict[str, Any] = {"items": []}
+    for _ in range(sys.getrecursionlimit()):
+        deep = {"items": [], "next": deep}
+    with pytest.raises(Misfit, match="the value: nested too deeply"):
+        convert(deep, Page[int])
+
+
+def test_an_annotation_that_names_nothing_names_its_class() -> None:
+    with pytest.raises(TypeError, match="an annotation of Lost cannot be read: name 'Nowhere'"):
+        convert({"at": 1}, Lost)
+
+
 def test_types_that_nobody_can_make_are_refused() -> None:
     for kind in (bytes, complex, Row, list[memoryview]):
         with pytest.raises(TypeError, match=r"use dataclasses, .* or types of pydantic or msgspec"):
@@ -197,7 +304,7 @@ async def test_a_type_that_does_not_fit_names_the_response(scripted: Scripted) -
     for kind in (User, Model):
         with pytest.raises(JSONTypeError, match=r"the JSON does not fit (User|Model): id: ") as it:
             response.json(type=kind)
-        assert "GET http://a/users?token=*** got 200" in str(it.value)
+        assert str(it.value).endswith("; GET http://a/users?token=*** got 200")
         assert it.value.response is response
         assert isinstance(it.value, ValueError)
 
@@ -216,6 +323,12 @@ async def test_html_is_shown_by_the_error(scripted: Scripted) -> None:
     )
     assert caught.value.doc == page
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+async def test_broken_json_is_not_shown(scripted: Scripted) -> None:
+    client, _ = scripted([Answer(200, content=b'\xef\xbb\xbf\n{"access_token": "s3cret')])
+    with pytest.raises(JSONDecodeError, match=r"GET http://a/ got 200 and no Content-Type$"):
+        (await client.get("http://a/")).json()
 
 
 async def test_the_functions_of_a_client(scripted: Scripted) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from curlhttp import URL, Client, Endpoints
 from curlhttp._policy.breaker.circuit import Outcome
-from curlhttp._policy.endpoints import Rotation, covers
+from curlhttp._policy.endpoints import Rotation
 
 A, B, C = (f"http://{name}.test/" for name in "abc")
 CHOICES = ["least_pending", "round_robin", "p2c"]
@@ -105,12 +106,18 @@ def test_it_comes_back_slowly(choose: Any) -> None:
     fail(endpoints, A, 1)
     shares = []
     for now in (100.0, 150.0, 200.0):
-        counts = Counter(at(endpoints, now) for _ in range(1000))
-        shares.append(counts[A] / 1000)
-    if choose == "round_robin":
-        assert shares == pytest.approx([1 / 11, 1 / 3, 1 / 2], abs=0.01)
-    else:  # without load, only the others are used at first
-        assert shares[0] <= shares[1] <= shares[2] == pytest.approx(0.5, abs=0.1)
+        counts = Counter(at(endpoints, now) for _ in range(4000))
+        shares.append(counts[A] / 4000)
+    assert shares == pytest.approx([1 / 11, 1 / 3, 1 / 2], abs=0.05)
+
+
+@pytest.mark.parametrize("choose", ["least_pending", "p2c"])
+def test_one_that_came_back_has_few_pending(choose: Any) -> None:
+    endpoints = Endpoints([A, B, C], choose=choose, eject_after=1, eject_for=100)
+    fail(endpoints, A, 1)
+    held = [endpoints.choose([], 120.0) for _ in range(300)]
+    counts = Counter(str(turn.base) for turn in held)
+    assert 1 <= counts[A] <= 60 < counts[B]
 
 
 def test_no_more_than_max_ejected() -> None:
@@ -139,8 +146,19 @@ def test_further_attempts_go_elsewhere() -> None:
     rotation = Rotation(endpoints, URL(A + "x?y=1"))
     found = [rotation.next(0.0) for _ in range(3)]
     assert {str(url) for _, url in found} == {f"{each}x?y=1" for each in (A, B, C)}
-    assert not rotation.has_more()
+    assert not rotation.has_more(0.0)
     assert str(rotation.next(0.0)[0].base) in (A, B, C)
+
+
+def test_a_turn_that_is_given_back_was_no_attempt() -> None:
+    endpoints = Endpoints([A, B])
+    rotation = Rotation(endpoints, URL(A))
+    rotation.next(0.0)
+    turn, url = rotation.next(0.0)
+    assert not rotation.has_more(0.0)
+    rotation.give_back(turn)
+    assert rotation.has_more(0.0)
+    assert rotation.next(0.0)[1] == url
 
 
 def test_a_list_that_changes_keeps_what_is_known() -> None:
@@ -151,6 +169,18 @@ def test_a_list_that_changes_keeps_what_is_known() -> None:
     assert {at(endpoints) for _ in range(4)} == {C}
     endpoints.replace([B])
     assert at(endpoints) == B
+
+
+def test_one_of_several_threads_lists_them_again() -> None:
+    endpoints = Endpoints(lambda: [A], refresh=10)
+    assert endpoints.take_refresh(0.0)
+    assert endpoints.take_refresh(0.0)  # as long as there is no list, nobody can go on
+    endpoints.replace([A])
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda _: endpoints.take_refresh(20.0), range(50)))
+    assert taken.count(True) == 1
+    assert endpoints.take_refresh(30.0)
+    assert not Endpoints([A]).take_refresh(0.0)
 
 
 def test_urls_below_the_bases() -> None:
@@ -166,7 +196,7 @@ def test_urls_below_the_bases() -> None:
     ]:
         found = endpoints.to_canonical(URL(text))
         assert str(found) == expected
-        assert covers(endpoints, found) == expected.startswith("https://a.test/api")
+        assert endpoints.covers(found) == expected.startswith("https://a.test/api")
     rotation = Rotation(endpoints, URL("https://a.test/api/x#part"))
     urls = {str(rotation.next(0.0)[1]) for _ in range(2)}
     assert urls == {"https://a.test/api/x#part", "https://b.test:8443/v1/x#part"}
@@ -191,9 +221,10 @@ def test_pending_attempts_are_counted_exactly(steps: list[tuple[int, Outcome | N
     [
         ([], {}, "at least one URL"),
         ([A, A], {}, "two of the endpoints are equal"),
+        ([A + "api", A + "api/"], {}, "two of the endpoints are equal"),
         ([A, "https://b.test/"], {}, "must all be https or all http"),
-        (["http://user:pass@a.test/"], {}, "no credentials"),
-        (["http://a.test/?x=1"], {}, "no credentials, query or fragment"),
+        (["http://user:pass@a.test/"], {}, "cannot have credentials"),
+        (["http://a.test/?x=1"], {}, "cannot have credentials, a query or a fragment"),
         ([A], {"choose": "random"}, "choose must be one of"),
         ([A], {"eject_after": 0}, "eject_after must be a whole number"),
         ([A], {"eject_after": 1.5}, "eject_after must be a whole number"),

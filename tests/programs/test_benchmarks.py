@@ -324,7 +324,7 @@ def test_an_adaptive_limit_is_nearly_as_good_as_the_best_fixed_one() -> None:
 def test_two_adaptive_limits_share_a_server_fairly() -> None:
     (two,) = (each for each in SCENARIOS if each.name == "two clients")
     figures = two.figures(two, _play(two, "AdaptiveLimit"))
-    fairness, used = figures["fairness (Jain)"], figures["of what the server can, %"]
+    fairness, used = figures["fairness (Jain)"], figures["of the capacity, %"]
     assert fairness is not None
     assert fairness >= 0.9
     assert used is not None
@@ -336,7 +336,7 @@ def test_endpoints_keep_calls_away_from_a_server_that_is_down() -> None:
     figures = {
         variant.name: down.figures(down, down.play(variant, seed=7)) for variant in down.variants
     }
-    at_bad = {name: found["attempts at the bad one"] for name, found in figures.items()}
+    at_bad = {name: found["attempts at the failing server"] for name, found in figures.items()}
     for choose in ("round_robin", "least_pending", "p2c"):
         found = at_bad[choose]
         assert found is not None
@@ -344,7 +344,7 @@ def test_endpoints_keep_calls_away_from_a_server_that_is_down() -> None:
         good = figures[choose]["good, %"]
         assert good is not None
         assert good > 99
-        share = figures[choose]["share of it 10 s later, %"]
+        share = figures[choose]["its share 10 s later, %"]
         assert share is not None
         assert 30 < share < 36
     assert (at_bad["least_pending, nothing ejected"] or 0) > 5000

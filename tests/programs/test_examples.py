@@ -316,8 +316,8 @@ PRINTED = {
     ],
     "fastapi_service": [
         "200 {'hello': 'Ada'}",
-        "404 {'detail': 'nobody has that number'}",
-        "502 {'detail': 'the names are not there'}",
+        "404 {'detail': 'there is nobody with this number'}",
+        "502 {'detail': 'the name service is unavailable'}",
     ],
 }
 NEEDS = {"client_certificate": "trustme", "fastapi_service": "fastapi"}

@@ -174,6 +174,10 @@ def test_names_in_docstrings_are_links(pages: dict[str, str]) -> None:
         assert re.search(rf'<a class="autorefs[^>]*href="[^"]*\.{target}"', page), target
 
 
+def test_examples_in_docstrings_are_code(pages: dict[str, str]) -> None:
+    assert [path for path, text in pages.items() if "][curlhttp" in TAGS.sub("", text)] == []
+
+
 def test_the_tree_of_errors_is_a_list_of_links_below_their_base_classes(
     pages: dict[str, str],
 ) -> None:

@@ -389,6 +389,70 @@ async def test_secrets_are_masked_and_match_all_the_same(
     assert sent["cookie"] == "a=***"
 
 
+async def test_what_is_no_secret_plays_back_as_it_came(
+    make_client: Make, path: Path, server: AppServer
+) -> None:
+    body = {
+        "token_type": "Bearer",
+        "expires_in": 3600,
+        "nextPageToken": "",
+        "usage": {"completion_tokens_details": {"kind": "x", "reasoning_tokens": 3}},
+        "authorization_endpoint": "https://a.test/authorize",
+        "token_endpoint_auth_methods_supported": ["client_secret_basic"],
+        "secretary": "Ada",
+        "password_required": "true",
+    }
+    fields = [
+        ("Content-Type", "application/json"),
+        ("Access-Control-Allow-Credentials", "true"),
+        ("Surrogate-Key", "a b"),
+        ("X-Cache-Key", "c"),
+        ("X-RateLimit-Remaining-Tokens", "149984"),
+        ("Location", "/next?api-version=2&sort_key=name"),
+    ]
+    server.route("/json", lambda record, conn: conn.reply(200, json.dumps(body).encode(), fields))
+    for _ in range(2):
+        async with make_client(transport=Record(path)) as client:
+            response = await client.get(server.url + "/json")
+            assert response.json() == body
+            for name, value in fields:
+                assert response.headers[name] == value
+    assert len(server.requests) == 1
+    assert "***" not in path.read_text()
+
+
+async def test_a_secret_is_replaced_by_a_value_of_its_kind(
+    make_client: Make, path: Path, server: AppServer
+) -> None:
+    secrets = {
+        "access_token": "eyJhbGciOiJub25lIn0.e30.c2VjcmV0",
+        "pin": 987654,
+        "otp": "987654",
+        "secret": True,
+        "credentials": {"type": "basic", "value": "s3same", "count": 2, "is_old": False},
+    }
+    cookies = [("Set-Cookie", f"a={value}; Path=/") for value in ("987654", "s3same", "")]
+    server.route("/", lambda record, conn: conn.reply(200, json.dumps(secrets).encode(), cookies))
+    for key, code in (("987654", "9876"), ("s3same", "")):  # any value matches
+        async with make_client(transport=Record(path)) as client:
+            response = await client.post(server.url, json={"api_key": key, "otp": code})
+    assert response.json() == {
+        "access_token": "***",
+        "pin": 0,
+        "otp": "0",
+        "secret": True,
+        "credentials": {"type": "basic", "value": "***", "count": 2, "is_old": False},
+    }
+    assert [value for name, value in response.headers.multi_items() if name == "Set-Cookie"] == [
+        "a=0; Path=/",
+        "a=***; Path=/",
+        "a=; Path=/",
+    ]
+    assert len(server.requests) == 1
+    text = path.read_text()
+    assert not any(secret in text for secret in ("9876", "s3same", "eyJ"))
+
+
 async def test_secrets_of_forms_and_responses_are_masked(
     make_client: Make, server: AppServer, path: Path
 ) -> None:

@@ -106,7 +106,7 @@ async def test_a_stream_holds_its_lease_to_its_end(
     stores = [make_store(redis) for _ in range(2)]
     mine, theirs = (make_client(concurrency_limit=ConcurrencyLimit(1, store=s)) for s in stores)
     async with await mine.stream("GET", app.url) as response:
-        with pytest.raises(PoolTimeout, match="1 requests at once"):
+        with pytest.raises(PoolTimeout, match="1 concurrent requests"):
             await theirs.get(app.url, timeout=Timeout(pool=0.1))
         await response.read()
     assert (await theirs.get(app.url)).status_code == 200

@@ -1,7 +1,9 @@
-"""The module-level functions: verbs on a shared client, and nothing else that is shared."""
+"""The functions of `curlhttp`: connections are shared, the defaults are those of the clients."""
 
 from __future__ import annotations
 
+import json
+import pickle
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +11,9 @@ from typing import Any
 import pytest
 
 import curlhttp
+from curlhttp import requests
 from curlhttp.exceptions import InvalidURL, MissingSchema
-from curlhttp.requests import api
+from curlhttp.requests import _functions, sessions
 from tests.servers import AppServer, payload
 
 
@@ -18,7 +21,8 @@ from tests.servers import AppServer, payload
 def _fresh() -> Iterator[None]:
     """Close the shared connections after each test."""
     yield
-    api._adapter.close()
+    _functions._adapter.close()
+    requests.api._adapter.close()
 
 
 @pytest.mark.parametrize("verb", ["get", "options", "head", "post", "put", "patch", "delete"])
@@ -82,7 +86,7 @@ def test_threads_that_begin_at_once_share_one_pool(app: AppServer) -> None:
 
     def work() -> None:
         barrier.wait()
-        seen.append((curlhttp.get(app.url).content, api._adapter._engine))
+        seen.append((curlhttp.get(app.url).content, _functions._adapter._engine))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -97,3 +101,96 @@ def test_an_unknown_keyword_is_a_type_error(app: AppServer) -> None:
     with pytest.raises(TypeError, match="no_such_option"):
         curlhttp.get(app.url, no_such_option=1)  # type: ignore[call-arg]
     assert app.connections == 0
+
+
+# --- the rules of the clients ---
+
+PAGE = "/page-without-charset"
+NAME = {"name": "Zoë"}
+
+
+@pytest.fixture
+def page(app: AppServer) -> str:
+    """Return the URL of JSON in UTF-8 that is sent as HTML, without a charset."""
+    body = json.dumps(NAME, ensure_ascii=False).encode()
+    app.route(PAGE, lambda record, conn: conn.reply(200, body, [("Content-Type", "text/html")]))
+    return app.url + PAGE
+
+
+def fields_of(app: AppServer) -> dict[str, str]:
+    """Return the fields of the last request, which libcurl sends in any order."""
+    return {name.lower(): value for name, value in app.requests[-1].headers}
+
+
+@pytest.mark.parametrize("options", [{}, {"json": {"a": 1}}, {"headers": {"user-agent": "mine"}}])
+def test_the_headers_are_those_of_the_clients(app: AppServer, options: dict[str, Any]) -> None:
+    curlhttp.post(app.url, **options)
+    sent = fields_of(app)
+    with curlhttp.Client() as client:
+        client.post(app.url, **options)
+    assert sent == fields_of(app)
+    requests.post(app.url, **options)
+    assert fields_of(app)["connection"] == "keep-alive"
+
+
+def test_only_the_drop_in_says_that_it_is_requests(app: AppServer) -> None:
+    curlhttp.get(app.url)
+    assert app.requests[-1].header("user-agent") == f"curlhttp/{curlhttp.__version__}"
+    for get in (requests.get, curlhttp.Session().get):
+        get(app.url)
+        assert str(app.requests[-1].header("user-agent")).startswith("python-requests/")
+
+
+def test_the_text_is_that_of_the_clients(page: str) -> None:
+    response = curlhttp.get(page)
+    with curlhttp.Client() as client:
+        received = client.get(page)
+    assert (response.text, response.encoding) == (received.text, received.encoding)
+    assert response.json() == received.json() == NAME
+    assert requests.get(page).text != received.text
+    response.encoding = "latin-1"
+    assert response.text == requests.get(page).text
+
+
+def test_json_takes_a_type(page: str) -> None:
+    assert curlhttp.get(page).json(type=dict[str, str]) == NAME
+    with pytest.raises(curlhttp.JSONTypeError):
+        curlhttp.get(page).json(type=list[int])
+
+
+def test_pieces_of_text_are_decoded_like_the_text(page: str) -> None:
+    text = curlhttp.get(page).text
+    with curlhttp.stream("GET", page) as response:
+        assert "".join(response.iter_content(1, decode_unicode=True)) == text
+    with curlhttp.stream("GET", page) as response:
+        assert list(response.iter_lines(1, decode_unicode=True)) == [text]
+    with curlhttp.stream("GET", page) as response:
+        assert b"".join(response.iter_content(1)) == text.encode()
+
+
+def test_a_response_has_the_attributes_of_requests(app: AppServer, page: str) -> None:
+    response = curlhttp.get(app.url + "/redirect-to?url=" + PAGE)
+    assert isinstance(response, requests.Response)
+    for each in (response, *response.history, pickle.loads(pickle.dumps(response))):
+        assert type(each) is _functions.UTF8Response
+    assert response.apparent_encoding
+    assert next(response.iter_content(3)) == response.content[:3]
+
+
+def test_raise_for_status_returns_the_response(app: AppServer, page: str) -> None:
+    assert curlhttp.get(page).raise_for_status().json() == NAME
+    with pytest.raises(curlhttp.HTTPError):
+        curlhttp.get(app.url + "/status/500").raise_for_status()
+
+
+def test_headers_that_a_program_has_replaced_are_kept(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mine(sessions.Session):
+        def __init__(self) -> None:
+            super().__init__()
+            self.headers["User-Agent"] = "mine"
+
+    monkeypatch.setattr(sessions, "Session", Mine)
+    curlhttp.get(app.url)
+    assert app.requests[-1].header("user-agent") == "mine"

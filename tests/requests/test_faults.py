@@ -500,7 +500,7 @@ def test_an_invalid_status_line_is_an_error_and_ends_its_connection(
     with RawServer(respond(odd, response(b"fine"))) as server:
         with pytest.raises(requests.ConnectionError) as caught:
             session.get(server.url, stream=streamed)
-        assert caught.value.request.url == server.url + "/"  # type: ignore[union-attr]
+        assert caught.value.request.url == server.url + "/"
         assert session.post(server.url, data=b"x", stream=streamed).content == b"fine"
         assert server.connections == 2
 
@@ -572,7 +572,7 @@ def test_too_many_codings_are_an_error_that_names_its_request(streamed: bool) ->
     with RawServer(respond(response(b"x", headers=fields.items()))) as server:
         with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
             _ = requests.get(server.url, stream=streamed).content
-        assert caught.value.request.url == server.url + "/"  # type: ignore[union-attr]
+        assert caught.value.request.url == server.url + "/"
         with requests.get(server.url, stream=True) as found:
             with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
                 found.raw.read(decode_content=True)
@@ -595,7 +595,7 @@ def test_an_invalid_response_to_connect_is_a_proxy_error(response: bytes, stream
     with RawServer(respond_and_close(response)) as proxy:
         with pytest.raises(requests.exceptions.ProxyError) as caught:
             requests.get("https://made.up/", proxies={"https": proxy.url}, stream=streamed)
-    assert caught.value.request.url == "https://made.up/"  # type: ignore[union-attr]
+    assert caught.value.request.url == "https://made.up/"
 
 
 # --- lines ---

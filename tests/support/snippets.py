@@ -83,7 +83,8 @@ def _codes(columns: list[str], cells: list[str], line: int) -> Iterator[Snippet]
                 yield Snippet("cell", long or short, line, needs)
 
 
-def _has(package: str) -> bool:
+def has(package: str) -> bool:
+    """Return whether a package is installed."""
     return importlib.util.find_spec(package) is not None
 
 
@@ -109,7 +110,7 @@ class Page:
     def run(self, *, others: bool) -> None:
         """Run its snippets; with others, those of other libraries as well."""
         for snippet in snippets(self.text):
-            if snippet.needs and not (others if snippet.needs in OTHERS else _has(snippet.needs)):
+            if snippet.needs and not (others if snippet.needs in OTHERS else has(snippet.needs)):
                 continue
             if not self._shares:
                 self._fresh()

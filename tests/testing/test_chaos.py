@@ -173,7 +173,7 @@ def test_memory_does_not_grow_with_the_number_of_urls(monkeypatch: pytest.Monkey
         ({"latency": [1, 2]}, TypeError, "latency takes numbers"),
         ({"status": 302}, ValueError, "status is a status code from 400 to 599, not 302"),
         ({"status": "503"}, ValueError, "status is a status code"),
-        ({"status": {503: 0.7, 429: 0.7}}, ValueError, "status have the sum 1.4"),
+        ({"status": {503: 0.7, 429: 0.7}}, ValueError, "status add up to 1.4"),
         ({"slow": 0}, ValueError, "slow is a positive number of bytes per second, not 0"),
         ({"seed": 1.5}, TypeError, "seed is an int, a str or None, not float"),
         ({"when": True}, TypeError, "when is a function of the request or None"),
@@ -210,7 +210,7 @@ def test_the_variable_has_all_arguments() -> None:
     "text", ["refuse", "refuse=x", "speed=1", "status=503:", "latency=..", "x"]
 )
 def test_a_wrong_variable_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=r"CURLHTTP_CHAOS has '.*'; it takes such as seed=7"):
+    with pytest.raises(ValueError, match=r"CURLHTTP_CHAOS has '.*'; write, for example, seed=7"):
         Chaos.from_env({"CURLHTTP_CHAOS": text})
 
 
@@ -464,6 +464,15 @@ async def test_a_second_attempt_that_would_begin_later_than_the_first_is_not_sen
     assert (await client.get(URL)).content == BODY
     assert [sent.at for sent in engine.sent] == [9]
     assert [each.number for each in chaos.injected] == [1]
+
+
+@ONE_OF_EACH
+async def test_the_read_timeout_counts_from_the_beginning_of_a_latency(make: Any) -> None:
+    for after in (2, 4):
+        client, engine, _ = make(latency=9, hedge=Hedge(after=after))
+        with pytest.raises(e.ReadTimeout):
+            await client.get(URL, timeout=5)
+        assert (engine.now(), engine.sent) == (5, [])
 
 
 @ONE_OF_EACH

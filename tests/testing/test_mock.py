@@ -237,7 +237,7 @@ def test_only_exceptions_of_clients_can_be_raised(wrong: object) -> None:
 def test_a_complete_response_takes_no_other_options() -> None:
     with pytest.raises(TypeError, match=r"Answer\(\.\.\.\)"):
         Mock().get(API).respond(Answer(), headers={"A": "b"})
-    with pytest.raises(TypeError, match="cannot go together"):
+    with pytest.raises(TypeError, match="cannot be combined"):
         Mock().get(API).respond(json=1, content=b"1")
 
 

@@ -26,13 +26,13 @@ pytestmark = pytest.mark.slow
 with_pyright = pytest.mark.skipif(find_spec("pyright") is None, reason="needs pyright")
 
 
-def output_of(*command: str) -> str:
+def output_of(*command: str, cwd: Path = ROOT) -> str:
     """Return what a tool of this Python's prints; it finds the modules that this Python finds."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     ran = subprocess.run(
         [sys.executable, "-m", *command],
         env={**os.environ, "PATH": path},
-        cwd=ROOT,
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=600,

@@ -180,6 +180,17 @@ def responses(client: Client) -> None:
     response.headers["X"] + response.text + response.url
 
 
+def errors(client: Client) -> None:
+    try:
+        client.get(URL).raise_for_status()
+    except curlhttp.HTTPError as error:
+        error.response.status_code + error.request.method  # refused
+        print(error.response.status_code, error.request.url.path)
+    except curlhttp.RequestException as error:
+        error.response.status_code  # refused
+        error.request.url.host + ""
+
+
 def many(client: Client) -> None:
     client.map(URL, concurrency="8")  # refused
     client.map([3])  # refused
@@ -191,6 +202,14 @@ def many(client: Client) -> None:
     client.download(URL, "file", progress=lambda done: None)  # refused
     for result in client.map([URL, client.build_request("GET", URL)], headers={"A": "b"}):
         result.ok  # refused
+        if isinstance(result, curlhttp.RequestException):
+            result.request.url.host + result.request.urls  # refused
+    for response in client.map([URL], return_exceptions=False):
+        response.text + ""
+        response.request.method + 1  # refused
+    results: curlhttp.Results = client.map([URL], return_exceptions=False)
+    responses: curlhttp.Results[curlhttp.Response] = client.map([URL])  # refused
+    print(results, responses)
     client.download(URL, "file", checksum="sha256:00", headers={"A": "b"})
 
 
@@ -208,7 +227,9 @@ async def awaited(client: AsyncClient) -> None:
     async with client.stream("GET", URL, params={"a": 1}) as response:
         await response.aread()
     async for result in client.map([URL]):
-        print(result)
+        result.ok  # refused
+    async for received in client.map([URL], return_exceptions=False):
+        print(received.ok)
     (await client.get(URL, headers={"A": "b"})).raise_for_status()
 
 

@@ -95,6 +95,15 @@ async def test_text_and_bytes_are_echoed_unchanged(
     assert (ws.real.close_code, ws.real.close_reason) == (1000, "")
 
 
+async def test_statistics_count_its_connection(client: AnyClient, echo_server: RawServer) -> None:
+    async with await client.websocket(url_of(echo_server)) as ws:
+        await ws.send("x")
+        assert await ws.recv() == "x"
+        (found,) = client.real.stats().connections
+        assert (found.origin, found.open, found.active) == (echo_server.url, 1, 1)
+    assert client.real.stats().connections == ()
+
+
 async def test_a_message_in_pieces_is_put_together(client: AnyClient) -> None:
     text = "grüße".encode()
 

@@ -1,1 +1,1 @@
-"""Apps in place of the network: engines that call an ASGI or a WSGI app."""
+"""Apps instead of the network: engines that call an ASGI or a WSGI app."""

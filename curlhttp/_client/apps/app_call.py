@@ -78,7 +78,9 @@ class AppCall:
         """
         request = self.request
         if request.is_late(monotonic()):
-            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+            raise DeadlineExceeded(
+                f"{request}: the total timeout of {request.timeout.total} s ran out"
+            )
 
     def add_context(self, error: BaseException) -> BaseException:
         """Return an error with request and timings, if it is a RequestException without them."""

@@ -1,4 +1,4 @@
-"""An ASGI app in place of the network: an engine for AsyncClient."""
+"""An ASGI app instead of the network: an engine for AsyncClient."""
 
 from __future__ import annotations
 
@@ -434,9 +434,9 @@ class ASGITransport:
 
     Args:
         app: an ASGI 3 application.
-        lifespan: start the app with `async with client` or with the first request, and stop it
-            with the client, in each event loop that uses the client. Apps without lifespan
-            support work, too.
+        lifespan: start the app with `async with client` or with the first request, and stop it with
+            the client, in each event loop that uses the client. Apps that do not support lifespan
+            work, too.
         client: the address and port of the client that the app sees, or None.
         root_path: the path where the app is mounted.
         raise_app_exceptions: raise the app's exceptions from the client. If False, they become a

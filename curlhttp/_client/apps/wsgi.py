@@ -1,4 +1,4 @@
-"""A WSGI app in place of the network: an engine for Client, in the calling thread (PEP 3333)."""
+"""A WSGI app instead of the network: an engine for Client, in the calling thread (PEP 3333)."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from contextvars import copy_context
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import anyio
 
-from curlhttp._client.map.scheduler import Item, Job, MapResult, MapScheduler
+from curlhttp._client.map.scheduler import Item, Job, MapResult, MapScheduler, Result_co
 from curlhttp._curl.engines.loops import BackgroundTasks, background_tasks, running_loop
 from curlhttp._engine.engine import Waiter
 from curlhttp._models.errors import Unpicklable
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="AsyncResults")
 
 
-class AsyncResults(Unpicklable):
+class AsyncResults(Unpicklable, Generic[Result_co]):
     """Iterate over the results of a map, whose requests run in the background.
 
-    Iterate over it once, in one task at a time. If that ends early, because you close, cancel or
-    drop it, or leave its `async with`, running requests are cancelled and no others are sent.
+    You can iterate once, in one task at a time. If you stop early, because you close, cancel or
+    drop the results or leave their `async with`, running requests are cancelled and no others are
+    sent.
     """
 
     _why_not = "its requests are running; pass on its results, which can be pickled"
@@ -49,7 +50,7 @@ class AsyncResults(Unpicklable):
         def __iter__(self):
             raise TypeError("map() of AsyncClient needs `async for`, not `for`")
 
-    async def __anext__(self) -> MapResult:
+    async def __anext__(self) -> Result_co:
         run = self._run
         if run.is_over:
             raise StopAsyncIteration
@@ -57,7 +58,7 @@ class AsyncResults(Unpicklable):
             raise RuntimeError("another caller is iterating over this map")
         run.has_consumer = True
         try:
-            return await run.next()
+            return cast("Result_co", await run.next())
         except BaseException:
             run.stop()
             raise

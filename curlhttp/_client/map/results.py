@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from curlhttp._client.map.scheduler import MapResult, MapScheduler
+from curlhttp._client.map.scheduler import MapScheduler, Result_co
 from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine.engine import Clock, Exchange, HedgePlan
 from curlhttp._engine.run import send_sync
@@ -112,7 +112,7 @@ class MultiSender:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         engine.totals = client.totals
-        client.engines.add(engine)
+        client.engines[engine] = None
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # With retries, because each item may have a policy.
         self._flow = client.chain.build(
@@ -172,11 +172,11 @@ class SequentialSender:
 Self = TypeVar("Self", bound="Results")
 
 
-class Results(Unpicklable):
+class Results(Unpicklable, Generic[Result_co]):
     """Iterate over the results of a map.
 
-    Iterate over it once, in one thread at a time. If that ends early, because you close or drop
-    it, or leave its `with`, running requests are cancelled and no others are sent.
+    You can iterate once, in one thread at a time. If you stop early, because you close or drop the
+    results or leave their `with`, running requests are cancelled and no others are sent.
     """
 
     _why_not = "its requests are running; pass on its results, which can be pickled"
@@ -190,7 +190,7 @@ class Results(Unpicklable):
     def __iter__(self: Self) -> Self:
         return self
 
-    def __next__(self) -> MapResult:
+    def __next__(self) -> Result_co:
         if self._is_closed:
             raise StopIteration
         if self._is_running:
@@ -207,7 +207,7 @@ class Results(Unpicklable):
         finally:
             self._is_running = False
 
-    def _advance(self) -> MapResult:
+    def _advance(self) -> Result_co:
         scheduler, sender = self._scheduler, self._sender
         if sender is None:
             sender = self._sender = self._sender_pool.acquire()
@@ -222,7 +222,7 @@ class Results(Unpicklable):
                 ):
                     break
             if scheduler.has_result:
-                return scheduler.take()
+                return cast("Result_co", scheduler.take())
             if scheduler.is_done:
                 raise scheduler.error or StopIteration
             sender.run_once()

@@ -17,12 +17,22 @@ from curlhttp._models.url import URL
 from curlhttp.exceptions import ClientClosed, RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from curlhttp._client.base import BaseClient
     from curlhttp._models.inputs import UserRequest
 
 Item: TypeAlias = "str | bytes | URL | ClientRequest | UserRequest"
 MapResult: TypeAlias = Response | RequestException
 Job: TypeAlias = tuple[int, ClientRequest]
+
+if TYPE_CHECKING:
+    # What a map yields: Response if it raises errors.
+    Result_co = TypeVar("Result_co", default=MapResult, covariant=True)
+else:
+    from typing import TypeVar
+
+    Result_co = TypeVar("Result_co", covariant=True)
 
 _URLS = (str, bytes, URL)
 _END: Any = object()  # Any: the last entry in the queue of items
@@ -207,7 +217,7 @@ class MapScheduler:
         if isinstance(error, RequestException):
             if error.request is None:
                 made = UnbuiltRequest(item) if isinstance(item, _URLS) else item
-                error.request = made  # type: ignore[assignment]  # for people, and as documented
+                error.request = made  # for people, and as documented
             if self._return_exceptions:
                 # Its traceback would keep this map alive. Raising it starts a new one.
                 return error.with_traceback(None)
@@ -245,7 +255,7 @@ class MapScheduler:
 
 
 class _ErrorResult:
-    """An error to raise in place of a result."""
+    """An error to raise instead of a result."""
 
     __slots__ = ("error",)
 

@@ -457,7 +457,9 @@ class _Reader:
             found.append(body[at : at + size])
             at += size
         if at != len(body):
-            raise self.make_error(f"{place}._pieces", f"they have {at} bytes, the body {len(body)}")
+            raise self.make_error(
+                f"{place}._pieces", f"they have {at} bytes, but the body has {len(body)}"
+            )
         return found
 
 

@@ -210,13 +210,13 @@ class Record(_Recording):
             client.get("https://api.example.org/users")
 
     The file is HAR 1.2, which browser tools can open. Each attempt is one entry, so redirects,
-    challenges and retries play back one by one. Each entry plays back once. Credentials in headers,
-    parameters, forms and JSON are masked by name before they are written. A request is masked in
-    the same way before it is compared, so any value of a masked parameter matches.
+    challenges and retries are played back one by one. Each entry is played back once. Credentials
+    in headers, parameters, forms and JSON are masked by name before they are written. A request is
+    masked in the same way before it is compared, so any value of a masked parameter matches.
 
     Request bodies are read into memory. Response bodies are kept as you read them: a body that you
-    did not finish plays back as far as you read it. Requests that failed without a response are not
-    recorded, so the next run sends them again.
+    did not read to its end is played back as far as you read it. Requests that failed without a
+    response are not recorded, so the next run sends them again.
 
     The file is written when a client that uses the Record closes, by save(), and at exit.
 
@@ -227,11 +227,12 @@ class Record(_Recording):
             again.
         match: the parts of a request to compare, any of "method", "url" and "body". The order of
             parameters and the boundary of a form are ignored.
-        secrets: more names of headers, parameters, form fields and JSON members to mask, besides
+        secrets: names of headers, parameters, form fields and JSON members to mask, in addition to
             the well-known ones.
 
     Raises:
-        ValueError: the file is not HAR 1.2 (the message says where), or an argument is invalid.
+        ValueError: the file is not valid HAR 1.2 (the message says where), or an argument is
+            invalid.
         OSError: the file cannot be read.
     """
 
@@ -249,7 +250,8 @@ class Record(_Recording):
             raise ValueError(f"match takes some of {', '.join(map(repr, _PARTS))}, not {match!r}")
         self.path: Path = Path(path)
         self.mode: Mode = mode
-        self._redactor = Redactor(secrets)
+        secrets = list(secrets) if not isinstance(secrets, (str, bytes)) else secrets
+        self._redactor = Redactor(secrets)  # of what is compared: any value matches
         self._match = tuple(match)
         self._has_file = mode != "all" and self.path.exists()
         log, played = read_log(self.path) if self._has_file else (make_empty_log(), [])
@@ -258,7 +260,7 @@ class Record(_Recording):
         for key, each in self._played:
             self._unplayed.setdefault(keep_parts(key, self._match), deque()).append(each)
         self._lock = threading.Lock()
-        cassette = _Cassette(self.path, self._redactor, log)
+        cassette = _Cassette(self.path, Redactor(secrets, keeps_kinds=True), log)
         super().__init__(cassette, keeps_errors=False)
         weakref.finalize(self, cassette.save)
 
@@ -318,7 +320,8 @@ class HarLog(_Recording):
         wall: Callable[[], float],
     ) -> None:
         super().__init__(
-            _Cassette(Path(path), Redactor(secrets), make_empty_log()), keeps_errors=True
+            _Cassette(Path(path), Redactor(secrets, keeps_kinds=True), make_empty_log()),
+            keeps_errors=True,
         )
         self._add = add
         self._remove = remove

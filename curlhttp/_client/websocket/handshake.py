@@ -170,7 +170,7 @@ def _build_request(
 
 
 def _to_http_url(url: str | bytes | URL) -> str | URL:
-    """Return a URL with http in place of ws, and https in place of wss."""
+    """Return a URL with http instead of ws, and https instead of wss."""
     if isinstance(url, URL):
         return url
     text = url.decode("latin-1") if isinstance(url, bytes) else url

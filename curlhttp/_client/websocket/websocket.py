@@ -135,7 +135,7 @@ class BaseWebSocket(Unpicklable):
 
     @property
     def close_code(self) -> int | None:
-        """Return the close code: the server's, else ours, else 1006; None while it is open."""
+        """Return the close code: the server's, or ours, or 1006; None while it is open."""
         return self._connection.code if self._connection.has_ended else None
 
     @property

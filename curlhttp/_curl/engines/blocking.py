@@ -143,7 +143,7 @@ class BlockingEngine:
     # streamed exchanges
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
+        """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
@@ -376,12 +376,16 @@ class BlockingEngine:
             [transfer for transfer in every if transfer not in idle],
         )
 
+    def transfers(self) -> set[Transfer]:
+        """Return all transfers; may be called from any thread."""
+        return self._pool.all.copy()
+
     def tell_state(self) -> EngineState:
         """Return what statistics need; may be called from any thread."""
         every, idle = self._pool.all.copy(), self._pool.idle()
         active = [transfer for transfer in every if transfer not in idle]
         connections = [transfer.connections for transfer in every]
-        return tell_state(connections, every, active, self._pool.slots.waits())
+        return tell_state(connections, active, self._pool.slots.waits())
 
     def make_waiter(self) -> ThreadWaiter:
         """Return a new waiter for the caller."""

@@ -148,7 +148,7 @@ class MultiEngine(ABC):
         return response
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request and return once the head of the response is in.
+        """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
@@ -402,11 +402,16 @@ class MultiEngine(ABC):
         """Return how many connections are open; may be called from any thread."""
         return count_connections([self._connections], tuple(self._driver.running.values()))
 
+    def transfers(self) -> set[Transfer]:
+        """Return all transfers; may be called from any thread."""
+        return self._pool.all.copy()
+
     def tell_state(self) -> EngineState:
         """Return what statistics need; may be called from any thread."""
         running = tuple(self._driver.running.copy().values())
-        every = tuple(self._pool.all.copy())
-        return tell_state([self._connections], every, running, self._pool.slots.waits())
+        # In a forked child, the tasks of the parent seem to wait.
+        waits = [] if self.is_closed else self._pool.slots.waits()
+        return tell_state([self._connections], running, waits)
 
     def _release(self, transfer: Transfer) -> None:
         self._store_idle(transfer)
@@ -465,6 +470,8 @@ class MultiEngine(ABC):
         for transfer in self._pool.all:
             leak_transfer(transfer)
         leak(self, self._driver, self._driver.multi)
+        self._pool.all.clear()
+        self._connections = OpenConnections(Quarantine())
 
     def after_fork_in_parent(self) -> None:
         """Continue in the parent of a forked child."""

@@ -149,7 +149,7 @@ class CookieStore(CookieJar):
     # storage
 
     def set_cookie(self, cookie: Cookie) -> None:
-        """Store a cookie, in place of one with the same name, domain and path."""
+        """Store a cookie, which replaces one with the same name, domain and path."""
         with self._cookies_lock:
             old = self._find(cookie.domain, cookie.path, cookie.name)
             super().set_cookie(cookie)
@@ -462,7 +462,7 @@ def _find_cookies(
 
 
 class Cookies(NamedCookies[str]):
-    """Keep cookies; a stdlib CookieJar that is also a dictionary of names, as requests' jar is.
+    """Store cookies: a stdlib CookieJar that is also a dictionary of names, like requests' jar.
 
     Iterating yields Cookie objects; keys(), values() and items() return names and values.
     A cookie without a domain is sent to every host; bind() restricts it to one.
@@ -510,13 +510,13 @@ class Cookies(NamedCookies[str]):
         Args:
             name: its name.
             value: its value, sent as it is.
-            domain: the host that gets it, with its sub-domains; empty means every host.
+            domain: the host that gets it, with its subdomains; an empty domain means every host.
             path: the path below which it is sent.
             secure: True if it must only be sent over TLS.
             expires: epoch seconds, or None for the life of the jar.
 
         Raises:
-            InvalidHeader: the name or the value holds control characters.
+            InvalidHeader: the name or the value contains control characters.
         """
         if value is None:
             self.delete(name, domain or None)

@@ -259,14 +259,14 @@ class _Probe(Permit):
 class CircuitBreaker:
     """Refuse calls to an origin that keeps failing, and admit a few calls from time to time.
 
-    Clients, threads and event loops can share one breaker. Each origin has its own circuit. So has
-    each proxy, under the name "proxy scheme://host:port". A forked child keeps the settings and
+    Clients, threads and event loops can share one breaker. Each origin has its own circuit, and so
+    has each proxy, under the name "proxy scheme://host:port". A forked child keeps the settings and
     starts with empty counts.
 
     Args:
         failure_threshold: number of consecutive failures that opens the circuit; 5 by default,
             unless failure_rate is set.
-        recovery_timeout: seconds for which the circuit stays open.
+        recovery_timeout: the seconds for which the circuit stays open.
         failure_rate: share of failed calls in the window that opens the circuit, above 0 up to 1.
         slow_call_rate: share of slow calls in the window that opens the circuit, above 0 up to 1.
         slow_call_seconds: seconds from which a call is slow, from its start to the response head.
@@ -274,8 +274,9 @@ class CircuitBreaker:
         window_seconds: seconds over which the rates are computed instead, in steps of a tenth.
         minimum_calls: number of calls in the window below which no rate opens the circuit; at most
             `window`.
-        half_open_permits: number of calls that a half-open circuit admits as probes. With
-            failure_rate, that share of failed probes opens the circuit again; otherwise any does.
+        half_open_permits: number of calls that a half-open circuit admits as probes. The circuit
+            opens again if the share of failed probes reaches failure_rate or, without failure_rate,
+            if any probe fails.
         half_open_timeout: seconds after which another call may use the permit of a probe.
         growth: what the open time is multiplied by each time the circuit opens again.
         recovery_timeout_max: maximum of the open time, in seconds.
@@ -285,8 +286,8 @@ class CircuitBreaker:
         on_transition: called with a Transition after each change of state, in the thread that
             caused it. If it raises, the error is logged.
         count_tls: count untrusted certificates as failures.
-        count_bodies: for streamed responses, count the end of the body instead of the head. The
-            client calls its hooks for a resulting transition with its next request.
+        count_bodies: for streamed responses, count the end of the body instead of the head. If this
+            changes the state, the client calls its hooks with its next request.
         failure_statuses: status codes that count as failures.
         store: a Store through which all processes with the same settings share circuits, or None.
             state(), metrics(), reset() and force_*() wait for it, at most for its timeout.
@@ -481,7 +482,7 @@ class CircuitBreaker:
     def state(self, origin: str) -> State:
         """Return the state of an origin's circuit.
 
-        After the open time it stays "open" until the next call.
+        After the recovery timeout, it stays "open" until the next call.
 
         Args:
             origin: any of its URLs, or "proxy scheme://host:port".

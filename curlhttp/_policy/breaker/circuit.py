@@ -210,9 +210,9 @@ class BreakerMetrics(NamedTuple):
         calls: number of calls in the window; 0 if the breaker has no rates, and so no window.
         failures: how many of these calls failed.
         slow_calls: how many of these calls were slow.
-        failures_in_a_row: most recent consecutive failures while closed; failed probes while
-            half open.
-        probes: calls under way that a half-open circuit admitted.
+        failures_in_a_row: the most recent consecutive failures while closed; the failed probes
+            while half-open.
+        probes: the calls under way that a half-open circuit has admitted.
         refused: how many calls were refused, in total.
     """
 
@@ -285,7 +285,7 @@ class BreakerConfig:
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
         if (self.slow_call_rate is None) != (self.slow_call_seconds is None):
-            raise ValueError("slow_call_rate and slow_call_seconds need each other")
+            raise ValueError("pass slow_call_rate and slow_call_seconds together")
 
     # steps
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypedDict
 
 import click
 
+from curlhttp._models.redaction import display_url
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
 from curlhttp.cli.options import (
     ConnectionOptions,
@@ -87,8 +88,8 @@ _OPTIONS = (
                  show_default=True,
                  help="Apply --rate to each origin, or to all requests together."),
     click.option("--breaker", type=integer(), metavar="N",
-                 help="After N failures in a row, send nothing to an origin for 30 s. Its lines "
-                 "fail."),
+                 help="After N failures in a row, send nothing to an origin for 30 s, and "
+                 "record its lines as failed."),
     click.option("-X", "--method", default="GET", show_default=True,
                  help="HTTP method for lines that have none."),
     click.option("-q", "--quiet", is_flag=True, help="Show no progress and no summary."),
@@ -194,7 +195,8 @@ def _open(file: str) -> BinaryIO:
     try:
         return open(file, "rb")
     except OSError as error:
-        raise click.UsageError(f"{file}: {error.strerror}") from None
+        hint = "; to fetch one URL, use `curlhttp get`" if ":" in file else ""
+        raise click.UsageError(f"{display_url(file)}: {error.strerror}{hint}") from None
 
 
 def _get_limits(options: _FetchOptions) -> dict[str, object]:
