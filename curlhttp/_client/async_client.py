@@ -62,6 +62,13 @@ class _Streaming:
 
         __exit__ = __enter__
 
+        def __aiter__(self):
+            self._sent.close()
+            raise TypeError(
+                "write `async with client.stream(method, url) as response:`, and in it "
+                "`async for line in response.aiter_lines():`"
+            )
+
         def __getattr__(self, name):
             raise AttributeError(
                 f"there is no {name!r} until the response has arrived; write "

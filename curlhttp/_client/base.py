@@ -247,6 +247,9 @@ class BaseClient(Unpicklable, RequestBuilder):
         if self._endpoints is not None:
             self._withhold_credentials(self._endpoints)
         validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
+        _validate_policies(
+            breaker=breaker, rate_limit=rate_limit, concurrency_limit=concurrency_limit, hedge=hedge
+        )
         if hasattr(transport, "wrap"):
             self._wrappers, transport = (cast(EngineWrapper, transport),), None
         if transport is None:  # a replacement of libcurl connects to no addresses to check
@@ -259,8 +262,8 @@ class BaseClient(Unpicklable, RequestBuilder):
             max_redirects=max_redirects,
             sensitive_headers=self._sensitive,
             netrc=_load_netrc(self._routing.environ) if trust_env else None,
-            middleware=middleware,
-            attempt_middleware=attempt_middleware,
+            middleware=_validate_middleware("middleware", middleware),
+            attempt_middleware=_validate_middleware("attempt_middleware", attempt_middleware),
             retry=self._retry,
             rate_limit=rate_limit,
             concurrency_limit=concurrency_limit,
@@ -626,7 +629,7 @@ def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Ho
 
     Raises:
         ValueError: an event is unknown.
-        TypeError: the client cannot await a coroutine function.
+        TypeError: this is no mapping of functions, or the client cannot await one of them.
     """
     if hooks and not hasattr(hooks, "items"):
         shown = type(hooks).__name__
@@ -635,10 +638,51 @@ def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Ho
     for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
         if event not in found:
             raise ValueError(f"unknown hook {event!r}: use one of {', '.join(map(repr, found))}")
+        if not (callable(functions) or hasattr(functions, "__iter__")):
+            shown = type(functions).__name__
+            raise TypeError(
+                f"the hook {event!r} must be a function, or a list of some, not {shown}"
+            )
         found[event] = [functions] if callable(functions) else list(functions)
         if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
             raise TypeError(f"an async hook for {event!r} needs AsyncClient")
     return found
+
+
+# By argument: an attribute that its class has, and a value.
+_POLICIES = {
+    "breaker": ("shared", "CircuitBreaker(failure_threshold=5)"),
+    "rate_limit": ("burst", "RateLimit(50)"),
+    "concurrency_limit": ("in_use", "ConcurrencyLimit(20)"),
+    "hedge": ("budget", "Hedge(after=0.3)"),
+}
+
+
+def _validate_policies(**policies: object) -> None:
+    """Raise TypeError for a value that is not the policy its argument needs, such as a number."""
+    for name, policy in policies.items():
+        attribute, example = _POLICIES[name]
+        if policy is not None and (isinstance(policy, type) or not hasattr(policy, attribute)):
+            kind = example.partition("(")[0]
+            raise TypeError(
+                f"{name} must be a curlhttp.{kind}, such as curlhttp.{example}, not {policy!r:.100}"
+            )
+
+
+def _validate_middleware(name: str, functions: Sequence[Middleware]) -> Sequence[Middleware]:
+    """Return the functions of an argument.
+
+    Raises:
+        TypeError: it is not a sequence of functions.
+    """
+    if callable(functions) or not hasattr(functions, "__iter__"):
+        shown = getattr(functions, "__name__", "function")
+        raise TypeError(f"{name} must be a list of functions, such as {name}=[{shown}]")
+    functions = tuple(functions)
+    for function in functions:
+        if not callable(function):
+            raise TypeError(f"{name} must contain functions, not {type(function).__name__}")
+    return functions
 
 
 def _open_hsts(path: str | os.PathLike[str] | None, wall: Callable[[], float]) -> HSTS | None:

@@ -130,6 +130,11 @@ class AsyncEventStream(BaseEventStream):
     def __aiter__(self) -> AsyncEventStream:
         return self
 
+    if not TYPE_CHECKING:  # type checkers reject `for`
+
+        def __iter__(self):
+            raise TypeError("sse() of AsyncClient needs `async for`, not `for`")
+
     async def __anext__(self) -> ServerSentEvent:
         event = self._events.get_ready_event()
         if event is None:

@@ -259,8 +259,11 @@ def validate_size(size: int | None) -> int | None:
     """Validate max_response_size.
 
     Raises:
+        TypeError: it is not a number.
         ValueError: it is negative.
     """
+    if isinstance(cast(object, size), (str, bytes)):
+        raise TypeError(f"max_response_size must be a number of bytes, not {size!r}")
     if size is not None and size < 0:
         raise ValueError(f"max_response_size must be at least 0, not {size}")
     return size
@@ -297,9 +300,9 @@ def _join_url(base: URL, url: str | bytes | URL) -> URL:
     try:
         return parse_url(url)
     except MissingSchema:
-        if isinstance(url, URL):
+        if isinstance(url, URL) or cast(object, url) is None:
             raise
-        text = url.decode() if isinstance(url, bytes) else url
+        text = url.decode() if isinstance(url, bytes) else str(url)
         if text.startswith("//"):
             raise
         path, _, query = text.partition("?")

@@ -332,7 +332,10 @@ def _to_layer(middleware: Middleware) -> Layer:
 
     def wrap(send: Send) -> Send:
         async def through(request: ClientRequest) -> Response:
-            return check_response(await middleware(request, send), "a middleware")
+            sent = middleware(request, send)
+            if sent is None or isinstance(sent, Response):  # `def` instead of `async def`
+                raise TypeError(f"a middleware must be `async def`, but {middleware!r} is not")
+            return check_response(await sent, "a middleware")
 
         return through
 

@@ -46,7 +46,8 @@ class BaseStreamedResponse(Response):
             raise RuntimeError(
                 CONSUMED
                 if self._consumed
-                else "the body of this response was not read yet; call read() or aread() first"
+                else "the body of this streamed response was not read yet: await response.aread(), "
+                "or write `async for` with aiter_bytes() or aiter_lines()"
             )
         return self._content
 

@@ -569,6 +569,12 @@ def _make_field_part(field: tuple[object, object]) -> tuple[bytes, Body]:
 
 
 def _make_file_part(field: tuple[object, object]) -> tuple[bytes, Body] | None:
+    if not (isinstance(cast(object, field), (tuple, list)) and len(field) == 2):
+        kind = type(field).__name__
+        raise ValueError(
+            f"files are a mapping or pairs of field name and file, not of {kind}: "
+            f'{{"field": open(path, "rb")}}'
+        )
     name, spec = field
     if not isinstance(spec, (tuple, list)):
         spec = (_get_file_name(spec) or name, spec)

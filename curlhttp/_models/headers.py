@@ -348,7 +348,16 @@ def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
     kind = type(headers).__name__  # only the type, because the value may be a secret
     if kind in ("str", "bytes") or not hasattr(headers, "__iter__"):
         raise TypeError(f'headers are a mapping or pairs, such as {{"Accept": "*/*"}}, not {kind}')
-    return headers
+    return map(_check_pair, headers)
+
+
+def _check_pair(pair: tuple[Text, Text | None]) -> tuple[Text, Text | None]:
+    if isinstance(pair, (str, bytes)) or not hasattr(pair, "__iter__"):
+        kind = type(pair).__name__  # a line such as "Name: value" may hold a secret
+        raise TypeError(
+            f'headers are a mapping or pairs, such as {{"Accept": "*/*"}}, not a {kind}'
+        )
+    return pair
 
 
 def _parse_block(block: str) -> list[tuple[str, str]]:

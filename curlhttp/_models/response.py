@@ -411,7 +411,8 @@ class Response(SuggestingAttributes):
         try:
             return convert(value, to)
         except Misfit as misfit:
-            shown = getattr(to, "__qualname__", to)
+            # The __qualname__ of list[User] is "list".
+            shown = to if hasattr(to, "__args__") else getattr(to, "__qualname__", to)
             raise JSONTypeError(
                 f"the JSON does not fit {shown}: {misfit}; {self.request} got {self.status_code}",
                 request=self.request,
@@ -423,6 +424,8 @@ class Response(SuggestingAttributes):
         text = self.text
         kind = self.headers.get("content-type", "no Content-Type")
         shown = f"{self.request} got {self.status_code} and {kind}"
+        if not text:
+            return f"{shown}, with an empty body"
         if text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
             return shown  # broken JSON may have secrets
         start = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "")

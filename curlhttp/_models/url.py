@@ -580,7 +580,8 @@ def _split_scheme(text: str) -> tuple[str, str]:
     shown = display_url(text)
     # As in requests, a colon after anything but "http..." ends a scheme.
     if scheme or (":" in text and text[:4].lower() != "http"):
-        raise InvalidSchema(f"Invalid URL {shown!r}: it must begin with http:// or https://")
+        hint = "; websocket() opens ws:// and wss://" if scheme in ("ws", "wss") else ""
+        raise InvalidSchema(f"Invalid URL {shown!r}: it must begin with http:// or https://{hint}")
     if text[:1] in ("", "/") and text[:2] != "//":
         raise MissingSchema(
             f"Invalid URL {shown!r}: a relative URL needs a client with a base_url, such as "

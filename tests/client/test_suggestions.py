@@ -338,3 +338,96 @@ def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
         client.get(URL)
     assert "GET http://scripted.test/again" in str(caught.value)
     assert "max_redirects= of the client" in str(caught.value)
+
+
+# --- values of the wrong kind ---
+
+
+WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"breaker": 5}, r"breaker must be a curlhttp\.CircuitBreaker, such as .*, not 5"),
+    ({"rate_limit": 5}, r"rate_limit must be a curlhttp\.RateLimit, such as .*\(50\), not 5"),
+    ({"concurrency_limit": 5}, r"concurrency_limit must be a curlhttp\.ConcurrencyLimit, such as"),
+    ({"hedge": 0.3}, r"hedge must be a curlhttp\.Hedge, such as curlhttp\.Hedge\(after=0\.3\)"),
+    ({"breaker": curlhttp.CircuitBreaker}, r"not <class '.*CircuitBreaker'>"),
+    ({"middleware": print}, r"middleware must be a list of functions, such as middleware=\[print"),
+    ({"attempt_middleware": 5}, "attempt_middleware must be a list of functions"),
+    ({"middleware": ["log"]}, "middleware must contain functions, not str"),
+    ({"hooks": {"response": 5}}, "the hook 'response' must be a function, or a list"),
+    ({"max_response_size": "1M"}, "max_response_size must be a number of bytes, not '1M'"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG_SETTINGS)
+@pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
+def test_the_error_for_a_wrong_setting_shows_a_right_one(
+    make: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(**settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"headers": ["X-Key: secret"]}, "headers are a mapping or pairs, .* not a str"),
+        (
+            {"files": [b"a file"]},
+            "files are a mapping or pairs of field name and file, not of bytes",
+        ),
+    ],
+)
+def test_the_error_for_a_list_without_pairs_shows_what_is_needed(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
+        a_client().post(URL, **options)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_url_none_is_refused_with_a_base_url_too() -> None:
+    with pytest.raises(e.MissingSchema, match="the URL is None"):
+        a_client(base_url=URL).get(None)  # type: ignore[arg-type]
+
+
+def test_a_relative_url_may_be_an_object_of_another_library() -> None:
+    class Path:
+        def __str__(self) -> str:
+            return "/users"
+
+    url: Any = Path()
+    assert a_client(base_url=URL).get(url).url == f"{URL}users"
+
+
+def test_the_error_for_the_url_of_a_websocket_names_the_method() -> None:
+    with pytest.raises(e.InvalidSchema, match=r"websocket\(\) opens ws:// and wss://"):
+        a_client().get("ws://scripted.test/")
+
+
+def test_the_error_for_a_middleware_that_is_not_async_says_so() -> None:
+    def forgets_to_return(request: Any, send: Any) -> None: ...
+
+    def responds(request: Any, send: Any) -> curlhttp.Response:
+        return curlhttp.Response.of(request, content="hello")
+
+    for function in (forgets_to_return, responds):
+        with pytest.raises(TypeError, match=f"must be `async def`, but .*{function.__name__}"):
+            a_client(middleware=[function]).get(URL)
+
+
+def test_the_errors_for_blocking_loops_over_async_results_name_async_for() -> None:
+    async def ask() -> None:
+        async with an_async_client() as client:
+            results: Any = client.map([URL])
+            with pytest.raises(TypeError, match=r"map\(\) of AsyncClient needs `async for`"):
+                list(results)
+            events: Any = client.sse(URL)
+            with pytest.raises(TypeError, match=r"sse\(\) of AsyncClient needs `async for`"):
+                list(events)
+            stream: Any = client.stream("GET", URL)
+            with pytest.raises(TypeError, match=r"write `async with client\.stream"):
+                type(stream).__aiter__(stream)
+            async with client.stream("GET", URL) as response:
+                with pytest.raises(RuntimeError, match=r"not read yet: await response\.aread\(\)"):
+                    response.json()
+
+    asyncio.run(ask())

@@ -45,6 +45,11 @@ class AsyncResults(Unpicklable, Generic[Result_co]):
     def __aiter__(self: Self) -> Self:
         return self
 
+    if not TYPE_CHECKING:  # type checkers reject `for`
+
+        def __iter__(self):
+            raise TypeError("map() of AsyncClient needs `async for`, not `for`")
+
     async def __anext__(self) -> Result_co:
         run = self._run
         if run.is_over:
