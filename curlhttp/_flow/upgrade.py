@@ -51,8 +51,8 @@ class Upgraded(Response):
 
     def __init__(self, request: ClientRequest, reply: Reply) -> None:
         super().__init__(request, reply.head, b"", reply.timings)
-        self.stream = reply.stream
-        self.rest = reply.rest
+        self.stream: ByteStream = reply.stream
+        self.rest: bytes = reply.rest
         self._listeners: list[Callable[[BaseException | None], object]] = []
 
     def _at_end(self, notify: Callable[[BaseException | None], object]) -> None:
@@ -197,8 +197,8 @@ class Reply:
     def __init__(
         self, stream: ByteStream, request: ClientRequest, now: Callable[[], float]
     ) -> None:
-        self.stream = stream
-        self.rest = b""
+        self.stream: ByteStream = stream
+        self.rest: bytes = b""
         self._request = request
         self._now = now
         self._left: int | None = None  # bytes of the body, if known
