@@ -34,7 +34,7 @@ _MODULES = {
     "doctor": "doctor",
     "completion": "app",
 }
-_GROUP_OPTIONS = ("-h", "--help", "--version")
+_GROUP_OPTIONS = ("-h", "--help", "-V", "--version")
 
 
 class App(click.Group):
@@ -138,7 +138,11 @@ def _flush(status: int) -> int:
 
 @click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(
-    __version__, prog_name="curlhttp", message=f"%(prog)s %(version)s ({libcurl_version()})"
+    __version__,
+    "-V",
+    "--version",
+    prog_name="curlhttp",
+    message=f"%(prog)s %(version)s ({libcurl_version()})",
 )
 def app() -> None:
     """Send HTTP requests: a single one, a list of millions, or a load test.

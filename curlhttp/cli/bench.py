@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from curlhttp._models.url import complete_url
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
 from curlhttp.cli.options import (
     ConnectionOptions,
@@ -109,7 +110,7 @@ def bench(
     if len(urls) > 2:
         raise click.UsageError("bench takes one or two URLs")
     plan = _create_plan(urls, options)
-    results = [LoadResult(url) for url in urls]
+    results = [LoadResult(url) for url in plan.urls]
     status, stats = _run(connection, plan, results)
     if options["as_json"]:
         shown = [result.as_json() for result in results]
@@ -128,7 +129,7 @@ def _create_plan(urls: tuple[str, ...], options: _BenchOptions) -> LoadPlan:
     most = options["requests"] or (None if options["duration"] else _REQUESTS)
     concurrency = options["concurrency"]
     plan = LoadPlan(
-        urls=urls,
+        urls=tuple(map(complete_url, urls)),
         method=options["method"],
         content=None if options["data"] is None else options["data"].encode(),
         concurrency=concurrency if most is None else min(concurrency, most),

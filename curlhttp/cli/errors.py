@@ -14,6 +14,25 @@ INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 _USAGE = 2
 READ_ERROR = 26
 WRITE_ERROR = 23
+# What to write here for an option of curl or httpie.
+_INSTEAD = {
+    **dict.fromkeys(("-a", "--auth"), "write -u NAME:PASSWORD"),
+    **dict.fromkeys(("--auth-type",), "write --digest, --negotiate or --oauth2-bearer TOKEN"),
+    **dict.fromkeys(
+        ("--next", "-Z", "--parallel"), "a command sends one request; `curlhttp fetch` sends many"
+    ),
+    **dict.fromkeys(
+        ("--retry-delay", "--retry-max-time"), "--max-time limits all attempts and the waits"
+    ),
+    "--check-status": "write --fail-with-body",
+    "--continue-at": "write -C, without an offset",
+    "--headers": "write -i, or --print h",
+    "--ignore-stdin": "leave it out",
+    "--meta": "write --print m",
+    "--raw": "write --data-raw or --json-body",
+    "--verify": "write --cacert FILE, or -k to verify nothing",
+    **dict.fromkeys(("-z", "--time-cond"), "write -H 'If-Modified-Since: ...'"),
+}
 _MIN_SIMILARITY = 0.82  # of a suggested option: one wrong letter of six
 
 # See "EXIT CODES" in curl's manual page. The first match counts: subclasses before their bases.
@@ -79,12 +98,14 @@ def to_failure(error: Exception) -> CommandFailed | None:
 
 
 def improve_suggestions(error: click.ClickException) -> click.ClickException:
-    """Suggest only options that are spelled almost like the unknown one.
+    """Suggest what to write for an option of curl or httpie, or one that is spelled almost alike.
 
     click compares loosely, and includes the dashes: it suggests --retry for curl's --create-dirs.
     """
     if not isinstance(error, click.NoSuchOption):
         return error
+    if (instead := _INSTEAD.get(error.option_name)) is not None:
+        return click.UsageError(f"No such option {error.option_name!r}: {instead}", ctx=error.ctx)
     from difflib import SequenceMatcher
 
     compare = SequenceMatcher(b=error.option_name.lstrip("-"))

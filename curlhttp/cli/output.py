@@ -23,7 +23,7 @@ import click
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._models.timings import NO_TIME, Timings
-from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console, has_color, printable
 from curlhttp.exceptions import RequestException
 
@@ -455,7 +455,7 @@ def print_error_json(error: RequestException, method: str, url: str) -> None:
 
 # --- -w ---
 
-_VARIABLE = re.compile(r"%\{([^}]+)\}|%%|\\[nrt\\]")
+_VARIABLE = re.compile(r"%(header|output)?\{([^}]+)\}|%%|\\[nrt\\]")
 _ESCAPES = {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\\": "\\", "%%": "%"}
 _VERSIONS = {"HTTP/1.0": "1.0", "HTTP/1.1": "1.1", "HTTP/2": "2", "HTTP/3": "3"}
 
@@ -515,17 +515,31 @@ def _get_redirect_url(response: Response) -> str:
 
 
 def validate_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """Validate the value of -w. This is a callback of click.
+    """Return the format of -w, which @FILE reads from a file. This is a callback of click.
 
     Raises:
         click.BadParameter: a variable is unknown. The message lists the known ones.
+        CommandFailed: the file cannot be read.
     """
-    for name in _VARIABLE.findall(text or ""):
-        if name and name not in _VARIABLES:
+    if text is not None and text.startswith("@"):
+        text = _read_format(text[1:])
+    for kind, name in _VARIABLE.findall(text or ""):
+        if kind == "output":
+            raise click.BadParameter("%output{} is not supported: -w writes to stdout")
+        if name and not kind and name not in _VARIABLES:
             raise click.BadParameter(
                 f"unknown variable {name!r}; the variables are {', '.join(_VARIABLES)}"
             )
     return text
+
+
+def _read_format(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
+    except ValueError:
+        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
 
 
 def write_out(text: str, body: MeasuredBody) -> None:
@@ -537,9 +551,11 @@ def write_out(text: str, body: MeasuredBody) -> None:
     """
 
     def replace(match: re.Match[str]) -> str:
-        name = match[1]
+        kind, name = match.groups()
         if not name:
             return _ESCAPES[match[0]]
+        if kind:
+            return printable(redact_field(name, body.response.headers.get(name, "")))
         # Escape control characters, because the value may come from a server.
         return printable(_VARIABLES[name](body.response, body.size, body.total))
 

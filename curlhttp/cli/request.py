@@ -15,7 +15,7 @@ import click
 from curlhttp._models.redaction import display_url
 from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
-from curlhttp.cli.options import ConnectionOptions, add_options, connection_options
+from curlhttp.cli.options import ARGUMENTS, ConnectionOptions, add_options, connection_options
 from curlhttp.cli.output import (
     MeasuredBody,
     TimingChart,
@@ -54,6 +54,14 @@ if TYPE_CHECKING:
 _PARTS = "HhBbm"
 _ESCAPED_BRACKET = re.compile(r"\\([][{}])")  # browsers escape them, because curl has ranges
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_DOTS = re.compile(r"://[^?#]*/\.{1,2}(?:[/?#]|$)")
+
+
+def _refuse_dots(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    """Raise click.UsageError for --path-as-is and a URL with "." or ".." in its path."""
+    if is_given and any(map(_DOTS.search, context.find_root().meta.get(ARGUMENTS, ()))):
+        raise click.UsageError("--path-as-is is not supported: '.' and '..' in a path are resolved")
+
 
 # --- what to print, and where to save the body ---
 
@@ -124,6 +132,8 @@ _OUTPUT_OPTIONS = (
     click.option("--compressed", is_flag=True, hidden=True, expose_value=False),
     click.option("-N", "--no-buffer", is_flag=True, hidden=True, expose_value=False),
     click.option("-n", "--netrc", is_flag=True, hidden=True, expose_value=False),
+    click.option("--path-as-is", is_flag=True, hidden=True, expose_value=False,
+                 callback=_refuse_dots),
 )  # fmt: skip
 
 
@@ -544,6 +554,11 @@ def _find_url(
         return given, items if url is None else (url, *items)
     if url is None:
         raise click.UsageError("Missing argument 'URL'.")
+    if url[:1] in ("{", "[") and ":" in url:  # curl --json '{"a": 1}' URL
+        raise click.UsageError(
+            f"{url!r} is not a URL. Use --json-body to send JSON; --json prints the response as "
+            "JSON"
+        )
     return url, items
 
 

@@ -181,3 +181,8 @@ def test_a_picture_is_drawn(app: AppServer, tmp_path: Path) -> None:
     assert len(lines) == 2
     assert all(len(line.attrib["points"].split()) == 9 for line in lines)
     assert app.url + "/?a&b" in "".join(root.itertext())
+
+
+def test_a_url_without_a_scheme_is_completed(app: AppServer) -> None:
+    ended = run("bench", f"127.0.0.1:{app.port}/", "-c", "1", "-n", "1", "--json")
+    assert json.loads(ended.out)["url"] == f"http://127.0.0.1:{app.port}/"

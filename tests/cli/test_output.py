@@ -177,6 +177,19 @@ def test_write_out_fills_in_the_variables_of_curl(app: AppServer) -> None:
     assert words[5].endswith("\n")
 
 
+def test_write_out_reads_its_format_from_a_file(app: AppServer, tmp_path: Path) -> None:
+    path = tmp_path / "format"
+    path.write_text("%{http_code}\n", encoding="utf-8")
+    assert run("-s", "-o", "/dev/null", "-w", f"@{path}", app.url).out == b"200\n"
+
+
+def test_write_out_shows_a_header_without_secrets() -> None:
+    fields = (("X-Rate-Left", "7"), ("Set-Cookie", "id=sesame"))
+    with RawServer(respond(answer_of("200 OK", *fields))) as server:
+        text = "%header{x-rate-left} %header{none} %header{set-cookie}"
+        assert run("-w", text, server.url).out == b"7  [secret]"
+
+
 EVIL = "\x1b]0;owned\x07 \x9b2J"
 
 

@@ -100,6 +100,11 @@ def test_items_read_files(app: AppServer, tmp_path: Path) -> None:
         (["--json", "-i"], 2, "--json prints everything"),
         (["--print", "x"], 2, "HhBbm"),
         (["-w", "%{http_kode}"], 2, "http_code"),
+        (["-w", "%output{x}"], 2, "%output{} is not supported"),
+        (["-w", "@/nowhere/format"], 26, "/nowhere/format"),
+        (["--auth", "me:secret"], 2, "write -u NAME:PASSWORD"),
+        (["--retry-delay", "1"], 2, "--max-time limits all attempts"),
+        (["-Z"], 2, "`curlhttp fetch` sends many"),
         (["--resolve", "a:b"], 2, "HOST:PORT:ADDRESS"),
         (["-b", "/nowhere/jar"], 26, "/nowhere/jar"),
         (["-b", __file__], 26, "not a cookie file"),
@@ -130,3 +135,17 @@ def test_bytes_that_are_no_text_are_sent_as_they_are(app: AppServer, tmp_path: P
     ended = run("post", app.url, 'a:="\\ud800"')
     assert (ended.status, len(app.requests)) == (2, 5)
     assert ended.err == "curlhttp: '\\ud800' cannot be encoded, so it cannot be sent or written\n"
+
+
+def test_json_where_the_url_belongs_is_answered_with_the_option_for_json() -> None:
+    ended = run("--json", '{"a": 1}', "http://localhost/")
+    assert ended.status == 2
+    assert "is not a URL. Use --json-body to send JSON" in ended.err
+
+
+def test_path_as_is_is_accepted_where_it_changes_nothing(app: AppServer) -> None:
+    assert run("curl", "--globoff", "--path-as-is", "--url", app.url).status == 0
+    ended = run("curl", "--path-as-is", app.url + "/a/../b")
+    assert ended.status == 2
+    assert "'.' and '..' in a path are resolved" in ended.err
+    assert app.connections == 1
