@@ -13,8 +13,10 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
+from curlhttp.testing import Answer
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.scripted import Scripted
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -71,6 +73,24 @@ async def test_a_requests_cookies_are_sent_and_not_stored(
         both,
         {"a=client", "b=client"},
     ]
+
+
+async def test_a_requests_cookies_are_not_sent_in_the_clear_after_a_redirect(
+    scripted: Scripted,
+) -> None:
+    start, target = "https://one.test/start", "http://one.test/"
+    seen: dict[str, str | None] = {}
+
+    def answer(request: curlhttp.ClientRequest) -> Answer:
+        seen[str(request.url)] = request.headers.get("cookie")
+        moved = str(request.url) == start
+        return Answer(302, headers={"Location": target}) if moved else Answer()
+
+    client, _ = scripted(answer)
+    await client.get(start, cookies={"a": "secret"})
+    assert seen == {start: "a=secret", target: None}
+    await client.get(target, cookies={"a": "b"})
+    assert seen[target] == "a=b"
 
 
 async def test_a_cookie_header_of_the_caller_wins(make_client: MakeClient, app: AppServer) -> None:

@@ -542,12 +542,14 @@ class Cookies(NamedCookies[str]):
         """Return a copy whose cookies without a domain belong to the URL's host alone.
 
         The cookies of one request are meant for its host: a redirect to another host must not
-        get them.
+        get them, and one from https to http must not send them in the clear.
         """
         bound = type(self)(policy=self._policy)
         for cookie in self:
             clone = copy_cookie(cookie)
-            clone.domain = cookie.domain or bare_host(url.host)
+            if not cookie.domain:
+                clone.domain = bare_host(url.host)
+                clone.secure = cookie.secure or url.scheme == "https"
             bound.set_cookie(clone)
         return bound
 
