@@ -62,8 +62,12 @@ def test_a_partition_that_kills_each_process_is_an_error(app: AppServer, tmp_pat
         fetched(urls, tmp_path / "out", partition=10, middleware=[killing])
 
 
-@pytest.mark.parametrize("settings", [{}, {"per_host": 5}], ids=["ranges", "host queues"])
-@pytest.mark.parametrize("kind", ["file", "iterable"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, pytest.param({"per_host": 5}, marks=pytest.mark.slow)],
+    ids=["ranges", "host queues"],
+)
+@pytest.mark.parametrize("kind", ["file", pytest.param("iterable", marks=pytest.mark.slow)])
 def test_a_call_resumes_after_a_driver_was_killed(
     app: AppServer, tmp_path: Path, kind: str, settings: dict[str, Any]
 ) -> None:

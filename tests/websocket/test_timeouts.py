@@ -314,7 +314,10 @@ def link(
 
 
 @pytest.mark.parametrize("before", BEFORE, ids=lambda step: step.__name__)
-@pytest.mark.parametrize(("scheme", "through"), ROUTES)
+@pytest.mark.parametrize(
+    ("scheme", "through"),
+    [link if link == TLS else pytest.param(*link, marks=pytest.mark.slow) for link in ROUTES],
+)
 async def test_it_is_opened_once_whatever_happened_before(
     link: Link, before: Callable[[Link], Awaitable[None]]
 ) -> None:
@@ -336,6 +339,7 @@ async def test_each_wait_ends_whatever_happened_before(
     await talk_once(link)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", WAITS, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("scheme", "through"), [link for link in ROUTES if link != TLS])
 async def test_each_wait_ends_on_every_route(
