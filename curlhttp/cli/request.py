@@ -556,8 +556,8 @@ def _find_url(
         raise click.UsageError("Missing argument 'URL'.")
     if url[:1] in ("{", "[") and ":" in url:  # curl --json '{"a": 1}' URL
         raise click.UsageError(
-            f"{url!r} is not a URL. Use --json-body to send JSON; --json prints the response as "
-            "JSON"
+            "the first argument is JSON, not a URL. Use --json-body to send JSON; --json prints "
+            "the response as JSON"
         )
     return url, items
 

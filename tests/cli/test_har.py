@@ -393,7 +393,7 @@ def test_a_browser_shows_the_page_light_and_dark_and_filters_it(tab: Any, tmp_pa
     path = write(tmp_path / "x.har", entry(), bad, failed, entry(timings=wait))
     run("har", "view", path)
     backs = set()
-    for width in (390, 1280):
+    for width in (360, 1280):
         for scheme in ("light", "dark"):
             tab.look_like(width, scheme)
             tab.open(f"file://{path}.html")

@@ -140,7 +140,7 @@ def test_bytes_that_are_no_text_are_sent_as_they_are(app: AppServer, tmp_path: P
 def test_json_where_the_url_belongs_is_answered_with_the_option_for_json() -> None:
     ended = run("--json", '{"a": 1}', "http://localhost/")
     assert ended.status == 2
-    assert "is not a URL. Use --json-body to send JSON" in ended.err
+    assert "is JSON, not a URL. Use --json-body to send JSON" in ended.err
 
 
 def test_path_as_is_is_accepted_where_it_changes_nothing(app: AppServer) -> None:
