@@ -117,10 +117,10 @@ def test_two_drivers_at_once_are_refused(app: AppServer, tmp_path: Path) -> None
     ("change", "message"),
     [
         ({"partition": 3}, "other settings: partition"),
-        ({"timeout": 7}, "other settings: timeout"),
-        ({"headers": {"X-A": "2"}}, "other settings: headers"),
+        pytest.param({"timeout": 7}, "other settings: timeout", marks=pytest.mark.slow),
+        pytest.param({"headers": {"X-A": "2"}}, "other settings: headers", marks=pytest.mark.slow),
         ({"per_host": 3}, "started without per_host and rate"),
-        ({"inline": None}, "other settings: inline"),
+        pytest.param({"inline": None}, "other settings: inline", marks=pytest.mark.slow),
     ],
     ids=str,
 )

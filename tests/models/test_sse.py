@@ -173,6 +173,7 @@ def test_an_event_larger_than_the_bound_is_refused(body: bytes) -> None:
     assert len(events_of(b"data: x\n\n: comment\n" * 100, max_size=100)) == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [b"data\n", b"data: ab\n", b"x"])
 def test_small_pieces_take_little_more_memory_than_the_bound(body: bytes) -> None:
     parser, bound = EventParser(max_size=1 << 17), 1 << 17

@@ -591,6 +591,7 @@ def test_a_secret_is_found_in_any_json(
     assert Redactor(["a"]).body(masked, JSON) == masked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ['"' * 200_000, '\\"' * 200_000, '"a\\' * 100_000, '{"a":' * 100_000, "[" * 300_000,

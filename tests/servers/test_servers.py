@@ -443,7 +443,7 @@ def test_a_server_stops_with_clients_still_there(certs: Certs) -> None:
         server.stop()
         assert half.recv(1) == b""
         assert server.open_connections == 0
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # an earlier test's may have ended
 
 
 # -- HTTP/2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -47,6 +48,10 @@ FLOODS = {
 WITHOUT_MESSAGES = ["pings", "empty pings", "pongs", "pings amid a message"]
 
 
+def slow(value: object) -> Any:  # Any: pytest does not tell the type
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 def flooding(kind: str) -> Callable[[RawConnection], None]:
     """Return what sends without end, and reads nothing."""
     first, again = FLOODS[kind]
@@ -65,7 +70,7 @@ def url_of(server: RawServer) -> str:
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-@pytest.mark.parametrize("is_tls", [False, True])
+@pytest.mark.parametrize("is_tls", [False, slow(True)])
 async def test_close_ends_in_its_time(
     client: AnyClient, certs: Certs, kind: str, is_tls: bool
 ) -> None:
@@ -76,7 +81,9 @@ async def test_close_ends_in_its_time(
         assert ws.real.close_code is not None
 
 
-@pytest.mark.parametrize("kind", WITHOUT_MESSAGES)
+@pytest.mark.parametrize(
+    "kind", [WITHOUT_MESSAGES[0], *(slow(kind) for kind in WITHOUT_MESSAGES[1:])]
+)
 async def test_recv_ends_in_its_time(client: AnyClient, kind: str) -> None:
     with RawServer(speaking(flooding(kind))) as server, anyio.fail_after(NEVER):
         ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
