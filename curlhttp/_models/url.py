@@ -345,6 +345,8 @@ class URL(_URLBuilder):
         host: lower case; IDNA A-labels, dotted IPv4, or IPv6 without brackets (zone kept).
         port: the effective port.
         target: the request target in origin form, "/path?query", percent-encoded ASCII.
+        path: the target without the query.
+        query: the text after "?", or "".
         origin: "scheme://host:port", always with the port: the key for all per-origin state.
         authority: the value of the Host header: no zone, no default port.
         wire: the ASCII URL for libcurl, without userinfo and fragment.
@@ -376,10 +378,9 @@ class URL(_URLBuilder):
         return self.target.partition("?")[2]
 
     def join(self, location: str | bytes) -> URL:
-        """Resolve a reference such as a Location value against this URL (RFC 3986, section 5.2).
+        """Resolve a reference such as a link against this URL (RFC 3986, section 5.2).
 
-        The result never inherits the userinfo of this URL. It inherits its fragment if the
-        reference has none (RFC 9110, section 10.2.2).
+        The result never inherits the userinfo of this URL, nor its fragment.
 
         Args:
             location: an absolute or relative reference; bytes are UTF-8.
@@ -389,11 +390,21 @@ class URL(_URLBuilder):
         """
         text = _to_text(location).strip()
         if _SCHEME(text):
-            found = parse_url(text)
-        elif text.startswith("//"):
-            found = parse_url(f"{self.scheme}:{text}")
-        else:
-            found = self._relative(text)
+            return parse_url(text)
+        if text.startswith("//"):
+            return parse_url(f"{self.scheme}:{text}")
+        return self._relative(text)
+
+    def join_location(self, location: str | bytes) -> URL:
+        """Resolve a Location value, which inherits the fragment (RFC 9110, section 10.2.2).
+
+        Args:
+            location: an absolute or relative reference; bytes are UTF-8.
+
+        Raises:
+            InvalidSchema, InvalidURL: the result cannot be requested.
+        """
+        found = self.join(location)
         if self.fragment and not found.fragment:
             return found._with(found.target, self.fragment)
         return found
@@ -445,6 +456,10 @@ class URL(_URLBuilder):
         if self.username is None:
             return self
         return _build(self._origin, self.target, self.fragment)
+
+    def without_fragment(self) -> URL:
+        """Return this URL without its fragment, which no server receives."""
+        return self._with(self.target, "") if self.fragment else self
 
     def _with(self, target: str, fragment: str) -> URL:
         return _build(self._origin, target, fragment, self.username, self.password)

@@ -98,7 +98,7 @@ def build_redirect(
         InvalidURL: the location is not a valid URL.
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
-    url = (sent_to or request.url).join(decode_location(location))
+    url = (sent_to or request.url).join_location(decode_location(location))
     if rebase is not None:
         url = rebase(url)
     keeps_body = response_status in _KEEPS_BODY

@@ -509,7 +509,7 @@ def _get_redirect_url(response: Response) -> str:
     from curlhttp._policy.redirects import decode_location
 
     try:
-        return redact_url(response.request.url.join(decode_location(location)))
+        return redact_url(response.request.url.join_location(decode_location(location)))
     except RequestException:
         return display_url(location)
 

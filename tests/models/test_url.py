@@ -332,7 +332,7 @@ def test_a_reference_is_resolved(location: str | bytes, expected: str) -> None:
 def test_a_reference_may_bring_its_own_userinfo() -> None:
     joined = parse_url("http://h/").join("//u:p@other/")
     assert (joined.username, joined.password, joined.wire) == ("u", "p", "http://other/")
-    kept = parse_url("http://h/#f").join("http://u:p@other/")
+    kept = parse_url("http://h/#f").join_location("http://u:p@other/")
     assert (kept.username, kept.password, kept.fragment) == ("u", "p", "f")
 
 
@@ -340,8 +340,16 @@ def test_a_reference_may_bring_its_own_userinfo() -> None:
     ("location", "fragment"),
     [("/x", "f"), ("/x#", "f"), ("/x#g h", "g%20h"), ("//o/", "f"), ("//o/#g", "g")],
 )
-def test_the_fragment_is_inherited_where_there_is_none(location: str, fragment: str) -> None:
-    assert parse_url("http://h/y#f").join(location).fragment == fragment
+def test_a_location_alone_inherits_the_fragment(location: str, fragment: str) -> None:
+    base = parse_url("http://h/y#f")
+    assert base.join_location(location).fragment == fragment
+    assert base.join(location).fragment == ("" if fragment == "f" else fragment)
+
+
+def test_a_url_loses_its_fragment_alone() -> None:
+    url = parse_url("http://u:p@h/y?q#f").without_fragment()
+    assert (url.username, url.password, str(url)) == ("u", "p", "http://h/y?q")
+    assert url.without_fragment() is url
 
 
 @pytest.mark.parametrize(
