@@ -14,7 +14,7 @@ class Timeout:
     """Set the time limits of a request, each in seconds; None means no limit.
 
     Args:
-        total: the limit foreverything together: waits, redirects, retries and reading the body.
+        total: the limit for everything together: waits, redirects, retries and reading the body.
         connect: resolving the name, connecting and the TLS handshake (CURLOPT_CONNECTTIMEOUT_MS).
         read: the longest silence between two bytes. The time in which the caller does not read does
             not count. While the request is sent, bytes in either direction end the silence, unless

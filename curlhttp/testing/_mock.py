@@ -1,4 +1,4 @@
-"""A mock of the network: routes and their responses, forevery client of this process.
+"""A mock of the network: routes and their responses, for every client of this process.
 
 It replaces the engines, so redirects, cookies, credentials, retries and middleware work as usual,
 even in clients that the test has no access to. See curlhttp._engine.network.

@@ -203,7 +203,7 @@ def _is_ip(host: str) -> bool:
 @lru_cache(maxsize=1024)
 def matching_domains(host: str) -> tuple[str, ...]:
     """Return each Cookie.domain whose cookies the host may get, RFC 6265 section 5.1.3."""
-    domains = ["", host]  # "": a cookie that the program set forevery host
+    domains = ["", host]  # "": a cookie that the program set for every host
     if "." not in host:
         domains.append(_local(host))
     if _is_ip(host):
