@@ -154,8 +154,7 @@ class AsyncClient(BaseClient):
             return self._given_transport
         make_engine = self._loops.make_engine
         engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
-        engine.totals = self.totals
-        self.engines[engine] = None
+        self.add_engine(engine)
         return engine
 
     async def request(

@@ -245,7 +245,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             retry=self._retry,
         )
         if self._endpoints is not None:
-            self._withhold_credentials(self._endpoints)
+            self._use_endpoints(self._endpoints)
         validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
         _validate_policies(
             breaker=breaker, rate_limit=rate_limit, concurrency_limit=concurrency_limit, hedge=hedge
@@ -320,17 +320,13 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     def _add_extension(self, name: str, value: object) -> None:
         """Add an extension to all requests, for their responses."""
-        build = self._build_plain_request
 
-        def build_with_extension(method: str, url: URL) -> ClientRequest:
-            request = build(method, url)
+        def extend(request: ClientRequest, _: URL) -> None:
             request.extensions = {**(request.extensions or {}), name: value}
-            return request
 
-        # Replaced, because other clients shall have no further step.
-        self._build_plain_request = build_with_extension  # type: ignore[method-assign]
+        self._add_build_step(extend)
 
-    def _withhold_credentials(self, endpoints: Endpoints) -> None:
+    def _use_endpoints(self, endpoints: Endpoints) -> None:
         """Send the client's credentials to the endpoints alone.
 
         Raises:
@@ -338,18 +334,35 @@ class BaseClient(Unpicklable, RequestBuilder):
         """
         if not self._awaits_hooks and inspect.iscoroutinefunction(endpoints.list_urls):
             raise TypeError("an async function that lists the endpoints needs AsyncClient")
-        build = self._build_plain_request
 
-        def build_without_credentials(method: str, url: URL) -> ClientRequest:
-            request = build(method, url)
+        def withhold_credentials(request: ClientRequest, url: URL) -> None:
             if not endpoints.covers(request.url):
                 request._shared_headers = request._shared_headers.without_credentials()
-                if url.username is None:
+                if url.username is None:  # otherwise the auth is the URL's
                     request.auth = None
+
+        self._add_build_step(withhold_credentials)
+
+    def _add_build_step(self, change: Callable[[ClientRequest, URL], None]) -> None:
+        """Let a function change each request that was built with the client's settings.
+
+        Args:
+            change: gets the request and its URL as it was passed, with its userinfo.
+        """
+        build = self._build_plain_request
+
+        def build_and_change(method: str, url: URL) -> ClientRequest:
+            request = build(method, url)
+            change(request, url)
             return request
 
         # Replaced, because other clients shall have no further step.
-        self._build_plain_request = build_without_credentials  # type: ignore[method-assign]
+        self._build_plain_request = build_and_change  # type: ignore[method-assign]
+
+    def add_engine(self, engine: ReportingEngine) -> None:
+        """Let `stats()` report what an engine of this client does."""
+        engine.totals = self.totals
+        self.engines[engine] = None
 
     def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
         from curlhttp._flow.fallback import fallback, validate_fallback

@@ -109,8 +109,7 @@ class Client(BaseClient):
             from curlhttp._curl.engines.blocking import BlockingEngine
 
             engine = BlockingEngine(self._limits)
-            engine.totals = self.totals
-            self.engines[engine] = None
+            self.add_engine(engine)
             transport = engine
         validate_transport(transport, "Client")
         self._engine: Engine = transport

@@ -223,6 +223,8 @@ _LIMIT_HELP = {
 class ReportingEngine(Protocol):
     """An engine that reports to statistics; any thread may call it."""
 
+    totals: Totals
+
     def transfers(self) -> Iterable[Counted]: ...
     def tell_state(self) -> EngineState: ...
 

@@ -111,8 +111,7 @@ class MultiSender:
     def __init__(self, client: BaseClient) -> None:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
-        engine.totals = client.totals
-        client.engines[engine] = None
+        client.add_engine(engine)
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # With retries, because each item may have a policy.
         self._flow = client.chain.build(
