@@ -203,11 +203,8 @@ class Endpoints(Unpicklable):
 
     def get_rest(self, url: URL) -> str | None:
         """Return what follows the base in a canonical URL, None if it is not the endpoints'."""
-        for base in self._bases:
-            rest = _get_rest(url, base)
-            if rest is not None:
-                return rest
-        return None
+        found = _find_base(url, self._bases)
+        return None if found is None else found[1]
 
     def to_canonical(self, url: URL) -> URL:
         """Return the URL below the canonical base URL for one below any of the endpoints.
@@ -222,12 +219,7 @@ class Endpoints(Unpicklable):
 
     def find_base(self, url: URL) -> tuple[URL, str] | None:
         """Return the base of a URL and what follows it, None if it is not the endpoints'."""
-        for bases in (self._bases, self.urls):
-            for base in bases:
-                rest = _get_rest(url, base)
-                if rest is not None:
-                    return base, rest
-        return None
+        return _find_base(url, self._bases + self.urls)
 
     def make_jar(self, cookies: CookiesInput | None) -> LazyCookieJar:
         """Return the jar of a client, whose cookies the endpoints share."""
@@ -493,6 +485,15 @@ def _get_rest(url: URL, base: URL) -> str | None:
     path = base.path.rstrip("/")
     rest = url.target[len(path) :]
     return rest if url.target.startswith(path) and rest[:1] in ("", "/", "?") else None
+
+
+def _find_base(url: URL, bases: Iterable[URL]) -> tuple[URL, str] | None:
+    """Return the first base that a URL is below, and what follows it, or None."""
+    for base in bases:
+        rest = _get_rest(url, base)
+        if rest is not None:
+            return base, rest
+    return None
 
 
 def _spans(domain: str, host: str) -> bool:
