@@ -19,7 +19,7 @@ from typing import NamedTuple
 import click
 
 from curlhttp._models.redaction import is_secret_header
-from curlhttp.cli.errors import READ_ERROR, CommandFailed
+from curlhttp.cli.errors import READ_ERROR, CommandFailed, reading
 from curlhttp.cli.options import ConnectionOptions
 
 _VARIABLE = "CURLHTTP_CONFIG"
@@ -99,15 +99,11 @@ def _read(path: str) -> Iterator[_Line]:
     Raises:
         CommandFailed: it cannot be read, or a line is malformed.
     """
-    try:
+    with reading(path):
         if path == "-":
             text = sys.stdin.buffer.read().decode()
         else:
             text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
-    except UnicodeDecodeError:
-        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
     section = ""
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         line, place = line.strip(), f"{path}:{number}"

@@ -5,6 +5,9 @@ For an unknown option, suggest the option that was probably meant.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from curlhttp import exceptions as e
@@ -78,6 +81,17 @@ def _get_exit_status(error: e.RequestException) -> int:
     if error.curl_code and not isinstance(error, e.Timeout):
         return error.curl_code
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 1)
+
+
+@contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Turn the errors of opening and reading a text file into a CommandFailed that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
+    except ValueError:  # a UnicodeDecodeError, or a NUL in the path
+        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
 
 
 def to_failure(error: Exception) -> CommandFailed | None:

@@ -23,7 +23,7 @@ import click
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._models.timings import NO_TIME, Timings
-from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, reading
 from curlhttp.cli.terminal import console, has_color, printable
 from curlhttp.exceptions import RequestException
 
@@ -534,12 +534,8 @@ def validate_format(_: click.Context, __: click.Parameter, text: str | None) -> 
 
 
 def _read_format(path: str) -> str:
-    try:
+    with reading(path):
         return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
-    except ValueError:
-        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
 
 
 def write_out(text: str, body: MeasuredBody) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import quote_plus
 
 import click
 
-from curlhttp.cli.errors import READ_ERROR, CommandFailed
+from curlhttp.cli.errors import reading
 from curlhttp.cli.options import add_options
 
 if TYPE_CHECKING:
@@ -156,12 +156,8 @@ def _parse_member(text: str, value: str) -> object:
 
 
 def _read_text(path: str) -> str:
-    try:
+    with reading(path):
         return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
-    except ValueError:
-        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
 
 
 # --- the body ---
@@ -413,7 +409,5 @@ def _read(path: str) -> bytes:
 def _open(path: str, files: ExitStack) -> BinaryIO:
     if path == "-":
         return sys.stdin.buffer
-    try:
+    with reading(path):
         return files.enter_context(Path(path).open("rb"))
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None

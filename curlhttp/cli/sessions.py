@@ -28,7 +28,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.url import parse_url
 from curlhttp._policy.redirects import may_keep_credentials
-from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed
+from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed, reading
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -118,13 +118,9 @@ def load_cookies(path: Path) -> Cookies:
     Raises:
         CommandFailed: the file cannot be read, or is not a cookie file.
     """
-    try:
-        with path.open("rb") as file:
-            return _parse_cookies(_read_limited(file), path)
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
-    except UnicodeDecodeError:
-        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
+    with reading(path), path.open("rb") as file:
+        text = _read_limited(file)
+    return _parse_cookies(text, path)
 
 
 def _parse_cookies(text: str, path: Path) -> Cookies:
