@@ -62,6 +62,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return shards.PROCESSES
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have a process of the whole suite send few reports; all, if their seconds are asked for."""
+    if shards.is_process(config) and not config.option.note_seconds:
+        config.pluginmanager.register(shards.FewReports())
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave the files of other processes alone."""
     return shards.is_of_another(collection_path, config)

@@ -8,6 +8,7 @@ import sys
 import typing
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -131,9 +132,16 @@ def files_of(part: str) -> list[Path]:
     ]
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Give every module that a file imports, wherever in it, except for type checkers alone."""
-    tree = ast.parse(path.read_text())
+@cache
+def parse(path: Path) -> ast.Module:
+    """Return the tree of a file, which many tests look at."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports_of(path: Path) -> frozenset[str]:
+    """Return every module that a file imports, wherever in it, except for type checkers alone."""
+    tree = parse(path)
     unread = {
         below
         for node in ast.walk(tree)
@@ -141,9 +149,8 @@ def imports_of(path: Path) -> Iterator[str]:
         for statement in node.body
         for below in ast.walk(statement)
     }
-    for node in ast.walk(tree):
-        if node not in unread:
-            yield from imported_by(node)
+    read = (node for node in ast.walk(tree) if node not in unread)
+    return frozenset(module for node in read for module in imported_by(node))
 
 
 def imported_by(node: ast.AST) -> Iterator[str]:
@@ -211,7 +218,7 @@ def test_the_rules_find_what_they_forbid(tmp_path: Path) -> None:
         "def f():\n    from curlhttp._curl import connection_pool\n    import socket, time\n"
         "if TYPE_CHECKING:\n    import select\n"
     )
-    found = set(imports_of(bad))
+    found = imports_of(bad)
     assert "select" not in found
     assert {"curlhttp._curl.connection_pool", "socket", "time"} <= found
     assert not is_within("curlhttp._curl.connection_pool", VALUES)
@@ -226,7 +233,7 @@ def test_every_file_belongs_to_a_part() -> None:
 
 def test_maps_and_downloads_touch_no_private_attribute_of_a_client() -> None:
     for path in (*files_of("_client/map"), *files_of("_client/download.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("client"):
                 assert not node.attr.startswith("_"), f"{path.name}: {ast.unparse(node)}"
 
@@ -297,7 +304,7 @@ def test_three_arrows_run_up_with_those_for_type_checkers() -> None:
     for name, path in files.items():
         if name == "curlhttp":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("curlhttp."):
                 here, there = folder_of(name), folder_of(node.module or "")
                 if ORDER.index(there) > ORDER.index(here):
@@ -318,9 +325,7 @@ def test_circles_with_those_for_type_checkers_are_of_values_or_of_the_drop_in() 
     files = modules()
     graph = {}
     for name, path in files.items():
-        named = {
-            module for node in ast.walk(ast.parse(path.read_text())) for module in imported_by(node)
-        }
+        named = {module for node in ast.walk(parse(path)) for module in imported_by(node)}
         graph[name] = {module for module in named if module in files} - {name, "curlhttp"}
     for circle in circles(graph):
         assert {folder_of(module) for module in circle} in MUTUAL_TYPES, circle
@@ -342,8 +347,8 @@ def test_circles_are_found() -> None:
 @pytest.mark.parametrize("path", [p for _, p in (param.values for param in ALL_FILES)], ids=str)
 def test_a_file_has_a_docstring(path: object) -> None:
     assert isinstance(path, Path)
-    source = path.read_text()
-    assert not source.strip() or ast.get_docstring(ast.parse(source))
+    tree = parse(path)
+    assert not tree.body or ast.get_docstring(tree)
 
 
 # Where an f-string makes a URL that is not shown: file, and the formatted expression.
@@ -364,7 +369,7 @@ def test_no_message_formats_a_url_that_is_not_scrubbed() -> None:
     """Messages say f"{request}: ...", display_url(...) or redact_url(...)."""
     found = set()
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.FormattedValue):
                 shown = ast.unparse(node.value)
                 name = shown.rpartition(".")[2].lstrip("_")

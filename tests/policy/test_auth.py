@@ -214,11 +214,11 @@ def test_no_value_breaks_the_parser(value: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ['"\\', "a=", "a ", " ", "a", 'a="', "a=b,", "=", '\\"', "a,"])
-def test_a_value_of_a_megabyte_is_parsed_at_once(piece: str) -> None:
-    # Quadratic parsing would take hours here.
-    value = "Digest " + piece * (1_000_000 // len(piece))
-    assert len(parse_challenges([value])) >= 1
-    parse_parameters(piece * (1_000_000 // len(piece)))
+def test_a_value_of_200_kb_is_parsed_at_once(piece: str) -> None:
+    # Quadratic parsing would take minutes here.
+    value = piece * (200_000 // len(piece))
+    assert len(parse_challenges(["Digest " + value])) >= 1
+    parse_parameters(value)
 
 
 # --- Digest, by the examples of the RFCs ---

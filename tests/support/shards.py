@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.runner import runtestprotocol
 from xdist.scheduler import EachScheduling
 
 if TYPE_CHECKING:
@@ -92,12 +93,31 @@ class _OwnFiles(EachScheduling):  # type: ignore[misc]  # xdist has no types
             self._shards.write(f"{tests:,} tests")
 
 
+class FewReports:
+    """A plugin of a process: of a test that passes it sends one report, not five messages.
+
+    Sending and receiving those of 20,000 tests took a tenth of the time of the suite.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Run a test, and report its call and what did not pass."""
+        for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            if report.when == "call" or not report.passed:
+                item.ihook.pytest_runtest_logreport(report=report)
+        return True
+
+
+def is_process(config: pytest.Config) -> bool:
+    """Return whether this is a process of the whole suite, with files of its own."""
+    return "files" in getattr(config, "workerinput", {})
+
+
 def is_of_another(path: Path, config: pytest.Config) -> bool | None:
     """Return True for a file of tests that another process runs, else None."""
-    files = getattr(config, "workerinput", {}).get("files")
-    if files is None or path.suffix != ".py" or not path.name.startswith("test_"):
+    if not is_process(config) or path.suffix != ".py" or not path.name.startswith("test_"):
         return None
-    return True if _name(path) not in files else None
+    return True if _name(path) not in config.workerinput["files"] else None
 
 
 def split(seconds: list[tuple[str, float]], processes: int) -> list[list[str]]:
