@@ -206,7 +206,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 @given(
     st.lists(
         ANYTHING

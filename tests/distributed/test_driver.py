@@ -55,6 +55,7 @@ def test_a_partition_runs_again_when_its_process_is_killed(app: AppServer, tmp_p
     assert (summary.rows, summary.statuses) == (60, {"200": 60})
 
 
+@pytest.mark.slow
 def test_a_partition_that_kills_each_process_is_an_error(app: AppServer, tmp_path: Path) -> None:
     urls = [f"{app.url}/bytes/9?n={n}" for n in range(20)]
     killing = Killing("=15", tmp_path / "killed", times=99)
@@ -144,7 +145,9 @@ def test_limits_and_credentials_may_change(app: AppServer, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("per_host", [None, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["file", pytest.param("iterable", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("change", ["edited", "shorter", "longer"])
+@pytest.mark.parametrize(
+    "change", ["edited", *(pytest.param(c, marks=pytest.mark.slow) for c in ("shorter", "longer"))]
+)
 def test_a_call_with_another_input_is_refused(
     app: AppServer, tmp_path: Path, kind: str, change: str, per_host: int | None
 ) -> None:

@@ -152,6 +152,7 @@ def test_no_more_is_read_ahead_than_is_allowed() -> None:
     assert len(read) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"rate": 40.0}, {"per_host": 2}], ids=str)
 def test_with_a_store_limits_hold_for_workers_that_share_hosts(
     server: AppServer, tmp_path: Path, settings: dict[str, Any]
@@ -171,6 +172,7 @@ def test_with_a_store_limits_hold_for_workers_that_share_hosts(
         assert max(busy.peaks.values()) == 2
 
 
+@pytest.mark.slow
 def test_memory_for_an_endless_input_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from curlhttp.exceptions import (
 from tests.servers import HTTP1, HTTP2, AppConnection, Certs, H2Server, HTTPProxy, RawServer, Record
 from tests.servers.routes import Out
 from tests.servers.websocket import accept, echo
-from tests.support.colours import AnyClient
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import download
 from tests.support.pace import assert_in_time, paced
 
@@ -329,6 +329,7 @@ async def test_it_is_opened_once_whatever_happened_before(
 
 @pytest.mark.parametrize("before", BEFORE, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("scheme", "through"), [TLS])
+@WITHOUT_UVLOOP
 async def test_each_wait_ends_whatever_happened_before(
     link: Link, before: Callable[[Link], Awaitable[None]]
 ) -> None:
