@@ -110,14 +110,20 @@ class FewReports:
 
 def is_process(config: pytest.Config) -> bool:
     """Return whether this is a process of the whole suite, with files of its own."""
-    return "files" in getattr(config, "workerinput", {})
+    return _files(config) is not None
 
 
 def is_of_another(path: Path, config: pytest.Config) -> bool | None:
     """Return True for a file of tests that another process runs, else None."""
-    if not is_process(config) or path.suffix != ".py" or not path.name.startswith("test_"):
+    files = _files(config)
+    if files is None or path.suffix != ".py" or not path.name.startswith("test_"):
         return None
-    return True if _name(path) not in config.workerinput["files"] else None
+    return True if _name(path) not in files else None
+
+
+def _files(config: pytest.Config) -> list[str] | None:
+    files: list[str] | None = getattr(config, "workerinput", {}).get("files")
+    return files
 
 
 def split(seconds: list[tuple[str, float]], processes: int) -> list[list[str]]:
