@@ -160,7 +160,7 @@ def test_the_extras_and_examples_that_a_page_names_exist(page: str) -> None:
 def test_the_page_on_installing_lists_the_extras_for_users() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     extras = project.partition("[project.optional-dependencies]")[2].partition("\n[tool.")[0]
-    ours = {"bench", "docs", "ecosystem", "test", "types"}  # of those who work on curlhttp
+    ours = {"bench", "docs", "ecosystem", "lint", "test", "types"}  # of those who work on curlhttp
     names = set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE)) - ours
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.+?) \|", text, re.MULTILINE)
