@@ -375,7 +375,8 @@ class RouteOptions(TypedDict, total=False):
             (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
         max_send_rate: the maximum bytes per second that each request sends, on average; libcurl may
             send the bytes of about a second at once (CURLOPT_MAX_SEND_SPEED_LARGE).
-        max_receive_rate: the same for the bytes that it receives (CURLOPT_MAX_RECV_SPEED_LARGE).
+        max_receive_rate: the maximum bytes per second of the body of each response, as they come
+            from the network, on average; a tenth of a second is caught up at most.
     """
 
     proxies: Proxies

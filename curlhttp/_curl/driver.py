@@ -169,6 +169,7 @@ class Driver:
         self._seen = 0.0  # time of the last check of the outcome of events
         self._check_at = math.inf  # time of our next check of transfers
         self._to_resume: deque[tuple[Transfer, ClientRequest | None]] = deque()  # at the next turn
+        self._resume_at: dict[Transfer, tuple[float, ClientRequest | None]] = {}
         self._read_timeouts = ReadTimeouts()
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
@@ -345,6 +346,25 @@ class Driver:
         """
         self._to_resume.append((transfer, transfer.request))
         self._act_at_once()
+
+    def resume_at(self, transfer: Transfer, due: float) -> None:
+        """Resume a paused transfer at a time; libcurl's callbacks may call this.
+
+        Args:
+            transfer: is running.
+            due: the monotonic time.
+        """
+        self._resume_at[transfer] = due, transfer.request
+        if due < self._check_at:
+            self._check_at = due
+            self.rearm(due)
+
+    def _resume_due(self, now: float) -> None:
+        for transfer, (due, request) in list(self._resume_at.items()):
+            if due <= now:
+                del self._resume_at[transfer]
+                if transfer.request is request:  # otherwise it has ended
+                    self.resume(transfer)
 
     def _resume_all(self) -> None:
         end = monotonic() + _SLICE
@@ -530,12 +550,16 @@ class Driver:
     # read timeouts, and transfers that are stuck
 
     def _check(self, now: float) -> None:
+        self._resume_due(now)
         self._end_drained()
         self._end_stuck_transfers()
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
             self._retire_if_silent(transfer)
             self._fail(transfer, error)
-        self._check_at = self._read_timeouts.next_check()
+        resumes = [due for due, _ in self._resume_at.values()]
+        self._check_at = min([self._read_timeouts.next_check(), *resumes])
+        if self._to_resume:
+            self._act_at_once()  # libcurl's timer was read after it was asked for
 
     def _end_stuck_transfers(self) -> None:
         """End transfers that libcurl (8.23) would leave waiting until the read timeout."""

@@ -85,6 +85,7 @@ class Callbacks(NamedTuple):
     on_body: Callable[[bytes], int | None]
     on_header: Callable[[bytes], int | None]  # a line of a head whose body is streamed
     on_piece: Callable[[bytes], int | None]
+    on_limited: Callable[[bytes], int | None]  # in place of on_body and on_piece
     on_read: Callable[[int], bytes | int]
     on_socket: Callable[[int, int], int]
     on_send: Callable[..., int]
@@ -238,6 +239,8 @@ class Handle:
             self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._callbacks.on_open)
             self.easy.setopt(pycurl.SOCKOPTFUNCTION, self._callbacks.on_guarded_socket)
             self._set_connection_check()
+        if transport.max_receive_rate is not None:
+            self.easy.setopt(pycurl.WRITEFUNCTION, self._callbacks.on_limited)
         # Credentials must not outlive their request on a handle. Many of curl's advisories of 2026
         # are about state that did.
         proxy = transport.proxy
@@ -327,7 +330,8 @@ class Handle:
         # Kept until a request needs the other way; a handle that streamed often streams again.
         easy, callbacks = self.easy, self._callbacks
         easy.setopt(pycurl.HEADERFUNCTION, callbacks.on_header if streams else callbacks.on_line)
-        easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_piece if streams else callbacks.on_body)
+        if self._transport is None or self._transport.max_receive_rate is None:
+            easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_piece if streams else callbacks.on_body)
         easy.setopt(pycurl.OPT_CERTINFO, int(streams))  # a streamed response can report it
         self._streams = streams
 

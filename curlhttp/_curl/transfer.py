@@ -31,6 +31,7 @@ from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings
 from curlhttp.exceptions import ConnectionError
 
+_CATCHES_UP = 0.1  # seconds by which late timers do not slow down a response with a maximum rate
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
 _CHECK_EVERY = 128 * 1024  # bytes from one look to the next
@@ -48,6 +49,7 @@ class _RunsTransfers(Protocol):
     unanswered: dict[int, Connection]
 
     def resume_soon(self, transfer: Transfer) -> None: ...
+    def resume_at(self, transfer: Transfer, due: float) -> None: ...
 
 
 class Transfer(RequestSender):
@@ -83,6 +85,7 @@ class Transfer(RequestSender):
     __slots__ = (
         "_check_size_at",  # bytes of the body up to which it needs no check
         "_folded",  # number of the first pieces that are joined from many
+        "_limited_until",  # when a piece of a response with a maximum rate may come next
         "_max_size",  # bytes that the body may have, known from the first check on
         "_unread",  # bytes of the pieces of a streamed body
         "attached",
@@ -135,6 +138,7 @@ class Transfer(RequestSender):
             on_body=self._on_body,
             on_header=self._on_header,
             on_piece=self._on_piece,
+            on_limited=self._on_limited,
             on_read=self._on_read,
             on_socket=self._on_socket,
             on_send=self._on_send,
@@ -159,6 +163,7 @@ class Transfer(RequestSender):
         super()._reset_dirty()
         self.feeds_in_task = self.is_cut_short = False
         self._folded = 0
+        self._limited_until = 0.0
 
     def prepare(self, request: ClientRequest) -> None:
         """Prepare to send a request.
@@ -265,6 +270,28 @@ class Transfer(RequestSender):
         self.bytes_received += len(piece)
         self._wake()
         return None
+
+    def _on_limited(self, piece: bytes) -> int | None:
+        """Collect a piece of a body with a maximum rate, or pause until its time has come.
+
+        CURLOPT_MAX_RECV_SPEED_LARGE allows the bytes of a second at once (libcurl 8.23), and again
+        after each pause of a transfer whose reader or turn needs one.
+        """
+        request, now = self.request, monotonic()
+        assert request is not None
+        assert self.attached is not None
+        if now < self._limited_until:
+            self.paused = True
+            self.attached.resume_at(self, self._limited_until)
+            return _PAUSE
+        result = self._on_piece(piece) if request.stream else self._on_body(piece)
+        if result is None:
+            rate = request.transport.max_receive_rate
+            assert rate is not None
+            begun = max(self._limited_until, now - _CATCHES_UP)
+            self._limited_until = begun + len(piece) / rate
+            self.handle.is_dirty = True  # so that the time is reset for the next request
+        return result
 
     def _fold(self) -> None:
         self._folded = fold(self.pieces, self._folded)

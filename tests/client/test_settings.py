@@ -11,8 +11,9 @@ import curlhttp
 from curlhttp.exceptions import HTTPError, MissingSchema, RequestException, SSLError
 from curlhttp.testing import Answer
 from tests.servers import AppServer, HTTPProxy, RawConnection, RawServer
-from tests.support.colours import AnyClient
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import download
+from tests.support.pace import paced
 from tests.support.scripted import Scripted, steady
 
 CLIENTS = pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
@@ -99,27 +100,51 @@ def test_a_charset_that_python_does_not_know_is_refused(make: Any) -> None:
 # --- rates ---
 
 
-@pytest.mark.colours("blocking", "asyncio")
+@WITHOUT_UVLOOP
 @pytest.mark.parametrize("api", ["get", "request option", "stream", "map", "download"])
+@pytest.mark.parametrize(("rate", "size"), [(100_000, 60_000), (10_000_000, 6_000_000)])
 async def test_receiving_takes_as_long_as_the_rate_says(
-    make_client: Any, app: AppServer, api: str, tmp_path: Any
+    make_client: Any, server: AppServer, api: str, rate: int, size: int, tmp_path: Any
 ) -> None:
-    client = make_client(max_receive_rate=None if api == "request option" else 100_000)
-    url, begun = app.url + "/bytes/60000", time.monotonic()
+    client = make_client(max_receive_rate=None if api == "request option" else rate, http2=True)
+    url, begun = f"{server.url}/bytes/{size}", time.monotonic()
     if api == "stream":
         async with await client.stream("GET", url) as stream:
-            size = len(await stream.read())
+            received = len(await stream.read())
     elif api == "map":
         (result,) = [result async for result in client.map([url])]
-        size = len(result.content)
+        received = len(result.content)
     elif api == "download":
         await download(client, url, tmp_path / "file")
-        size = (tmp_path / "file").stat().st_size
+        received = (tmp_path / "file").stat().st_size
     else:
-        own = {"max_receive_rate": 100_000} if api == "request option" else {}
-        size = len((await client.get(url, **own)).content)
-    assert size == 60_000
+        own = {"max_receive_rate": rate} if api == "request option" else {}
+        received = len((await client.get(url, **own)).content)
+    assert received == size
     assert time.monotonic() - begun > 0.3
+
+
+@WITHOUT_UVLOOP
+async def test_a_reader_that_pauses_does_not_raise_the_rate(
+    make_client: Any, app: AppServer
+) -> None:
+    client = make_client(max_receive_rate=4_000_000)
+    begun = time.monotonic()
+    async with await client.stream("GET", app.url + "/bytes/4000000") as stream:
+        async for _ in stream.iterate("bytes"):
+            time.sleep(0.001)
+    assert time.monotonic() - begun > 0.8
+
+
+@WITHOUT_UVLOOP
+async def test_waiting_for_the_rate_is_no_silence_of_the_server(
+    make_client: Any, app: AppServer
+) -> None:
+    client = make_client(max_receive_rate=2000, timeout=curlhttp.Timeout(read=0.2, total=30))
+    assert len((await client.get(app.url + "/bytes/3000")).content) == 3000
+    with pytest.raises(curlhttp.DeadlineExceeded):
+        await client.get(app.url + "/bytes/30000", timeout=curlhttp.Timeout(total=paced(0.5)))
+    assert len((await client.get(app.url + "/bytes/30000", max_receive_rate=None)).content) == 30000
 
 
 @pytest.mark.colours("blocking", "trio")
