@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp._engine.run import Offload, run_here, run_sync
 from curlhttp._models import fork as _fork
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _LEAST_SIZE = 2**17  # below that, SQLite's own pages leave no room
 _MAX_BODY = 32 * 2**20
 
 
+@with_suggestions("Cache")
 class Cache:
     """Store responses as defined in RFC 9111, for one or several clients; needs the extra `cache`.
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from curlhttp._client.partial_file import Checksum, PartialFile
+from curlhttp._client.request_builder import DownloadOptions, check_options
 from curlhttp._engine.engine import Send
 from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody
 from curlhttp._models.decoding import parse_codings
@@ -39,7 +40,6 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
-    from curlhttp._client.request_builder import DownloadOptions
     from curlhttp._engine.run import Offload
     from curlhttp._models.url import URL
 
@@ -93,14 +93,8 @@ async def download(
 def _build_request(
     client: BaseClient, url: str | bytes | URL, options: DownloadOptions
 ) -> ClientRequest:
-    from curlhttp._client.request_builder import DownloadOptions
-
-    for name in options:
-        if name not in DownloadOptions.__annotations__:
-            from curlhttp._models.suggestions import no_option
-
-            other = "use stream() for other requests"
-            raise no_option("download()", name, DownloadOptions.__annotations__, other)
+    other = "use stream() for other requests"
+    check_options(client, "download", options, DownloadOptions, other)
     request = client.build_request("GET", url, stream=True, **options)
     for name in _RANGE_HEADERS:
         if request.get_header(name) is not None:

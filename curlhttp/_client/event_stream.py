@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
+from curlhttp._client.request_builder import RequestOptions, check_options
 from curlhttp._engine.run import run_sync
 from curlhttp._flow.sse import EventSource
 from curlhttp._models.errors import Unpicklable, closed_with_client
@@ -19,7 +20,6 @@ from curlhttp._policy.sse import Reconnections
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
-    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.url import URL
 
 # The standard sets the cache mode "no-store", for which Fetch adds this header field.
@@ -48,6 +48,7 @@ def open_event_stream(
         raise ValueError(f"max_event_size must be at least 0, not {max_event_size}")
     if last_event_id and _find_invalid(last_event_id):
         raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
+    check_options(client, "sse", options, RequestOptions)
     options["stream"] = True
     options["headers"] = Headers(_HEADERS).merged(options.get("headers"))
     # A stream has no end, so the size of each event is limited instead.

@@ -75,6 +75,25 @@ class RequestOptions(DownloadOptions, total=False):
     progress: Progress | None
 
 
+def check_options(
+    client: RequestBuilder, method: str, options: object, known: type, other: str = ""
+) -> None:
+    """Raise TypeError for an unknown option of a client's method.
+
+    Args:
+        client: whose method it is.
+        method: its name.
+        options: what was passed in **options.
+        known: the TypedDict of the options.
+        other: what to call for a request with a body, if the method only sends GET.
+    """
+    for name in cast("dict[str, object]", options):
+        if name not in known.__annotations__:
+            from curlhttp._models.suggestions import no_option
+
+            raise no_option(getattr(type(client), method), name, other)
+
+
 class RequestBuilder:
     """Build requests with a client's settings, which `BaseClient` validates and sets."""
 

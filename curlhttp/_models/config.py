@@ -67,6 +67,7 @@ class Limits:
                 raise ValueError(f"{name} must be at least {least.get(name, 0)}, not {value!r}")
 
 
+@with_suggestions("TLS")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLS:
     """Set which certificates to trust, and which certificate to send.
@@ -138,6 +139,7 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
     return found[0], found[-1], parts[2] if len(parts) == 3 else None
 
 
+@with_suggestions("Proxy")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
     """Describe a proxy; `Proxy.parse` creates one from a URL with credentials.

@@ -17,6 +17,7 @@ from typing import NamedTuple, cast
 
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.request import ClientRequest
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._policy.limits import ConcurrencyLimit, Lease, Per, Queue, Wake
 from curlhttp.exceptions import (
     ConnectTimeout,
@@ -223,6 +224,7 @@ class _Observation(NamedTuple):
     now: float
 
 
+@with_suggestions("AdaptiveLimit")
 class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
     """Find how many concurrent requests an origin can handle, and limit requests to this number.
 

@@ -10,6 +10,8 @@ from binascii import b2a_base64
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
+from curlhttp._models.suggestions import with_suggestions
+
 if TYPE_CHECKING:
     from curlhttp._models.inputs import AuthInput, UserRequest
     from curlhttp._models.request import ClientRequest
@@ -106,6 +108,7 @@ def get_flow_method(kind: type, *, is_async: bool) -> str:
     raise TypeError(f"{kind.__name__} {needed}no {special} and no auth_flow")
 
 
+@with_suggestions("BasicAuth")
 class BasicAuth(Auth):
     """Send a user name and a password with every request (RFC 7617).
 

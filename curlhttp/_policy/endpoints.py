@@ -17,6 +17,7 @@ from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.fork import register
 from curlhttp._models.redaction import display_url
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.breaker.circuit import Outcome
 
@@ -65,6 +66,7 @@ _get_pending = attrgetter("pending")
 _get_credit = attrgetter("credit")
 
 
+@with_suggestions("Endpoints")
 class Endpoints(Unpicklable):
     """Spread the requests of a client over several servers of one service.
 

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from uuid import uuid4
 
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_origin
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class _Entries(NamedTuple):
         return next((str(net) for net in self.networks for each in found if each in net), None)
 
 
+@with_suggestions("PublicOnly")
 class PublicOnly:
     """Allow connections to public addresses only: protection against SSRF.
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._policy.retry import RetryBudget
 
 # Another server behind the same name may do better than these.
 HEDGED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
+@with_suggestions("Hedge")
 @dataclass(frozen=True)
 class Hedge:
     """Send a slow request a second time, and use whichever good response comes first.

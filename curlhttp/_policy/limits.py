@@ -16,6 +16,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, StoreLease, micros
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
@@ -131,6 +132,7 @@ class Queue:
         self.waiting: OrderedDict[Lease, None] = OrderedDict()  # empty while slots are free
 
 
+@with_suggestions("ConcurrencyLimit")
 class ConcurrencyLimit(Limit["Lease"]):
     """Limit the number of concurrent requests, each from its start to the end of its body.
 
@@ -468,6 +470,7 @@ class _Bucket:
         self.due += interval + repaid
 
 
+@with_suggestions("RateLimit")
 class RateLimit(Limit["Reservation"]):
     """Limit the number of requests per second. Further requests wait, first come, first served.
 

@@ -15,6 +15,7 @@ from urllib.parse import quote_plus, urlencode
 from curlhttp._models.body import SecretBody
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
 from curlhttp._policy.token_auth import (
@@ -117,6 +118,7 @@ class _OAuth2Auth(TokenAuth):
         return [self._client_secret or ""]
 
 
+@with_suggestions("OAuth2ClientCredentials")
 class OAuth2ClientCredentials(_OAuth2Auth):
     """Authenticate with the OAuth 2.0 client credentials grant (RFC 6749, section 4.4).
 
@@ -173,6 +175,7 @@ class OAuth2ClientCredentials(_OAuth2Auth):
         return self._to_cached_token(_parse_response(response, request, self._secrets()), begun)
 
 
+@with_suggestions("OAuth2RefreshToken")
 class OAuth2RefreshToken(_OAuth2Auth):
     """Authenticate with an OAuth 2.0 refresh token (RFC 6749, section 6).
 

@@ -24,6 +24,7 @@ from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timings import Attempt
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, micros
 from curlhttp.exceptions import (
@@ -63,6 +64,7 @@ def _check(**seconds: float) -> None:
             raise ValueError(f"{name} must be a number of seconds, not {value!r}")
 
 
+@with_suggestions("ExponentialBackoff")
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
     """Wait longer each time, by a fixed factor and without jitter.
@@ -100,6 +102,7 @@ class ExponentialBackoff:
         return self._ceilings()
 
 
+@with_suggestions("FullJitterBackoff")
 @dataclass(frozen=True, slots=True)
 class FullJitterBackoff(ExponentialBackoff):
     """Wait a random time from 0 to the exponential delay, which loads the server least.
@@ -112,6 +115,7 @@ class FullJitterBackoff(ExponentialBackoff):
         return (uniform(0.0, ceiling) for ceiling in self._ceilings())
 
 
+@with_suggestions("EqualJitterBackoff")
 @dataclass(frozen=True, slots=True)
 class EqualJitterBackoff(ExponentialBackoff):
     """Wait half of the exponential delay, plus a random time of up to the other half.
@@ -126,6 +130,7 @@ class EqualJitterBackoff(ExponentialBackoff):
             yield half + uniform(0.0, half)
 
 
+@with_suggestions("DecorrelatedJitterBackoff")
 @dataclass(frozen=True, slots=True)
 class DecorrelatedJitterBackoff:
     """Wait a random time between `base` and three times the last delay.
@@ -163,6 +168,7 @@ _SLICES = 10  # per window, which moves in steps of a slice
 _ROUNDING = 1e-9  # five deposits of 0.2 are a little less than 1
 
 
+@with_suggestions("RetryBudget")
 class RetryBudget:
     """Allow retries in proportion to requests, separately for each origin. Thread-safe.
 
@@ -411,6 +417,7 @@ _NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
 _JITTER = 0.1  # of a Retry-After, at most, so that not all clients retry at once
 
 
+@with_suggestions("RetryPolicy")
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Retry a failed request if this may help and does no harm.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.limits import Limit, Wake
 from curlhttp.exceptions import InvalidHeader, Timeout
@@ -249,6 +250,7 @@ _ERROR = re.compile(r"""\bbearer\b.*?\berror\s*=\s*"?([^",\s]*)""", re.IGNORECAS
 _GetToken: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
 
 
+@with_suggestions("BearerAuth")
 class BearerAuth(TokenAuth):
     """Send a bearer token with every request (RFC 6750).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -213,6 +214,117 @@ def test_each_keyword_of_aiohttp_is_taken_or_explained() -> None:
     assert names - set(curlhttp.__all__) - set(TABLE["module"]) - own_servers == set()
 
 
+KEYWORDS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (curlhttp.RetryPolicy, {"status_forcelist": [500]}, "write statuses=[502, 503, 504]"),
+    (curlhttp.RetryPolicy, {"total": 3}, "write max_retries="),
+    (curlhttp.RetryPolicy, {"backoff_factor": 1}, "backoff_strategy=curlhttp.FullJitterBackoff("),
+    (curlhttp.RetryPolicy, {"max_retires": 1}, "did you mean max_retries=?"),
+    (curlhttp.FullJitterBackoff, {"bas": 1}, "did you mean base=?"),
+    (curlhttp.RetryBudget, {"min_retries_per_second": 1}, "write reserve="),
+    (curlhttp.Timeout, {"connect_timeout": 1}, "write connect="),
+    (curlhttp.Limits, {"max_keepalive": 5}, "write max_keepalive_connections="),
+    (curlhttp.CircuitBreaker, {"fail_max": 5}, "write failure_threshold="),
+    (curlhttp.CircuitBreaker, {"failure_treshold": 5}, "did you mean failure_threshold=?"),
+    (curlhttp.RateLimit, {"max_rate": 5}, "RateLimit(100 / 60) for 100 per minute"),
+    (curlhttp.ConcurrencyLimit, {"max_concurrency": 5}, "write limit="),
+    (curlhttp.AdaptiveLimit, {"maximun": 5}, "did you mean maximum=?"),
+    (curlhttp.Hedge, {"delay": 0.3}, 'write after=0.3 or after="p95"'),
+    (curlhttp.Endpoints, {"hosts": []}, "write urls="),
+    (curlhttp.PublicOnly, {"alow": []}, "did you mean allow=?"),
+    (curlhttp.BasicAuth, {"user": "x", "password": "y"}, "write username="),
+    (curlhttp.DigestAuth, {"user": "x", "password": "y"}, "write username="),
+    (curlhttp.BearerAuth, {"tokn": "x"}, "did you mean token=?"),
+    (curlhttp.OAuth2ClientCredentials, {"clientid": "x"}, "did you mean client_id=?"),
+    (curlhttp.Cache, {"expire_after": 5}, "the response headers say how long"),
+    (curlhttp.Record, {"mod": "all"}, "did you mean mode=?"),
+    (curlhttp.JSON, {"load": len}, "did you mean loads=?"),
+    (curlhttp.TLS, {"verfy": True}, "did you mean verify=?"),
+    (curlhttp.Proxy, {"auth": ("x", "y")}, "write username= and password="),
+    (curlhttp.ASGITransport, {"apps": 1}, "did you mean app=?"),
+    (curlhttp.WSGITransport, {"apps": 1}, "did you mean app=?"),
+]
+
+
+@pytest.mark.parametrize(("make", "keywords", "instead"), KEYWORDS)
+def test_the_error_for_an_unknown_keyword_of_a_setting_suggests_one(
+    make: Any, keywords: dict[str, Any], instead: str
+) -> None:
+    message = get_message(make, **keywords)
+    assert message.startswith(f"{make.__name__}() has no keyword {next(iter(keywords))!r}; ")
+    assert instead in message
+
+
+def test_the_error_for_too_many_or_too_few_arguments_of_a_setting_names_it() -> None:
+    policy, limit = (curlhttp.RetryPolicy, curlhttp.RateLimit)
+    assert get_message(policy, 3, 0.5) == (
+        "RetryPolicy() takes only max_retries without a keyword; the others need keywords, such as "
+        "backoff_strategy=, statuses=, methods="
+    )
+    assert get_message(limit) == "RateLimit() is missing 1 required positional argument: 'rate'"
+
+
+def test_the_signature_of_a_setting_is_its_own() -> None:
+    assert list(inspect.signature(curlhttp.RateLimit).parameters) == [
+        *("rate", "burst", "per", "store"),
+    ]
+    assert inspect.signature(curlhttp.RetryPolicy).parameters["max_retries"].default == 2
+    assert pickle.loads(pickle.dumps(curlhttp.Hedge(0.3))) == curlhttp.Hedge(0.3)
+
+
+METHOD_KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("map", ([URL],), {"max_workers": 3}, "write concurrency="),
+    ("map", ([URL],), {"concurency": 3}, "did you mean concurrency=?"),
+    ("map", ([URL],), {"time_out": 3}, "did you mean timeout=?"),
+    ("download", (URL, "never-written"), {"chunk_size": 3}, "pieces are written as they arrive"),
+    ("download", (URL, "never-written"), {"cheksum": "x"}, "did you mean checksum=?"),
+    ("sse", (URL,), {"max_retries": 3}, "write reconnect=3"),
+    ("sse", (URL,), {"last_event_di": "3"}, "did you mean last_event_id=?"),
+    ("sse", (URL,), {"proxy": "http://p:1"}, "write proxies="),
+    ("websocket", (URL,), {"heartbeat": 3}, "write ping_interval="),
+    ("websocket", (URL,), {"ping_intervall": 3}, "did you mean ping_interval=?"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "keywords", "instead"), METHOD_KEYWORDS)
+def test_the_error_for_an_unknown_keyword_of_a_method_suggests_one_of_its_own(
+    method: str, arguments: tuple[Any, ...], keywords: dict[str, Any], instead: str
+) -> None:
+    async def call() -> object:
+        async with an_async_client() as client:
+            made = getattr(client, method)(*arguments, **keywords)
+            return await made if method in ("download", "websocket") else made
+
+    message = get_message(getattr(a_client(), method), *arguments, **keywords)
+    assert message.startswith(f"{method}() has no keyword {next(iter(keywords))!r}; ")
+    assert instead in message
+    assert get_message(lambda: asyncio.run(call())) == message
+
+
+def test_each_keyword_of_urllib3s_retry_is_taken_or_explained() -> None:
+    from urllib3 import Retry
+
+    ours = keywords_of(curlhttp.RetryPolicy)
+    unneeded = {"history"}  # internal
+    assert keywords_of(Retry) - ours - set(TABLE["RetryPolicy"]) - unneeded == set()
+
+
+def test_each_keyword_of_the_settings_of_httpx_is_taken_or_explained() -> None:
+    httpx = pytest.importorskip("httpx", reason="compares with httpx")
+    limits, proxy = keywords_of(httpx.Limits), keywords_of(httpx.Proxy)
+    assert limits - keywords_of(curlhttp.Limits) - set(TABLE["Limits"]) == set()
+    assert proxy - keywords_of(curlhttp.Proxy) - set(TABLE["Proxy"]) == set()
+
+
+def test_each_keyword_of_aiohttps_websocket_is_taken_or_explained() -> None:
+    aiohttp = pytest.importorskip("aiohttp", reason="compares with aiohttp")
+    ours = keywords_of(curlhttp.Client.websocket) | set(TABLE["websocket"]) | set(TABLE["request"])
+    found = keywords_of(aiohttp.ClientSession._ws_connect)
+    assert found - ours == set()
+    timeouts = {field.name for field in aiohttp.ClientTimeout.__attrs_attrs__}
+    limits = {"total", "connect", "read", "write", "pool"}
+    assert timeouts - limits - set(TABLE["Timeout"]) == set()
+
+
 def test_each_attribute_of_a_response_of_httpx_is_there_or_explained() -> None:
     httpx = pytest.importorskip("httpx", reason="compares with httpx")
     response = a_client().get(URL)
@@ -238,6 +350,11 @@ def test_nothing_in_the_table_is_there_in_truth() -> None:
     response = a_client().get(URL)
     assert {name for name in TABLE["response"] if hasattr(response, name)} == set()
     assert set(curlhttp.__all__) & set(TABLE["module"]) == set()
+    for name in ("map", "download", "sse", "websocket"):
+        assert keywords_of(getattr(curlhttp.Client, name)) & set(TABLE[name]) == set()
+    settings = {name for name in TABLE if name[0].isupper()} - {"Timeout"}  # not a class of its own
+    for name in settings:
+        assert keywords_of(getattr(curlhttp, name)) & set(TABLE[name]) == set()
 
 
 def test_the_words_are_loaded_by_an_error_alone() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from curlhttp._client.request_builder import DownloadOptions, RequestOptions
+from curlhttp._client.request_builder import DownloadOptions, RequestOptions, check_options
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -79,7 +79,8 @@ class MapScheduler:
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency must be a number from 1 on, not {concurrency!r}")
         if options:
-            _validate_options(options)
+            other = "for other requests, pass client.build_request(method, url, ...) as an item"
+            check_options(client, "map", options, DownloadOptions, other)
             client.build_request("GET", "http://localhost/", **options)  # raises if invalid
         self.running: int = 0
         self.queue: deque[Item] | None = None
@@ -286,15 +287,6 @@ class _Ordered(dict[int, MapResult | _ErrorResult]):
         result = self.pop(self._next)
         self._next += 1
         return result
-
-
-def _validate_options(options: DownloadOptions) -> None:
-    wrong = sorted(options.keys() - DownloadOptions.__annotations__.keys())
-    if wrong:
-        from curlhttp._models.suggestions import no_option
-
-        other = "for other requests, pass client.build_request(method, url, ...) as an item"
-        raise no_option("map()", wrong[0], DownloadOptions.__annotations__, other)
 
 
 class UnbuiltRequest:

@@ -37,6 +37,7 @@ from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timings import NO_TIME, Timings, get_attempt_numbers, make_timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 
@@ -203,6 +204,7 @@ class _Recording(Unpicklable):
     close = save
 
 
+@with_suggestions("Record")
 class Record(_Recording):
     """Record requests and responses to a file, and play them back.
 

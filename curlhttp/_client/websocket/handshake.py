@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from curlhttp._client.request_builder import DownloadOptions
+from curlhttp._client.request_builder import DownloadOptions, check_options
 from curlhttp._engine.engine import Engine, Send
 from curlhttp._flow.upgrade import Upgraded, upgrade
 from curlhttp._models.redaction import display_text, display_url
@@ -144,12 +144,8 @@ class WebSocketRequest(ClientRequest):
 def _build_request(
     client: BaseClient, url: str | bytes | URL, options: DownloadOptions
 ) -> ClientRequest:
-    for name in options:
-        if name not in DownloadOptions.__annotations__:
-            from curlhttp._models.suggestions import no_option
-
-            other = "send data over the WebSocket instead"
-            raise no_option("websocket()", name, DownloadOptions.__annotations__, other)
+    other = "send data over the WebSocket instead"
+    check_options(client, "websocket", options, DownloadOptions, other)
     if options.get("follow_redirects") or options.get("allow_redirects"):
         raise ValueError("redirects of a WebSocket's handshake are not followed")
     try:

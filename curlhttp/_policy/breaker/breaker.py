@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from curlhttp._models.fork import register
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_url
 from curlhttp._policy.breaker.circuit import (
     FAILURE_STATUSES,
@@ -256,6 +257,7 @@ class _Probe(Permit):
         self.release()  # the call ended without an outcome
 
 
+@with_suggestions("CircuitBreaker")
 class CircuitBreaker:
     """Refuse calls to an origin that keeps failing, and admit a few calls from time to time.
 
