@@ -33,14 +33,14 @@ from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
 from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, check_flags, check_number, check_object
 from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp._policy.auth import to_auth
 from curlhttp._policy.environment import find_netrc, find_netrc_credentials
 from curlhttp.exceptions import InvalidHeader, InvalidSchema, MissingSchema
@@ -184,11 +184,19 @@ class BaseClient(Unpicklable, RequestBuilder):
         self.engines: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
         self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
         self._endpoints: Endpoints | None = None
+        check_flags(
+            certificates=certificates,
+            trust_env=trust_env,
+            follow_redirects=follow_redirects,
+            raise_for_status=raise_for_status,
+        )
+        check_number("max_redirects", max_redirects, whole=True)
         if hasattr(base_url, "to_canonical"):
             self._endpoints = cast("Endpoints", base_url)
         self._base_url = _parse_base(base_url)
-        self._sensitive = frozenset(name.lower() for name in sensitive_headers)
+        self._sensitive = _validate_sensitive_headers(sensitive_headers)
         self._headers = make_client_headers(headers, self._sensitive)
+        params = _validate_params(params)
         self._parse = make_url_parser(self._endpoints or self._base_url, params)
         make_jar = LazyCookieJar if self._endpoints is None else self._endpoints.make_jar
         self._jar = make_jar(cookies)
@@ -247,9 +255,16 @@ class BaseClient(Unpicklable, RequestBuilder):
         if self._endpoints is not None:
             self._use_endpoints(self._endpoints)
         validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
-        _validate_policies(
-            breaker=breaker, rate_limit=rate_limit, concurrency_limit=concurrency_limit, hedge=hedge
-        )
+        for name, policy in (
+            ("breaker", breaker),
+            ("rate_limit", rate_limit),
+            ("concurrency_limit", concurrency_limit),
+            ("hedge", hedge),
+        ):
+            check_object(name, policy, *_POLICIES[name])
+        if isinstance(cast(object, transport), type):
+            shown = f"transport={getattr(transport, '__name__', '')}(...)"
+            raise TypeError(f"transport must be an object, not a class: write {shown}")
         if hasattr(transport, "wrap"):
             self._wrappers, transport = (cast(EngineWrapper, transport),), None
         if transport is None:  # a replacement of libcurl connects to no addresses to check
@@ -597,11 +612,8 @@ def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]
 def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
     """Return `limits` with the given fields replaced."""
     given = {name: value for name, value in fields.items() if value is not UNSET}
-    if limits is not None and not hasattr(limits, "max_connections_per_host"):
-        shown = f"{type(limits).__module__}.{type(limits).__name__}"
-        raise TypeError(
-            f"limits must be a curlhttp.Limits, such as Limits(max_connections=10), not {shown}"
-        )
+    example = "curlhttp.Limits(max_connections=10)"
+    check_object("limits", limits, "max_connections_per_host", example)
     if limits is not None:
         given = {name: getattr(limits, name) for name in Limits.__slots__} | given
     return Limits(**given)
@@ -624,8 +636,11 @@ def _parse_base(base_url: str | URL | Endpoints) -> URL | None:
     if not base_url:
         return None
     canonical: URL | None = getattr(base_url, "canonical", None)
-    if canonical is not None:
+    if canonical is not None and not isinstance(base_url, type):
         return canonical
+    if isinstance(base_url, (list, tuple, set, frozenset, type)):
+        example = 'base_url=curlhttp.Endpoints(["https://a.example.org", "https://b.example.org"])'
+        raise TypeError(f"base_url must be one URL; for several servers, write {example}")
     try:
         return parse_url(cast("str | URL", base_url))
     except (MissingSchema, InvalidSchema) as error:
@@ -664,22 +679,34 @@ def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Ho
 
 # By argument: an attribute that its class has, and a value.
 _POLICIES = {
-    "breaker": ("shared", "CircuitBreaker(failure_threshold=5)"),
-    "rate_limit": ("burst", "RateLimit(50)"),
-    "concurrency_limit": ("in_use", "ConcurrencyLimit(20)"),
-    "hedge": ("budget", "Hedge(after=0.3)"),
+    "breaker": ("shared", "curlhttp.CircuitBreaker(failure_threshold=5)"),
+    "rate_limit": ("burst", "curlhttp.RateLimit(50)"),
+    "concurrency_limit": ("in_use", "curlhttp.ConcurrencyLimit(20)"),
+    "hedge": ("after", "curlhttp.Hedge(after=0.3)"),
 }
 
 
-def _validate_policies(**policies: object) -> None:
-    """Raise TypeError for a value that is not the policy its argument needs, such as a number."""
-    for name, policy in policies.items():
-        attribute, example = _POLICIES[name]
-        if policy is not None and (isinstance(policy, type) or not hasattr(policy, attribute)):
-            kind = example.partition("(")[0]
-            raise TypeError(
-                f"{name} must be a curlhttp.{kind}, such as curlhttp.{example}, not {policy!r:.100}"
-            )
+def _validate_params(params: ParamsInput | None) -> ParamsInput | None:
+    """Return params that can be encoded for each request."""
+    if params is None:
+        return None
+    if isinstance(params, Iterable) and not isinstance(params, (str, bytes, Mapping)):
+        params = tuple(params)  # an iterator would be exhausted by the first request
+    encode_params(params)
+    return params
+
+
+def _validate_sensitive_headers(names: Iterable[str]) -> frozenset[str]:
+    """Return the names in lower case.
+
+    Raises:
+        TypeError: it is not a list of names, but for example one name.
+    """
+    if isinstance(names, Iterable) and not isinstance(names, (str, bytes)):
+        found = tuple(names)
+        if all(isinstance(name, str) for name in found):
+            return frozenset(name.lower() for name in found)
+    raise TypeError('sensitive_headers must be a list of names, such as ["X-Key"]')
 
 
 def _validate_middleware(name: str, functions: Sequence[Middleware]) -> Sequence[Middleware]:

@@ -97,6 +97,7 @@ class Client(BaseClient):
 
     Raises:
         ValueError: a setting is invalid, or this libcurl does not support it.
+        TypeError: a setting has the wrong type.
         OSError: a file is missing.
     """
 
@@ -408,7 +409,7 @@ class Client(BaseClient):
             options: those of build_request for items that are URLs, except for the body.
 
         Raises:
-            TypeError: `requests` is not a suitable iterable.
+            TypeError: `requests` is not a suitable iterable, or the concurrency is not a number.
             ValueError: the concurrency is below one.
             RequestException: the options cannot be sent.
         """

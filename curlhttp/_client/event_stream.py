@@ -12,7 +12,7 @@ from weakref import WeakSet
 from curlhttp._client.request_builder import RequestOptions, check_options
 from curlhttp._engine.run import run_sync
 from curlhttp._flow.sse import EventSource
-from curlhttp._models.errors import Unpicklable, closed_with_client
+from curlhttp._models.errors import Unpicklable, check_number, closed_with_client
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Response
 from curlhttp._models.sse import ServerSentEvent
@@ -44,8 +44,7 @@ def open_event_stream(
 
     The other arguments are those of Client.sse.
     """
-    if max_event_size is not None and max_event_size < 0:
-        raise ValueError(f"max_event_size must be at least 0, not {max_event_size}")
+    check_number("max_event_size", max_event_size, whole=True, unit="bytes", optional=True)
     if last_event_id and _find_invalid(last_event_id):
         raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
     check_options(client, "sse", options, RequestOptions)

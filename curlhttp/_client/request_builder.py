@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from curlhttp._client.routing import RouteOptions, Routing
 from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
+from curlhttp._models.errors import check_flags, check_number
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import ClientRequest, Fields
 from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
@@ -200,6 +201,7 @@ class RequestBuilder:
         request.stream = stream
         follows = allow_redirects if follow_redirects is UNSET else follow_redirects
         if follows is not UNSET:
+            check_flags(follow_redirects=follows)
             request.follow_redirects = follows
         if max_response_size is not UNSET:
             request.max_response_size = validate_size(max_response_size)
@@ -281,10 +283,7 @@ def validate_size(size: int | None) -> int | None:
         TypeError: it is not a number.
         ValueError: it is negative.
     """
-    if isinstance(cast(object, size), (str, bytes)):
-        raise TypeError(f"max_response_size must be a number of bytes, not {size!r}")
-    if size is not None and size < 0:
-        raise ValueError(f"max_response_size must be at least 0, not {size}")
+    check_number("max_response_size", size, whole=True, unit="bytes", optional=True)
     return size
 
 

@@ -27,6 +27,7 @@ from curlhttp._models.config import (
     derive_transport,
     get_transport,
 )
+from curlhttp._models.errors import check_number
 from curlhttp._models.url import bracketed, parse_url
 from curlhttp._policy.environment import (
     find_ca_bundle,
@@ -114,6 +115,8 @@ _ADDRESS_OPTIONS = frozenset(make_address_fields.__kwdefaults__ or ())
 
 
 def _validate_socket_path(path: str | os.PathLike[str]) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"uds must be the path of a Unix socket, not {path!r:.100}")
     text = os.fspath(path)
     if not text or "\0" in text or len(os.fsencode(text)) > _LONGEST_SOCKET:
         raise ValueError(f"uds must be a path of 1 to {_LONGEST_SOCKET} bytes, not {text!r}")
@@ -122,7 +125,7 @@ def _validate_socket_path(path: str | os.PathLike[str]) -> str:
 
 def _validate_local_address(address: str) -> str:
     try:
-        return str(ip_address(address))
+        return str(ip_address(str(address)))  # not a number, which may be an address too
     except ValueError:
         raise ValueError(
             f"local_address must be an IP address of this machine, not {address!r}; "
@@ -132,7 +135,8 @@ def _validate_local_address(address: str) -> str:
 
 def _validate_interface(name: str) -> str:
     # libcurl reads "host!" and "if!" as prefixes.
-    if not name or not name.isprintable() or "!" in name or " " in name:
+    is_name = isinstance(name, str) and name.isprintable()
+    if not name or not is_name or "!" in name or " " in name:
         raise ValueError(f"interface must be the name of a network interface, not {name!r}")
     return name
 
@@ -151,18 +155,14 @@ def _validate_ip_version(version: IPVersion) -> IPVersion:
 
 
 def _validate_byte_rate(name: str, rate: float | None) -> int | None:
-    if rate is None:
-        return None
-    if not 1 <= rate < 2**62:  # also refuses NaN
-        raise ValueError(f"{name} must be a number of bytes per second from 1 on, not {rate!r}")
-    return int(rate)
+    check_number(name, rate, least=1, most=2**62, unit="bytes per second", optional=True)
+    return None if rate is None else int(rate)
 
 
 def _to_milliseconds(seconds: float | None) -> int | None:
+    check_number("happy_eyeballs_timeout", seconds, most=3600, unit="seconds", optional=True)
     if seconds is None:
         return None
-    if not 0 <= seconds <= 3600:  # also refuses NaN
-        raise ValueError(f"happy_eyeballs_timeout must be 0 to 3600 seconds, not {seconds!r}")
     return max(1, math.ceil(seconds * 1000))  # 0 would mean libcurl's own default
 
 

@@ -180,6 +180,8 @@ def to_auth(value: AuthInput | None) -> Auth | None:
     """
     if value is None or isinstance(value, Auth):
         return value
+    if isinstance(value, type):
+        raise TypeError(f"auth must be an object, not a class: write auth={value.__name__}(...)")
     if isinstance(value, tuple) and len(value) == 2:
         return BasicAuth(*value)
     if any(hasattr(value, name) for name in ("auth_flow", _IN_CLIENT, _IN_ASYNC_CLIENT)):
@@ -189,6 +191,8 @@ def to_auth(value: AuthInput | None) -> Auth | None:
     hint = ""
     if isinstance(value, (str, bytes)):
         hint = '; for a token, pass curlhttp.BearerAuth("...")'
+    if isinstance(value, list):
+        hint = "; write a tuple: auth=(user, password)"
     raise TypeError(
         "auth must be a (user, password) tuple, an Auth or a callable, not "
         f"{type(value).__name__}{hint}"

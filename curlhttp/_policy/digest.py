@@ -188,6 +188,9 @@ class DigestAuth(Auth):
         *,
         cnonce: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
+        for value in (username, password):
+            if not isinstance(value, str):
+                raise TypeError(f"a user name or password must be str, not {type(value).__name__}")
         self._username = username
         self._password = password
         self._cnonce = cnonce

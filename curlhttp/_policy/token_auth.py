@@ -14,7 +14,7 @@ from itertools import islice
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, check_number
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.suggestions import with_suggestions
@@ -274,8 +274,9 @@ class BearerAuth(TokenAuth):
     __slots__ = ("_expires", "_function", "_value")
 
     def __init__(self, token: str | _GetToken, *, expires: float | None = None) -> None:
-        if expires is not None and not (expires > 0 and callable(token)):
-            raise ValueError("expires must be more than 0 seconds, and needs a function")
+        check_number("expires", expires, above=0, unit="seconds", optional=True)
+        if expires is not None and not callable(token):
+            raise ValueError("expires needs a function that returns the token")
         super().__init__()
         self._function = token if callable(token) else None
         self._value = "" if callable(token) else f"Bearer {validate_token(token)}"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
+import math
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -461,6 +465,32 @@ def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
 
 
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"limits": curlhttp.Limits}, r"limits must be a curlhttp\.Limits, such as"),
+    ({"limits": 10}, r"such as curlhttp\.Limits\(max_connections=10\), not 10"),
+    ({"hedge": curlhttp.RetryPolicy()}, r"hedge must be a curlhttp\.Hedge"),
+    ({"retry": curlhttp.RetryPolicy}, r"retry must be a number of retries, a curlhttp\.RetryPol"),
+    ({"retry": "3"}, "retry must be a number of retries"),
+    ({"auth": curlhttp.BearerAuth}, r"auth must be an object, not a class: write auth=BearerAuth"),
+    ({"auth": ["user", "secret"]}, r"write a tuple: auth=\(user, password\)"),
+    ({"transport": ScriptedEngine}, r"not a class: write transport=ScriptedEngine\(\.\.\.\)"),
+    ({"base_url": ["http://a.test", "http://b.test"]}, r"write base_url=curlhttp\.Endpoints\(\["),
+    ({"base_url": curlhttp.Endpoints}, r"write base_url=curlhttp\.Endpoints\(\["),
+    ({"max_redirects": "x"}, "max_redirects must be a whole number from 0 on, not 'x'"),
+    ({"max_redirects": None}, "max_redirects must be a whole number from 0 on, not None"),
+    ({"follow_redirects": "no"}, "follow_redirects must be True or False, not 'no'"),
+    ({"trust_env": "false"}, "trust_env must be True or False, not 'false'"),
+    ({"certificates": 1}, "certificates must be True or False, not 1"),
+    ({"raise_for_status": print}, "raise_for_status must be True or False, not <built-in"),
+    ({"max_connections": "5"}, "max_connections must be a whole number from 1 on, not '5'"),
+    ({"max_connections": None}, "max_connections must be a whole number from 1 on, not None"),
+    ({"keepalive_expiry": "5"}, "keepalive_expiry must be a number of seconds from 0 on, not '5'"),
+    ({"happy_eyeballs_timeout": "1"}, "must be a number of seconds from 0 to 3600, or None"),
+    ({"max_send_rate": "1M"}, "max_send_rate must be a number of bytes per second from 1 on"),
+    ({"sensitive_headers": "X-Key"}, r"must be a list of names, such as \[\"X-Key\"\]"),
+    ({"sensitive_headers": [1]}, "sensitive_headers must be a list of names"),
+    ({"uds": 5}, "uds must be the path of a Unix socket, not 5"),
+    ({"params": 5}, "params are a mapping, pairs or text, not int"),
+    ({"params": {"a": {"b": 1}}}, "params has a dict below 'a'"),
     ({"breaker": 5}, r"breaker must be a curlhttp\.CircuitBreaker, such as .*, not 5"),
     ({"rate_limit": 5}, r"rate_limit must be a curlhttp\.RateLimit, such as .*\(50\), not 5"),
     ({"concurrency_limit": 5}, r"concurrency_limit must be a curlhttp\.ConcurrencyLimit, such as"),
@@ -470,7 +500,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"attempt_middleware": 5}, "attempt_middleware must be a list of functions"),
     ({"middleware": ["log"]}, "middleware must contain functions, not str"),
     ({"hooks": {"response": 5}}, "the hook 'response' must be a function, or a list"),
-    ({"max_response_size": "1M"}, "max_response_size must be a number of bytes, not '1M'"),
+    ({"max_response_size": "1M"}, "max_response_size must be a whole number of bytes .*, not '1M'"),
 ]
 
 
@@ -479,8 +509,199 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
 def test_the_error_for_a_wrong_setting_shows_a_right_one(
     make: Any, settings: dict[str, Any], message: str
 ) -> None:
+    with pytest.raises(TypeError, match=message) as caught:
+        make(**settings)
+    assert "secret" not in str(caught.value)
+
+
+WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
+    ({"max_redirects": -1}, "max_redirects must be a whole number from 0 on, not -1"),
+    ({"max_connections": 0}, "max_connections must be a whole number from 1 on, not 0"),
+    ({"max_connections": 1.5}, "max_connections must be a whole number from 1 on, not 1.5"),
+    ({"keepalive_expiry": math.inf}, "must be a finite number of seconds from 0 on, not inf"),
+    ({"dns_ttl": 1e30}, "dns_ttl must be a number of seconds from 0 on, not 1e[+]30"),
+    ({"interface": 5}, "interface must be the name of a network interface, not 5"),
+    ({"local_address": 5}, "local_address must be an IP address of this machine, not 5"),
+    ({"retry": -1}, "max_retries must be a whole number from 0 on, not -1"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG_VALUES)
+@pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
+def test_a_setting_out_of_range_is_refused_at_once(
+    make: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**settings)
+
+
+def make_rate_limit(rate: Any = 5, **options: Any) -> curlhttp.RateLimit:
+    return curlhttp.RateLimit(rate, **options)
+
+
+WRONG_POLICIES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (curlhttp.RetryPolicy, {"backoff_strategy": 0.5}, r"FullJitterBackoff\(base=0.5\), not 0.5"),
+    (curlhttp.RetryPolicy, {"backoff_strategy": curlhttp.FullJitterBackoff}, "an object with a me"),
+    (curlhttp.RetryPolicy, {"backoff_strategy": None}, "must be an object with a method delays"),
+    (curlhttp.RetryPolicy, {"budget": 0.2}, r"budget must be a curlhttp.RetryBudget"),
+    (curlhttp.RetryPolicy, {"budget": curlhttp.RetryBudget}, r"budget must be a curlhttp.Retry"),
+    (curlhttp.RetryPolicy, {"random": 5}, r"random must be a random.Random"),
+    (
+        curlhttp.RetryPolicy,
+        {"statuses": 503},
+        r"statuses must be a list of status codes, .*not 503",
+    ),
+    (
+        curlhttp.RetryPolicy,
+        {"statuses": ["503"]},
+        "statuses must be a list of status codes.* of str",
+    ),
+    (curlhttp.RetryPolicy, {"methods": "GET"}, r"methods must be a list of names, .* not 'GET'"),
+    (curlhttp.RetryPolicy, {"methods": [b"GET"]}, "methods must be a list of names"),
+    (
+        curlhttp.RetryPolicy,
+        {"retry_after_max": "60"},
+        "retry_after_max must be a number of seconds",
+    ),
+    (curlhttp.RetryPolicy, {"retry_non_idempotent": "no"}, "must be True or False, not 'no'"),
+    (curlhttp.FullJitterBackoff, {"base": "1"}, "base must be a number of seconds from 0 on"),
+    (curlhttp.ExponentialBackoff, {"factor": True}, "factor must be a number from 1 on, not True"),
+    (curlhttp.DecorrelatedJitterBackoff, {"max_backoff": None}, "max_backoff must be a number of"),
+    (curlhttp.RetryBudget, {"ratio": "20%"}, "ratio must be a number from 0 on, not '20%'"),
+    (curlhttp.RetryBudget, {"store": "redis://localhost"}, r"store must be a curlhttp.redis.Redis"),
+    (
+        curlhttp.CircuitBreaker,
+        {"recovery_timeout": "30"},
+        "must be a number of seconds above 0, not",
+    ),
+    (curlhttp.CircuitBreaker, {"recovery_timeout": None}, "recovery_timeout must be a number of s"),
+    (
+        curlhttp.CircuitBreaker,
+        {"failure_rate": "50%"},
+        "a number above 0 and at most 1, or None, no",
+    ),
+    (curlhttp.CircuitBreaker, {"failure_threshold": "5"}, "must be a whole number from 1 on, or N"),
+    (
+        curlhttp.CircuitBreaker,
+        {"minimum_calls": "5"},
+        "minimum_calls must be a whole number from 1",
+    ),
+    (curlhttp.CircuitBreaker, {"failure_statuses": 500}, "must be a list of status codes"),
+    (curlhttp.CircuitBreaker, {"on_transition": "log"}, "on_transition must be a function"),
+    (curlhttp.CircuitBreaker, {"count_tls": "no"}, "count_tls must be True or False"),
+    (curlhttp.CircuitBreaker, {"max_origins": "9"}, "max_origins must be a whole number from 1 on"),
+    (make_rate_limit, {"rate": "5/s"}, r"requests per second: RateLimit\(5\), or .* not '5/s'"),
+    (make_rate_limit, {"rate": (5, 60)}, r"RateLimit\(100 / 60\) for 100 per minute"),
+    (make_rate_limit, {"burst": "5"}, "burst must be a whole number from 1 on, not '5'"),
+    (make_rate_limit, {"store": "redis://localhost"}, r"such as curlhttp.redis.RedisStore"),
+    (curlhttp.ConcurrencyLimit, {"limit": "5"}, "limit must be a whole number from 1 on, not '5'"),
+    (curlhttp.Hedge, {"after": None}, "after must be a number of seconds from 0 on, not None"),
+    (curlhttp.Hedge, {"max": "1"}, "max must be a whole number from 1 on, not '1'"),
+    (curlhttp.Hedge, {"budget": 5}, r"budget must be a curlhttp.RetryBudget"),
+    (curlhttp.Endpoints, {"urls": 5}, r"takes a list of URLs, or a function, not int: Endpoints"),
+    (
+        curlhttp.Endpoints,
+        {"urls": ["http://a.test"], "eject_for": "5"},
+        "eject_for must be a number",
+    ),
+    (curlhttp.PublicOnly, {"https_only": "no"}, "https_only must be True or False, not 'no'"),
+    (curlhttp.BearerAuth, {"token": len, "expires": "60"}, "expires must be a number of seconds"),
+    (curlhttp.DigestAuth, {"username": "x", "password": 5}, "a user name or password must be str"),
+]
+
+
+@pytest.mark.parametrize(("make", "settings", "message"), WRONG_POLICIES)
+def test_the_error_for_a_wrong_value_in_a_policy_says_what_is_right(
+    make: Any, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
         make(**settings)
+
+
+def test_the_error_for_a_rate_per_minute_says_how_to_write_it() -> None:
+    per: Any = "minute"
+    with pytest.raises(ValueError, match=r"not 'minute'; the rate is per second: Ra"):
+        curlhttp.RateLimit(100, per=per)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    class Integer:  # what numpy's have
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        def __index__(self) -> int:
+            return self.value
+
+        def __lt__(self, other: float) -> bool:
+            return self.value < other
+
+        def __le__(self, other: float) -> bool:
+            return self.value <= other
+
+    number: Any = Integer(3)
+    assert curlhttp.RetryPolicy(number).max_retries is number
+
+
+def a_file() -> io.BytesIO:
+    return io.BytesIO(b"text")
+
+
+WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"params": {"a": {"b": 1}}}, r"params has a dict below 'a': write a name for each value"),
+    ({"params": {"a": [{"b": 1}]}}, r"params has a dict below 'a'"),
+    ({"params": {"a": [[1, 2]]}}, r"params has a list below 'a'"),
+    ({"params": {"a": object()}}, "params has a object as the value of 'a', which is not text"),
+    ({"params": {"a": time.time}}, "value of 'a', which is not text; call it, or await it"),
+    ({"params": {"a": a_file()}}, r"params has a file as the value of 'a': pass it in files="),
+    ({"params": ["ab"]}, "params are a mapping or pairs of name and value, not a list of str"),
+    ({"params": [("a", 1, 2)]}, "params are a mapping or pairs of name and value"),
+    ({"params": [1]}, "not a list of int"),
+    ({"data": {"a": {"b": 1}}}, "data has a dict below 'a': to send JSON, pass json= instead"),
+    ({"data": {"a": a_file()}}, "data has a file as the value of 'a': pass it in files="),
+    ({"data": {"a": {"b": 1}}, "files": {"f": b""}}, "data has a dict below 'a'"),
+    ({"data": {"a": a_file}}, "data has a function as the value of 'a', which is not text"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_FIELDS)
+def test_a_value_that_a_query_or_form_cannot_express_is_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    client, other = a_client(), an_async_client()
+    with pytest.raises(TypeError, match=message):
+        client.post(URL, **options)
+    with pytest.raises(TypeError, match=message):
+        asyncio.run(other.post(URL, **options))
+
+
+def test_values_that_a_query_can_express_are_sent() -> None:
+    params = {
+        "a": [1, None, "x"],
+        "b": (True, 2.5),
+        "c": b"y",
+        "d": None,
+        "e": UUID(int=5),
+        "f": [],
+    }
+    request = a_client().build_request("GET", URL, params=params)
+    uuid = "00000000-0000-0000-0000-000000000005"
+    assert request.url.query == f"a=1&a=x&b=True&b=2.5&c=y&e={uuid}"
+
+
+def test_the_drop_in_sends_nested_values_as_requests_does() -> None:
+    request = curlhttp.Request("POST", URL, params={"a": {"b": 1}}, data={"c": {"d": 1}}).prepare()
+    assert request.url == f"{URL}?a=b"
+    assert request.body == "c=d"
+
+
+def test_params_of_a_client_may_be_an_iterator() -> None:
+    with a_client(params=iter([("key", "1")])) as client:
+        assert [client.get(URL).url, client.get(URL).url] == [f"{URL}?key=1"] * 2
+
+
+def test_a_redirect_setting_that_is_text_is_refused() -> None:
+    message = get_message(a_client().get, URL, allow_redirects="no")
+    assert message == "follow_redirects must be True or False, not 'no'"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from curlhttp._client.request_builder import DownloadOptions, RequestOptions, check_options
+from curlhttp._models.errors import check_number
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -76,8 +77,7 @@ class MapScheduler:
     ) -> None:
         if isinstance(requests, _URLS):
             raise TypeError("map takes an iterable of URLs and requests, not one URL")
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise ValueError(f"concurrency must be a number from 1 on, not {concurrency!r}")
+        check_number("concurrency", concurrency, least=1, whole=True)
         if options:
             other = "for other requests, pass client.build_request(method, url, ...) as an item"
             check_options(client, "map", options, DownloadOptions, other)
