@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from curlhttp._flow.hsts import HSTS
     from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import Transport
+    from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import (
         AuthInput,
         CookiesInput,
@@ -506,9 +507,19 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._fields = (None, self._headers, *self._fields[2:])
 
     @property
-    def cookies(self) -> Any:  # Any: you may have passed another CookieJar
-        """Return the cookie jar."""
-        return self._jar.open()
+    def cookies(self) -> Cookies:
+        """Return the cookies, which you may change.
+
+        Raises:
+            TypeError: the client uses a CookieJar of another class that you passed.
+        """
+        from curlhttp._models.cookies.jar import Cookies
+
+        jar = self._jar.open()
+        if not isinstance(jar, Cookies):
+            kind = type(jar).__name__
+            raise TypeError(f"this client uses the {kind} that you passed: use it directly")
+        return jar
 
     @cookies.setter
     def cookies(self, cookies: CookiesInput | None) -> None:

@@ -406,7 +406,8 @@ class Client(BaseClient):
             return_exceptions: return the RequestException of a failed request as its result, with
                 at least the item as its `request`. If False, it is raised, and all other requests
                 are cancelled. Other exceptions, such as those of a middleware, are always raised.
-            options: those of build_request for items that are URLs, except for the body.
+            options: those of build_request for items that are URLs, except for the body. They do
+                not change requests from build_request, which have their own.
 
         Raises:
             TypeError: `requests` is not a suitable iterable, or the concurrency is not a number.

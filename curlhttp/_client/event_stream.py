@@ -45,6 +45,8 @@ def open_event_stream(
     The other arguments are those of Client.sse.
     """
     check_number("max_event_size", max_event_size, whole=True, unit="bytes", optional=True)
+    if last_event_id is not None and not isinstance(last_event_id, str):
+        raise TypeError(f"last_event_id must be a str, not {type(last_event_id).__name__}")
     if last_event_id and _find_invalid(last_event_id):
         raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
     check_options(client, "sse", options, RequestOptions)

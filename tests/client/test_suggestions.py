@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from http.cookiejar import MozillaCookieJar
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from curlhttp import exceptions as e
 from curlhttp._models.suggestions import TABLE
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
+from tests.support.colours import AnyClient
 
 URL = "http://scripted.test/"
 
@@ -769,3 +771,44 @@ def test_the_errors_for_blocking_loops_over_async_results_name_async_for() -> No
                     response.json()
 
     asyncio.run(ask())
+
+
+def test_swapped_arguments_of_a_download_are_refused() -> None:
+    def download(*arguments: Any) -> str:
+        message = get_message(a_client().download, *arguments)
+        other: Any = an_async_client()
+        assert get_message(lambda: asyncio.run(other.download(*arguments))) == message
+        return message
+
+    for url in (URL, curlhttp.URL(URL)):
+        swapped = download("report.pdf", url)
+        assert swapped == "the URL comes first, then the path: download(url, path)"
+    for wrong in (None, 5, io.BytesIO()):
+        assert "needs the path of the file, such as 'file.zip', not" in download(URL, wrong)
+
+
+async def test_the_errors_for_items_of_a_map_name_what_to_pass(client: AnyClient) -> None:
+    for wrong in (None, 5):
+        with pytest.raises(
+            TypeError, match=r"an iterable of URLs and requests, not (NoneType|int)"
+        ):
+            client.map(wrong)
+    with pytest.raises(TypeError, match="ordered must be True or False, not 'yes'"):
+        client.map([URL], ordered="yes")
+    with pytest.raises(TypeError, match=r"not tuple; client.build_request\(method, url\) makes"):
+        [result async for result in client.map([("GET", URL)])]
+
+
+async def test_the_id_of_an_event_is_text(client: AnyClient) -> None:
+    with pytest.raises(TypeError, match="last_event_id must be a str, not int"):
+        client.sse(URL, last_event_id=5)
+
+
+def test_the_cookies_of_a_client_are_a_dictionary_or_your_own_jar() -> None:
+    with a_client(cookies={"a": "1"}) as client:
+        assert client.cookies["a"] == "1"
+    with a_client(cookies=MozillaCookieJar()) as client:
+        with pytest.raises(TypeError, match="uses the MozillaCookieJar that you passed: use it"):
+            _ = client.cookies
+        client.cookies = {"b": "2"}
+        assert client.cookies["b"] == "2"

@@ -11,7 +11,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from curlhttp._client.request_builder import DownloadOptions, RequestOptions, check_options
-from curlhttp._models.errors import check_number
+from curlhttp._models.errors import check_flags, check_number
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -77,6 +77,10 @@ class MapScheduler:
     ) -> None:
         if isinstance(requests, _URLS):
             raise TypeError("map takes an iterable of URLs and requests, not one URL")
+        if not queued and not hasattr(requests, "__iter__"):
+            kind = type(requests).__name__
+            raise TypeError(f"map takes an iterable of URLs and requests, not {kind}")
+        check_flags(ordered=ordered, return_exceptions=return_exceptions)
         check_number("concurrency", concurrency, least=1, whole=True)
         if options:
             other = "for other requests, pass client.build_request(method, url, ...) as an item"
@@ -146,7 +150,9 @@ class MapScheduler:
         if isinstance(item, _URLS):
             return self._build("GET", item, self._options)
         if not isinstance(item, ClientRequest) and not hasattr(item, "prepare"):
-            raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
+            kind = type(item).__name__
+            made = "client.build_request(method, url) makes one"
+            raise TypeError(f"map takes URLs and requests, not {kind}; {made}")
         request = self._client.complete(item)
         if request.stream:
             raise ValueError(
