@@ -38,7 +38,7 @@ from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
-from curlhttp._models.suggestions import with_suggestions
+from curlhttp._models.suggestions import CLIENT_SETTINGS, SuggestingAttributes, with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp._policy.auth import to_auth
@@ -96,7 +96,7 @@ class ClosesWithClient(Protocol):
 
 
 @with_suggestions("client")
-class BaseClient(Unpicklable, RequestBuilder):
+class BaseClient(Unpicklable, SuggestingAttributes, RequestBuilder):
     """Everything in a client except its methods for sending requests.
 
     Attributes:
@@ -112,6 +112,8 @@ class BaseClient(Unpicklable, RequestBuilder):
     """
 
     _why_not = "it holds connections and credentials; make a new one where it is needed"
+
+    _suggestions = "attribute of a client"
 
     make_waiter: MakeWaiter
     exchange: Exchange
@@ -591,7 +593,16 @@ class BaseClient(Unpicklable, RequestBuilder):
         base = "" if self._base_url is None else f" {display_url(self._base_url)}"
         return f"<curlhttp.{type(self).__name__}{base}>"
 
-    if not TYPE_CHECKING:  # type checkers reject both: each client defines the other pair
+    if not TYPE_CHECKING:  # type checkers reject these; each client defines one of the pairs
+
+        def __setattr__(self, name, value):
+            # A Session's settings can be changed like this. Here the value would be ignored.
+            if name in CLIENT_SETTINGS:
+                kind = type(self)
+                if getattr(kind, name, None) is getattr(BaseClient, name, None):
+                    how = f"create a client with {kind.__name__}({name}=...)"
+                    raise AttributeError(f"{name} cannot be changed: {how}")
+            object.__setattr__(self, name, value)
 
         def __enter__(self):
             raise TypeError("AsyncClient needs `async with`, not `with`; or use curlhttp.Client")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -16,13 +16,17 @@ _Class = TypeVar("_Class", bound=type)
 class SuggestingAttributes:
     """Suggest the right name in the AttributeError for an attribute of another library."""
 
+    __slots__ = ()
+
+    _suggestions: ClassVar[str] = "response"  # a key of TABLE
+
     if not TYPE_CHECKING:  # a type checker would accept any name
 
         def __getattr__(self, name):
             subject = f"{type(self).__name__!r} object"
             if name.startswith("_"):  # Python looks up optional methods
                 raise AttributeError(f"{subject} has no attribute {name!r}", name=name, obj=self)
-            raise no_attribute("response", subject, self, name)
+            raise no_attribute(self._suggestions, subject, self, name)
 
 
 def with_suggestions(context: str) -> Callable[[_Class], _Class]:
@@ -178,6 +182,16 @@ _CLIENT_OPTIONS = (
     *("guard", "hedge", "hsts", "http3", "keepalive_expiry", "limits", "max_connection_lifetime"),
     *("max_connections", "max_connections_per_host", "max_keepalive_connections", "rate_limit"),
     *("sensitive_headers", "transport"),
+)
+CLIENT_SETTINGS = frozenset(
+    (
+        *_CLIENT_OPTIONS,
+        *("auth", "base_url", "cert", "coalesce", "connect_to", "default_encoding", "doh"),
+        *("fallback", "follow_redirects", "happy_eyeballs_timeout", "hooks", "http2", "interface"),
+        *("ip_version", "json", "local_address", "max_receive_rate", "max_redirects"),
+        *("max_response_size", "max_send_rate", "middleware", "params", "pins", "proxies"),
+        *("proxy", "raise_for_status", "resolve", "retry", "timeout", "trust_env", "uds", "verify"),
+    )
 )
 _BODY_OPTIONS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})
 _SYNC_AND_ASYNC = frozenset(
@@ -521,6 +535,40 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "release": "nothing: the connection was released; close() and aclose() are for streams",
         "wait_for_close": "nothing: the connection was released",
         "get": "response.json(), and then .get()",
+    },
+    "attribute of a client": {
+        "mount": "proxies=, retry= and the other settings of the client: there are no adapters",
+        "adapters": "the settings of the client: there are no adapters",
+        "get_adapter": "the settings of the client: there are no adapters",
+        "mounts": 'proxies={"https://host": "http://proxy:3128"} of the client',
+        "event_hooks": f"{_HOOKS}, of the client",
+        "prepare_request": "client.build_request(method, url)",
+        "prepared": "client.build_request(method, url)",
+        "merge_environment_settings": _NOT_NEEDED,
+        "resolve_redirects": "follow_redirects=True, the default",
+        "cookie_jar": "client.cookies",
+        "closed": "client.is_closed",
+        "ws_connect": "client.websocket(url)",
+        "fetch": "client.request(method, url)",
+        "connector": _LIMITS,
+        "gather": "client.map(urls)",
+        "aclose": "client.close()",
+        "close": "await client.aclose()",
+        "disconnect": "client.close()",
+        "set_cookie": "client.cookies.set(name, value)",
+        "aget": "client.get(url), with await in AsyncClient",
+        "apost": "client.post(url), with await in AsyncClient",
+        "aiter_bytes": "client.stream(method, url), and read from the response",
+        "iter_content": "client.stream(method, url), and read from the response",
+        **{name: f"Client({name}=...), which sets it" for name in CLIENT_SETTINGS},
+    },
+    "headers": {
+        **dict.fromkeys(("getall", "get_all", "getlist", "getheaders"), "headers.get_list(name)"),
+        "getone": "headers[name]",
+        "raw": "headers.multi_items()",
+        "has_key": "name in headers",
+        "iteritems": "headers.items()",
+        "popall": "headers.pop(name)",
     },
     "module": {
         "ClientSession": "curlhttp.AsyncClient",

@@ -19,7 +19,7 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._models.suggestions import TABLE
+from curlhttp._models.suggestions import CLIENT_SETTINGS, TABLE
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
@@ -812,3 +812,47 @@ def test_the_cookies_of_a_client_are_a_dictionary_or_your_own_jar() -> None:
             _ = client.cookies
         client.cookies = {"b": "2"}
         assert client.cookies["b"] == "2"
+
+
+@pytest.mark.parametrize("make", [a_client, an_async_client])
+def test_a_setting_cannot_be_changed_after_the_client_was_created(make: Any) -> None:
+    client = make()
+    kind = type(client).__name__
+    for name in ("verify", "auth", "proxies", "params", "timeout", "max_redirects"):
+        message = get_message(setattr, client, name, None)
+        assert message == f"{name} cannot be changed: create a client with {kind}({name}=...)"
+    for name in ("verify", "auth", "proxies"):
+        assert f"write Client({name}=...)" in get_message(getattr, client, name)
+    client.headers, client.cookies = {"X-Key": "1"}, {"a": "1"}
+    assert client.cookies["a"] == client.headers["X-Key"] == "1"
+
+
+def test_a_subclass_may_have_an_attribute_of_that_name() -> None:
+    class Ours(curlhttp.Client):
+        auth = "none"
+
+    client = Ours(transport=ScriptedEngine([200]))
+    client.auth = "mine"
+    assert client.auth == "mine"
+
+
+def test_each_setting_of_a_client_is_known_as_one() -> None:
+    assert keywords_of(curlhttp.Client) - CLIENT_SETTINGS == {"headers", "cookies"}
+
+
+def test_a_client_and_headers_say_what_they_have() -> None:
+    client, other = a_client(), an_async_client()
+    assert "there are no adapters" in get_message(lambda: client.mount)  # type: ignore[attr-defined]
+    assert "write client.is_closed" in get_message(lambda: other.closed)  # type: ignore[attr-defined]
+    assert "write client.websocket(url)" in get_message(getattr, other, "ws_connect")
+    assert "write await client.aclose()" in get_message(getattr, other, "close")
+    assert "write headers.get_list(name)" in get_message(getattr, client.headers, "getall")
+    assert not hasattr(client, "nonsense")
+    for wrong in ("_x", "nonsense"):
+        assert get_message(getattr, client, wrong) == f"'Client' object has no attribute '{wrong}'"
+    owned = {
+        "attribute of a client": {*dir(curlhttp.Client)} & {*dir(curlhttp.AsyncClient)},
+        "headers": {*dir(curlhttp.Headers)},
+    }
+    for context, names in owned.items():
+        assert names & set(TABLE[context]) <= {"timeout", "limits"}  # cannot be assigned
