@@ -238,7 +238,7 @@ async def test_names_are_lower_case_on_http2(make_client: Make, h2_app: H2Server
         ({"timeout": True}, ValueError, "number of seconds"),
         ({"timeout": float("nan")}, ValueError, "positive"),
         ({"timeout": (1, 2, 3)}, ValueError, r"\(connect, read\)"),
-        ({"max_connections": 0}, ValueError, "max_connections must be at least 1"),
+        ({"max_connections": 0}, ValueError, "max_connections must be a whole number from 1 on"),
         ({"max_connections_per_host": 0}, ValueError, "max_connections_per_host"),
         ({"max_keepalive_connections": -1}, ValueError, "max_keepalive_connections"),
         ({"keepalive_expiry": -1}, ValueError, "keepalive_expiry"),
