@@ -16,7 +16,8 @@ import threading
 from calendar import monthrange, timegm
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, field, replace
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random, uniform
 from typing import Literal, Protocol, TypeAlias, cast
 
@@ -499,7 +500,12 @@ class RetryPolicy:
             )
         if value == 0:
             return None
-        return cls(value) if base is None else replace(base, max_retries=value)
+        if base is None:
+            return cls(value)
+        check_number("max_retries", value, whole=True)
+        policy = copy(base)  # not replace(), which would check the other fields again
+        object.__setattr__(policy, "max_retries", value)
+        return policy
 
     @property
     def uniform(self) -> Uniform:
