@@ -578,7 +578,9 @@ class BaseClient(Unpicklable, SuggestingAttributes, RequestBuilder):
     def _convert(self, user_request: UserRequest) -> ClientRequest:
         """Build the ClientRequest for a curlhttp.Request."""
         if not hasattr(user_request, "prepare"):
-            raise TypeError(f"send takes a ClientRequest, not {type(user_request).__name__}")
+            kind = type(user_request).__name__
+            made = "client.build_request(method, url) makes one"
+            raise TypeError(f"send takes a ClientRequest, not {kind}; {made}")
         if any(dict(user_request.hooks or {}).values()):
             raise ValueError("hooks of one request are for Session; pass hooks=... to the client")
         names = ("headers", "files", "data", "params", "auth", "cookies", "json")

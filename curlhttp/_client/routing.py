@@ -559,18 +559,22 @@ class _TransportSelector:
 
 def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
     if isinstance(proxies, str):
-        return {"all": proxies}
+        proxies = {"all": proxies}
     if not hasattr(proxies, "get"):
         shown = type(proxies).__name__
         raise TypeError(
             f'proxies must be a URL or a mapping by scheme, not {shown}: "http://host:1"'
         )
-    for key in proxies:
+    for key, proxy in proxies.items():
+        if proxy is not None and not isinstance(proxy, str):
+            raise TypeError(f"proxies[{key!r}] must be a URL or None, not {type(proxy).__name__}")
         if not _is_proxy_key(key):
             raise ValueError(
                 f"proxies has the key {key!r}: use 'http', 'https', 'all', 'no_proxy', or one with "
                 "a host, such as 'https://example.com'"
             )
+        if proxy and key != "no_proxy":
+            Proxy.parse(proxy)  # raises now if it is invalid
     return proxies
 
 

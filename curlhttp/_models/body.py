@@ -444,9 +444,14 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
         return BytesBody(data)
     kind = _find_body_class(source)
     if kind is None or (kind is FactoryBody and not factory):
+        hint = ""
+        if isinstance(source, Mapping):
+            hint = "; data= takes a form, and json= any JSON"
+        elif hasattr(source, "__await__"):
+            hint = "; await it"
         raise TypeError(
             "a body is bytes, str, a binary file, an iterable or async iterable of bytes,"
-            f" or a callable that returns one of these, not {type(source).__name__}"
+            f" or a callable that returns one of these, not {type(source).__name__}{hint}"
         )
     return kind(source, length)
 
@@ -703,6 +708,13 @@ def _make_json_body(value: JSON, encode: Callable[[JSON], bytes] | None) -> Byte
         return BytesBody(_to_json(value).encode() if encode is None else encode(value), _JSON)
     except ValueError as error:
         raise InvalidJSONError(str(error)) from error
+    except TypeError as error:
+        if encode is not None:  # an error of the user's function
+            raise
+        raise TypeError(
+            f"json: {error}; convert it, or create the client with json=curlhttp.JSON(dumps=...), "
+            "a function that can"
+        ) from None
 
 
 def _make_data_body(

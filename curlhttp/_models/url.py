@@ -265,7 +265,7 @@ def get_fields(setting: str, source: FormInput) -> list[tuple[Text, object]]:
             _check_text(setting, name, value)
             found.append((name, value))
         elif hasattr(value, "read"):
-            raise TypeError(f"{setting} has a file as the value of {name!r}: pass it in files=")
+            raise TypeError(f"{setting}[{name!r}] is a file: pass it in files=")
         else:
             # An empty list leaves the name out.
             values = (value,) if isinstance(value, Mapping) else cast("Iterable[object]", value)
@@ -295,14 +295,12 @@ def _check_pairs(setting: str, source: FormInput) -> Iterator[tuple[Text, object
 def _check_text(setting: str, name: object, value: object) -> None:
     if isinstance(value, Mapping) or hasattr(value, "__iter__"):
         kind = type(value).__name__
-        raise TypeError(f"{setting} has a {kind} below {name!r}: {_NESTED[setting]}")
+        raise TypeError(f"{setting}[{name!r}] contains a {kind}: {_NESTED[setting]}")
     text = str(value)
     if text[:1] == "<" and text[-1:] == ">":  # of a function, a coroutine or any object
         hint = "; call it, or await it" if callable(value) or hasattr(value, "__await__") else ""
-        raise TypeError(
-            f"{setting} has a {type(value).__name__} as the value of {name!r}, which is not text"
-            f"{hint}"
-        )
+        kind = type(value).__name__
+        raise TypeError(f"{setting}[{name!r}] has no text, because its type is {kind}{hint}")
 
 
 def _form(value: object) -> str:
@@ -583,10 +581,17 @@ def parse_url(url: str | bytes | URL) -> URL:
     return parse_url(_to_text(url))
 
 
+# Other objects may be URLs of another library.
+_NO_URLS = (int, float, list, tuple, dict, set, frozenset)
+
+
 def _to_text(text: str | bytes | None) -> str:
     if text is None:
         raise MissingSchema("the URL is None: give text, such as 'https://example.com/'")
     if not isinstance(text, bytes):
+        if isinstance(cast(object, text), _NO_URLS) or callable(text):
+            kind = type(text).__name__
+            raise InvalidURL(f"the URL must be text, such as 'https://example.com/', not {kind}")
         return str(text)
     try:
         return text.decode()
@@ -654,8 +659,9 @@ def _split_scheme(text: str) -> tuple[str, str]:
             f"Invalid URL {shown!r}: a relative URL needs a client with a base_url, such as "
             "Client(base_url='https://example.com')"
         )
+    rest = re.sub("^(https?)?/+", "", shown)  # of "https//example.com", too
     raise MissingSchema(
-        f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown.lstrip('/')}?"
+        f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{rest}?"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import inspect
 import io
 import math
@@ -467,6 +468,8 @@ def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
 
 
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"proxies": {"http": 5}}, r"proxies\['http'\] must be a URL or None, not int"),
+    ({"cookies": ["a"]}, "cookies are a mapping, pairs or a jar, such as"),
     ({"limits": curlhttp.Limits}, r"limits must be a curlhttp\.Limits, such as"),
     ({"limits": 10}, r"such as curlhttp\.Limits\(max_connections=10\), not 10"),
     ({"hedge": curlhttp.RetryPolicy()}, r"hedge must be a curlhttp\.Hedge"),
@@ -492,7 +495,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"sensitive_headers": [1]}, "sensitive_headers must be a list of names"),
     ({"uds": 5}, "uds must be the path of a Unix socket, not 5"),
     ({"params": 5}, "params are a mapping, pairs or text, not int"),
-    ({"params": {"a": {"b": 1}}}, "params has a dict below 'a'"),
+    ({"params": {"a": {"b": 1}}}, r"params\['a'\] contains a dict"),
     ({"breaker": 5}, r"breaker must be a curlhttp\.CircuitBreaker, such as .*, not 5"),
     ({"rate_limit": 5}, r"rate_limit must be a curlhttp\.RateLimit, such as .*\(50\), not 5"),
     ({"concurrency_limit": 5}, r"concurrency_limit must be a curlhttp\.ConcurrencyLimit, such as"),
@@ -517,6 +520,8 @@ def test_the_error_for_a_wrong_setting_shows_a_right_one(
 
 
 WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
+    ({"proxy": "ftp://user:secret@p:1"}, "a proxy URL must start with one of http, https, socks4"),
+    ({"proxies": {"https": "http://p:x"}}, "the proxy URL has a bad host or port"),
     ({"max_redirects": -1}, "max_redirects must be a whole number from 0 on, not -1"),
     ({"max_connections": 0}, "max_connections must be a whole number from 1 on, not 0"),
     ({"max_connections": 1.5}, "max_connections must be a whole number from 1 on, not 1.5"),
@@ -533,8 +538,9 @@ WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
 def test_a_setting_out_of_range_is_refused_at_once(
     make: Any, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         make(**settings)
+    assert "secret" not in str(caught.value)
 
 
 def make_rate_limit(rate: Any = 5, **options: Any) -> curlhttp.RateLimit:
@@ -649,19 +655,19 @@ def a_file() -> io.BytesIO:
 
 
 WRONG_FIELDS: list[tuple[dict[str, Any], str]] = [
-    ({"params": {"a": {"b": 1}}}, r"params has a dict below 'a': write a name for each value"),
-    ({"params": {"a": [{"b": 1}]}}, r"params has a dict below 'a'"),
-    ({"params": {"a": [[1, 2]]}}, r"params has a list below 'a'"),
-    ({"params": {"a": object()}}, "params has a object as the value of 'a', which is not text"),
-    ({"params": {"a": time.time}}, "value of 'a', which is not text; call it, or await it"),
-    ({"params": {"a": a_file()}}, r"params has a file as the value of 'a': pass it in files="),
+    ({"params": {"a": {"b": 1}}}, r"params\['a'\] contains a dict: write a name for each value"),
+    ({"params": {"a": [{"b": 1}]}}, r"params\['a'\] contains a dict"),
+    ({"params": {"a": [[1, 2]]}}, r"params\['a'\] contains a list"),
+    ({"params": {"a": object()}}, r"params\['a'\] has no text, because its type is object$"),
+    ({"params": {"a": time.time}}, "because its type is builtin_function_or_method; call it"),
+    ({"params": {"a": a_file()}}, r"params\['a'\] is a file: pass it in files="),
     ({"params": ["ab"]}, "params are a mapping or pairs of name and value, not a list of str"),
     ({"params": [("a", 1, 2)]}, "params are a mapping or pairs of name and value"),
     ({"params": [1]}, "not a list of int"),
-    ({"data": {"a": {"b": 1}}}, "data has a dict below 'a': to send JSON, pass json= instead"),
-    ({"data": {"a": a_file()}}, "data has a file as the value of 'a': pass it in files="),
-    ({"data": {"a": {"b": 1}}, "files": {"f": b""}}, "data has a dict below 'a'"),
-    ({"data": {"a": a_file}}, "data has a function as the value of 'a', which is not text"),
+    ({"data": {"a": {"b": 1}}}, r"data\['a'\] contains a dict: to send JSON, pass json= instead"),
+    ({"data": {"a": a_file()}}, r"data\['a'\] is a file: pass it in files="),
+    ({"data": {"a": {"b": 1}}, "files": {"f": b""}}, r"data\['a'\] contains a dict"),
+    ({"data": {"a": a_file}}, r"data\['a'\] has no text, because its type is function; call"),
 ]
 
 
@@ -856,3 +862,50 @@ def test_a_client_and_headers_say_what_they_have() -> None:
     }
     for context, names in owned.items():
         assert names & set(TABLE[context]) <= {"timeout", "limits"}  # cannot be assigned
+
+
+@pytest.mark.parametrize("base_url", ["", URL])
+@pytest.mark.parametrize("url", [5, ["/a"], {"url": URL}, (URL,), len])
+def test_what_cannot_be_a_url_is_refused(base_url: str, url: Any) -> None:
+    kind = type(url).__name__
+    with pytest.raises(e.InvalidURL, match=f"the URL must be text, .*, not {kind}"):
+        a_client(base_url=base_url).get(url)
+
+
+def test_the_suggestion_for_a_url_repeats_no_scheme() -> None:
+    for wrong in ("https//example.org/x", "http//example.org/x", "//example.org/x"):
+        with pytest.raises(e.MissingSchema, match=r"you meant https://example\.org/x\?$"):
+            a_client().get(wrong)
+
+
+WRONG_BODIES: list[tuple[dict[str, Any], str]] = [
+    (
+        {"json": {"at": datetime.date(2026, 1, 1)}},
+        r"^json: .*date is not JSON.*JSON\(dumps=\.\.\.\)",
+    ),
+    ({"content": {"a": 1}}, "not dict; data= takes a form, and json= any JSON"),
+    ({"data": 5}, "a callable that returns one of these, not int$"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_BODIES)
+def test_the_error_for_a_value_that_is_no_body_names_another_keyword(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        a_client().post(URL, **options)
+
+
+def test_the_error_for_a_body_that_was_not_awaited_says_so() -> None:
+    async def make_body() -> bytes:
+        return b""
+
+    body: Any = make_body()
+    with pytest.raises(TypeError, match=r"not coroutine; await it$"):
+        a_client().post(URL, content=body)
+    body.close()
+
+
+def test_the_error_for_sending_a_url_says_what_makes_a_request() -> None:
+    message = get_message(a_client().send, URL)
+    assert message.endswith("not str; client.build_request(method, url) makes one")
