@@ -696,6 +696,10 @@ def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Ho
                 f"the hook {event!r} must be a function, or a list of some, not {shown}"
             )
         found[event] = [functions] if callable(functions) else list(functions)
+        for function in cast("list[object]", found[event]):
+            if not callable(function):
+                shown = type(function).__name__
+                raise TypeError(f"the hook {event!r} must be functions, not {shown}")
         if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
             raise TypeError(f"an async hook for {event!r} needs AsyncClient")
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp._engine.run import Offload, run_here, run_sync
 from curlhttp._models import fork as _fork
-from curlhttp._models.errors import check_flags, check_number
+from curlhttp._models.errors import check_flags, check_number, validate_path
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp.exceptions import RequestException
 
@@ -90,7 +90,7 @@ class Cache:
             from curlhttp._client.cache_storage import make_sqlite_backend
 
             body = min(max_body_size, size // 8)
-            name = os.fspath(path)  # type: ignore[arg-type]  # not None here
+            name = validate_path("path", path)
             backend = make_sqlite_backend(name, size - body)
         self.store: ResponseStore = ResponseStore(backend, body)
 

@@ -137,6 +137,11 @@ class AsyncEventStream(BaseEventStream):
         def __iter__(self):
             raise TypeError("sse() of AsyncClient needs `async for`, not `for`")
 
+        def __enter__(self):
+            raise TypeError("sse() of AsyncClient needs `async with`, not `with`")
+
+        __exit__ = __enter__
+
     async def __anext__(self) -> ServerSentEvent:
         event = self._events.get_ready_event()
         if event is None:

@@ -27,7 +27,7 @@ from curlhttp._models.config import (
     derive_transport,
     get_transport,
 )
-from curlhttp._models.errors import check_number
+from curlhttp._models.errors import check_number, validate_path
 from curlhttp._models.url import bracketed, parse_url
 from curlhttp._policy.environment import (
     find_ca_bundle,
@@ -115,9 +115,7 @@ _ADDRESS_OPTIONS = frozenset(make_address_fields.__kwdefaults__ or ())
 
 
 def _validate_socket_path(path: str | os.PathLike[str]) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"uds must be the path of a Unix socket, not {path!r:.100}")
-    text = os.fspath(path)
+    text = validate_path("uds", path)
     if not text or "\0" in text or len(os.fsencode(text)) > _LONGEST_SOCKET:
         raise ValueError(f"uds must be a path of 1 to {_LONGEST_SOCKET} bytes, not {text!r}")
     return text
@@ -602,8 +600,11 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
     if verify == "system" or hasattr(verify, "get_ca_certs"):
         fields["tls"] = make_tls(verify, cert)
         verify, cert = True, None
-    # All kinds of verify and cert that are left here can be hashed.
-    transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+    try:
+        transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+    except TypeError:
+        TLS(verify=verify, cert=cert)  # has a better error for a list
+        raise
     return derive_transport(transport, **fields) if fields else transport
 
 

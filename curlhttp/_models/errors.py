@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, NoReturn, cast
 
@@ -76,6 +77,17 @@ def check_flags(**flags: object) -> None:
     for name, value in flags.items():
         if value is not True and value is not False:
             raise TypeError(f"{name} must be True or False, not {value!r:.100}")
+
+
+def validate_path(name: str, path: object) -> str:
+    """Return the path of a file.
+
+    Raises:
+        TypeError: it is neither a str nor an os.PathLike.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"{name} must be a str or an os.PathLike, not {path!r:.100}")
+    return os.fspath(path)
 
 
 def validate_statuses(name: str, statuses: object) -> frozenset[int]:

@@ -61,15 +61,19 @@ class Timeout:
                 )
             return cls(connect=value[0], read=value[1])
         if not isinstance(value, (int, float)):
-            raise ValueError(
-                "a timeout is a number of seconds, (connect, read), a curlhttp.Timeout or None, "
-                f"not {_format_type(type(value))}"
-            )
+            raise _make_type_error(value)
         return cls(connect=value, read=value)
 
 
-def _format_type(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+def _make_type_error(value: object) -> ValueError:
+    kind = type(value)
+    shown = f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+    if isinstance(value, Exception):  # curlhttp.Timeout("5")
+        shown += "; Timeout takes one number, or keywords such as connect="
+    return ValueError(
+        "a timeout is a number of seconds, (connect, read), a curlhttp.Timeout or None, "
+        f"not {shown}"
+    )
 
 
 def _check_seconds(name: str, seconds: float | None) -> None:

@@ -350,5 +350,7 @@ def validate_token(token: object) -> str:
     if not isinstance(token, str):
         raise TypeError(f"a bearer token must be a str, not {type(token).__name__}")
     if not is_valid_token(token):
-        raise InvalidHeader("A bearer token must be visible ASCII without blanks")
+        is_header = token[:7].lower() == "bearer "
+        hint = "; leave out 'Bearer', which is added" if is_header else ""
+        raise InvalidHeader(f"A bearer token must be visible ASCII without blanks{hint}")
     return token

@@ -470,6 +470,13 @@ def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"proxies": {"http": 5}}, r"proxies\['http'\] must be a URL or None, not int"),
     ({"cookies": ["a"]}, "cookies are a mapping, pairs or a jar, such as"),
+    ({"hsts": 5}, "hsts must be a str or an os.PathLike, not 5"),
+    (
+        {"verify": ["ca.pem"]},
+        "verify must be True, False, a path, PEM bytes .*not list",
+    ),
+    ({"cert": ["a.pem", "b.pem"]}, r"cert must be a path, PEM bytes, or \(cert, key.*, not list"),
+    ({"hooks": {"response": [print, 5]}}, "the hook 'response' must be functions, not int"),
     ({"limits": curlhttp.Limits}, r"limits must be a curlhttp\.Limits, such as"),
     ({"limits": 10}, r"such as curlhttp\.Limits\(max_connections=10\), not 10"),
     ({"hedge": curlhttp.RetryPolicy()}, r"hedge must be a curlhttp\.Hedge"),
@@ -493,7 +500,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"max_send_rate": "1M"}, "max_send_rate must be a number of bytes per second from 1 on"),
     ({"sensitive_headers": "X-Key"}, r"must be a list of names, such as \[\"X-Key\"\]"),
     ({"sensitive_headers": [1]}, "sensitive_headers must be a list of names"),
-    ({"uds": 5}, "uds must be the path of a Unix socket, not 5"),
+    ({"uds": 5}, "uds must be a str or an os.PathLike, not 5"),
     ({"params": 5}, "params are a mapping, pairs or text, not int"),
     ({"params": {"a": {"b": 1}}}, r"params\['a'\] contains a dict"),
     ({"breaker": 5}, r"breaker must be a curlhttp\.CircuitBreaker, such as .*, not 5"),
@@ -614,6 +621,8 @@ WRONG_POLICIES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     ),
     (curlhttp.PublicOnly, {"https_only": "no"}, "https_only must be True or False, not 'no'"),
     (curlhttp.BearerAuth, {"token": len, "expires": "60"}, "expires must be a number of seconds"),
+    (curlhttp.Cache, {"path": 5}, "path must be a str or an os.PathLike, not 5"),
+    (curlhttp.Record, {"path": 5}, "path must be a str or an os.PathLike, not 5"),
     (curlhttp.DigestAuth, {"username": "x", "password": 5}, "a user name or password must be str"),
 ]
 
@@ -909,3 +918,25 @@ def test_the_error_for_a_body_that_was_not_awaited_says_so() -> None:
 def test_the_error_for_sending_a_url_says_what_makes_a_request() -> None:
     message = get_message(a_client().send, URL)
     assert message.endswith("not str; client.build_request(method, url) makes one")
+
+
+def test_limits_of_a_timeout_without_keywords_are_refused() -> None:
+    make: Any = curlhttp.Timeout
+    for wrong in ((3, 5), ((3, 5),)):
+        assert get_message(make, *wrong).endswith("write Timeout(connect=3, read=5)")
+    assert "Timeout takes one number" in get_message(a_client, timeout=make("5"))
+    assert str(make("it took too long")) == "it took too long"
+
+
+def test_the_error_for_a_whole_header_as_a_token_says_what_to_leave_out() -> None:
+    with pytest.raises(e.InvalidHeader, match="leave out 'Bearer'") as caught:
+        curlhttp.BearerAuth("Bearer secret")
+    assert "secret" not in str(caught.value)
+
+
+def test_with_and_the_events_of_an_async_client_are_not_mixed_up() -> None:
+    def enter(manager: Any) -> None:
+        with manager:
+            pass
+
+    assert "needs `async with`" in get_message(enter, an_async_client().sse(URL))
