@@ -43,7 +43,7 @@ from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp._policy.auth import to_auth
 from curlhttp._policy.environment import find_netrc, find_netrc_credentials
-from curlhttp.exceptions import InvalidHeader, InvalidSchema, MissingSchema
+from curlhttp.exceptions import InvalidHeader, InvalidSchema, InvalidURL, MissingSchema
 
 if TYPE_CHECKING:
     from curlhttp._client.cache import Cache, ClientCaching
@@ -666,7 +666,10 @@ def _parse_base(base_url: str | URL | Endpoints) -> URL | None:
         example = 'base_url=curlhttp.Endpoints(["https://a.example.org", "https://b.example.org"])'
         raise TypeError(f"base_url must be one URL; for several servers, write {example}")
     try:
-        return parse_url(cast("str | URL", base_url))
+        url = parse_url(cast("str | URL", base_url))
+        if url.query:
+            raise InvalidURL(f"base_url cannot have a query, pass params=: {display_url(url)!r}")
+        return url
     except (MissingSchema, InvalidSchema) as error:
         shown = display_url(str(base_url))
         raise type(error)(f"base_url must begin with https:// or http://, not {shown!r}") from None

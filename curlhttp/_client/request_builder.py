@@ -221,6 +221,8 @@ class RequestBuilder:
             request = self._build_plain_request(method, self._parse(url))
             request.stream = True
             return request
+        if "method" in options:  # which would be passed twice
+            raise TypeError(f"{method.lower()}() sends {method}: write request(method, url)")
         return self.build_request(method, url, **options)
 
     def _build_any_request(

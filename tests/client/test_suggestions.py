@@ -527,6 +527,7 @@ def test_the_error_for_a_wrong_setting_shows_a_right_one(
 
 
 WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
+    ({"base_url": "https://a.test/?key=secret"}, r"base_url cannot have a query, pass params=: 'h"),
     ({"proxy": "ftp://user:secret@p:1"}, "a proxy URL must start with one of http, https, socks4"),
     ({"proxies": {"https": "http://p:x"}}, "the proxy URL has a bad host or port"),
     ({"max_redirects": -1}, "max_redirects must be a whole number from 0 on, not -1"),
@@ -940,3 +941,10 @@ def test_with_and_the_events_of_an_async_client_are_not_mixed_up() -> None:
             pass
 
     assert "needs `async with`" in get_message(enter, an_async_client().sse(URL))
+
+
+def test_the_error_for_a_method_as_a_keyword_names_request() -> None:
+    message = "get() sends GET: write request(method, url)"
+    assert get_message(a_client().get, URL, method="POST") == message
+    other: Any = an_async_client()
+    assert get_message(lambda: asyncio.run(other.get(URL, method="POST"))) == message
