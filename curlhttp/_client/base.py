@@ -258,13 +258,9 @@ class BaseClient(Unpicklable, SuggestingAttributes, RequestBuilder):
         if self._endpoints is not None:
             self._use_endpoints(self._endpoints)
         validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
-        for name, policy in (
-            ("breaker", breaker),
-            ("rate_limit", rate_limit),
-            ("concurrency_limit", concurrency_limit),
-            ("hedge", hedge),
-        ):
-            check_object(name, policy, *_POLICIES[name])
+        _validate_policies(
+            breaker=breaker, rate_limit=rate_limit, concurrency_limit=concurrency_limit, hedge=hedge
+        )
         if isinstance(cast(object, transport), type):
             shown = f"transport={getattr(transport, '__name__', '')}(...)"
             raise TypeError(f"transport must be an object, not a class: write {shown}")
@@ -715,6 +711,12 @@ _POLICIES = {
     "concurrency_limit": ("in_use", "curlhttp.ConcurrencyLimit(20)"),
     "hedge": ("after", "curlhttp.Hedge(after=0.3)"),
 }
+
+
+def _validate_policies(**policies: object) -> None:
+    """Raise TypeError for a value that is not the policy its argument needs, such as a number."""
+    for name, policy in policies.items():
+        check_object(name, policy, *_POLICIES[name])
 
 
 def _validate_params(params: ParamsInput | None) -> ParamsInput | None:
