@@ -768,7 +768,7 @@ def _open_hsts(path: str | os.PathLike[str] | None, wall: Callable[[], float]) -
 
 def _make_retry_policy(retry: RetryInput) -> RetryPolicy | None:
     """Return the policy for the argument `retry`, None for no retries."""
-    if not retry:
+    if retry is None or retry == 0:
         return None
     from curlhttp._policy.retry import RetryPolicy
 

@@ -267,7 +267,7 @@ class RequestBuilder:
 
     def _make_retry(self, retry: RetryInput) -> RetryPolicy | None:
         """Return the policy of one request. A number of retries shares the client's budget."""
-        if not retry:
+        if retry is None or retry == 0:
             return None
         from curlhttp._policy.retry import RetryPolicy
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -76,13 +75,19 @@ def _make_type_error(value: object) -> ValueError:
     )
 
 
+_TOO_LONG = 1e12  # seconds; libcurl counts milliseconds in 64 bits
+
+
 def _check_seconds(name: str, seconds: float | None) -> None:
     if seconds is None:
         return
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise ValueError(f"the {name} timeout must be a number of seconds or None, not {seconds!r}")
-    if not seconds > 0 or math.isinf(seconds):
-        raise ValueError(f"the {name} timeout must be a positive, finite number, not {seconds!r}")
+    if not 0 < seconds < _TOO_LONG:
+        raise ValueError(
+            f"the {name} timeout must be a positive, finite number, not {seconds!r}; None means "
+            "no limit"
+        )
 
 
 _NO_LIMITS = Timeout(total=None, connect=None, read=None, write=None, pool=None)

@@ -482,6 +482,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"hedge": curlhttp.RetryPolicy()}, r"hedge must be a curlhttp\.Hedge"),
     ({"retry": curlhttp.RetryPolicy}, r"retry must be a number of retries, a curlhttp\.RetryPol"),
     ({"retry": "3"}, "retry must be a number of retries"),
+    ({"retry": {}}, "retry must be a number of retries"),
     ({"auth": curlhttp.BearerAuth}, r"auth must be an object, not a class: write auth=BearerAuth"),
     ({"auth": ["user", "secret"]}, r"write a tuple: auth=\(user, password\)"),
     ({"transport": ScriptedEngine}, r"not a class: write transport=ScriptedEngine\(\.\.\.\)"),
@@ -528,6 +529,7 @@ def test_the_error_for_a_wrong_setting_shows_a_right_one(
 
 WRONG_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"base_url": "https://a.test/?key=secret"}, r"base_url cannot have a query, pass params=: 'h"),
+    ({"timeout": 1e30}, r"must be a positive, finite number, not 1e\+30; None means no limit"),
     ({"proxy": "ftp://user:secret@p:1"}, "a proxy URL must start with one of http, https, socks4"),
     ({"proxies": {"https": "http://p:x"}}, "the proxy URL has a bad host or port"),
     ({"max_redirects": -1}, "max_redirects must be a whole number from 0 on, not -1"),
