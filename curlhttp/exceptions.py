@@ -319,8 +319,9 @@ class Timeout(RequestException):
                 return Setting(**options)  # type: ignore[return-value]  # see above
             if len(args) == 1 and not options and isinstance(args[0], (int, float)):
                 return Setting.of(args[0])  # type: ignore[return-value]
-            if len(args) == 1 and isinstance(args[0], (int, float, type(None))):
-                limits = {"connect": args[0], "read": args[0], **options}
+            numbers = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+            if numbers and all(isinstance(each, (int, float, type(None))) for each in numbers):
+                limits = {"connect": numbers[0], "read": numbers[-1], **options}
                 shown = ", ".join(f"{name}={value!r}" for name, value in limits.items())
                 raise TypeError(f"Timeout takes one number or keywords; write Timeout({shown})")
         elif cls is Timeout and (unknown := options.keys() - _LIMITS - _ERROR_OPTIONS):

@@ -62,7 +62,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_client/routing.py": (VALUES + SEAM + POLICY + CURL + BUILDING, PURE),
     "_client/request_builder.py": (VALUES + SEAM + POLICY + BUILDING, PURE),
     "_client/stream.py": (VALUES + SEAM + FLOW, PURE),
-    "_client/event_stream.py": (VALUES + SEAM + POLICY + FLOW, PURE),
+    "_client/event_stream.py": (
+        (*VALUES, *SEAM, *POLICY, *FLOW, "curlhttp._client.request_builder"),
+        PURE,
+    ),
     "_client/negotiate.py": ((*VALUES, *POLICY, "curlhttp._curl"), PURE),
     "_client/map": ((*BELOW_CLIENTS, "curlhttp._client.map"), CLIENTS | PURE - LOOPS),
     "_client/download.py": ((*BELOW_CLIENTS, "curlhttp._client.partial_file"), CLIENTS | PURE),

@@ -33,17 +33,17 @@ from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
 from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, check_flags, check_number, check_object
 from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
-from curlhttp._models.suggestions import with_suggestions
+from curlhttp._models.suggestions import CLIENT_SETTINGS, SuggestingAttributes, with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp._policy.auth import to_auth
 from curlhttp._policy.environment import find_netrc, find_netrc_credentials
-from curlhttp.exceptions import InvalidHeader, InvalidSchema, MissingSchema
+from curlhttp.exceptions import InvalidHeader, InvalidSchema, InvalidURL, MissingSchema
 
 if TYPE_CHECKING:
     from curlhttp._client.cache import Cache, ClientCaching
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from curlhttp._flow.hsts import HSTS
     from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import Transport
+    from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import (
         AuthInput,
         CookiesInput,
@@ -95,7 +96,7 @@ class ClosesWithClient(Protocol):
 
 
 @with_suggestions("client")
-class BaseClient(Unpicklable, RequestBuilder):
+class BaseClient(Unpicklable, SuggestingAttributes, RequestBuilder):
     """Everything in a client except its methods for sending requests.
 
     Attributes:
@@ -111,6 +112,8 @@ class BaseClient(Unpicklable, RequestBuilder):
     """
 
     _why_not = "it holds connections and credentials; make a new one where it is needed"
+
+    _suggestions = "attribute of a client"
 
     make_waiter: MakeWaiter
     exchange: Exchange
@@ -184,11 +187,19 @@ class BaseClient(Unpicklable, RequestBuilder):
         self.engines: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
         self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
         self._endpoints: Endpoints | None = None
+        check_flags(
+            certificates=certificates,
+            trust_env=trust_env,
+            follow_redirects=follow_redirects,
+            raise_for_status=raise_for_status,
+        )
+        check_number("max_redirects", max_redirects, whole=True)
         if hasattr(base_url, "to_canonical"):
             self._endpoints = cast("Endpoints", base_url)
         self._base_url = _parse_base(base_url)
-        self._sensitive = frozenset(name.lower() for name in sensitive_headers)
+        self._sensitive = _validate_sensitive_headers(sensitive_headers)
         self._headers = make_client_headers(headers, self._sensitive)
+        params = _validate_params(params)
         self._parse = make_url_parser(self._endpoints or self._base_url, params)
         make_jar = LazyCookieJar if self._endpoints is None else self._endpoints.make_jar
         self._jar = make_jar(cookies)
@@ -250,6 +261,9 @@ class BaseClient(Unpicklable, RequestBuilder):
         _validate_policies(
             breaker=breaker, rate_limit=rate_limit, concurrency_limit=concurrency_limit, hedge=hedge
         )
+        if isinstance(cast(object, transport), type):
+            shown = f"transport={getattr(transport, '__name__', '')}(...)"
+            raise TypeError(f"transport must be an object, not a class: write {shown}")
         if hasattr(transport, "wrap"):
             self._wrappers, transport = (cast(EngineWrapper, transport),), None
         if transport is None:  # a replacement of libcurl connects to no addresses to check
@@ -491,9 +505,19 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._fields = (None, self._headers, *self._fields[2:])
 
     @property
-    def cookies(self) -> Any:  # Any: you may have passed another CookieJar
-        """Return the cookie jar."""
-        return self._jar.open()
+    def cookies(self) -> Cookies:
+        """Return the cookies, which you may change.
+
+        Raises:
+            TypeError: the client uses a CookieJar of another class that you passed.
+        """
+        from curlhttp._models.cookies.jar import Cookies
+
+        jar = self._jar.open()
+        if not isinstance(jar, Cookies):
+            kind = type(jar).__name__
+            raise TypeError(f"this client uses the {kind} that you passed: use it directly")
+        return jar
 
     @cookies.setter
     def cookies(self, cookies: CookiesInput | None) -> None:
@@ -550,7 +574,9 @@ class BaseClient(Unpicklable, RequestBuilder):
     def _convert(self, user_request: UserRequest) -> ClientRequest:
         """Build the ClientRequest for a curlhttp.Request."""
         if not hasattr(user_request, "prepare"):
-            raise TypeError(f"send takes a ClientRequest, not {type(user_request).__name__}")
+            kind = type(user_request).__name__
+            made = "client.build_request(method, url) makes one"
+            raise TypeError(f"send takes a ClientRequest, not {kind}; {made}")
         if any(dict(user_request.hooks or {}).values()):
             raise ValueError("hooks of one request are for Session; pass hooks=... to the client")
         names = ("headers", "files", "data", "params", "auth", "cookies", "json")
@@ -565,7 +591,16 @@ class BaseClient(Unpicklable, RequestBuilder):
         base = "" if self._base_url is None else f" {display_url(self._base_url)}"
         return f"<curlhttp.{type(self).__name__}{base}>"
 
-    if not TYPE_CHECKING:  # type checkers reject both: each client defines the other pair
+    if not TYPE_CHECKING:  # type checkers reject these; each client defines one of the pairs
+
+        def __setattr__(self, name, value):
+            # A Session's settings can be changed like this. Here the value would be ignored.
+            if name in CLIENT_SETTINGS:
+                kind = type(self)
+                if getattr(kind, name, None) is getattr(BaseClient, name, None):
+                    how = f"create a client with {kind.__name__}({name}=...)"
+                    raise AttributeError(f"{name} cannot be changed: {how}")
+            object.__setattr__(self, name, value)
 
         def __enter__(self):
             raise TypeError("AsyncClient needs `async with`, not `with`; or use curlhttp.Client")
@@ -597,11 +632,8 @@ def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]
 def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
     """Return `limits` with the given fields replaced."""
     given = {name: value for name, value in fields.items() if value is not UNSET}
-    if limits is not None and not hasattr(limits, "max_connections_per_host"):
-        shown = f"{type(limits).__module__}.{type(limits).__name__}"
-        raise TypeError(
-            f"limits must be a curlhttp.Limits, such as Limits(max_connections=10), not {shown}"
-        )
+    example = "curlhttp.Limits(max_connections=10)"
+    check_object("limits", limits, "max_connections_per_host", example)
     if limits is not None:
         given = {name: getattr(limits, name) for name in Limits.__slots__} | given
     return Limits(**given)
@@ -624,10 +656,16 @@ def _parse_base(base_url: str | URL | Endpoints) -> URL | None:
     if not base_url:
         return None
     canonical: URL | None = getattr(base_url, "canonical", None)
-    if canonical is not None:
+    if canonical is not None and not isinstance(base_url, type):
         return canonical
+    if isinstance(base_url, (list, tuple, set, frozenset, type)):
+        example = 'base_url=curlhttp.Endpoints(["https://a.example.org", "https://b.example.org"])'
+        raise TypeError(f"base_url must be one URL; for several servers, write {example}")
     try:
-        return parse_url(cast("str | URL", base_url))
+        url = parse_url(cast("str | URL", base_url))
+        if url.query:
+            raise InvalidURL(f"base_url cannot have a query, pass params=: {display_url(url)!r}")
+        return url
     except (MissingSchema, InvalidSchema) as error:
         shown = display_url(str(base_url))
         raise type(error)(f"base_url must begin with https:// or http://, not {shown!r}") from None
@@ -657,6 +695,10 @@ def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Ho
                 f"the hook {event!r} must be a function, or a list of some, not {shown}"
             )
         found[event] = [functions] if callable(functions) else list(functions)
+        for function in cast("list[object]", found[event]):
+            if not callable(function):
+                shown = type(function).__name__
+                raise TypeError(f"the hook {event!r} must be functions, not {shown}")
         if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
             raise TypeError(f"an async hook for {event!r} needs AsyncClient")
     return found
@@ -664,22 +706,40 @@ def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Ho
 
 # By argument: an attribute that its class has, and a value.
 _POLICIES = {
-    "breaker": ("shared", "CircuitBreaker(failure_threshold=5)"),
-    "rate_limit": ("burst", "RateLimit(50)"),
-    "concurrency_limit": ("in_use", "ConcurrencyLimit(20)"),
-    "hedge": ("budget", "Hedge(after=0.3)"),
+    "breaker": ("shared", "curlhttp.CircuitBreaker(failure_threshold=5)"),
+    "rate_limit": ("burst", "curlhttp.RateLimit(50)"),
+    "concurrency_limit": ("in_use", "curlhttp.ConcurrencyLimit(20)"),
+    "hedge": ("after", "curlhttp.Hedge(after=0.3)"),
 }
 
 
 def _validate_policies(**policies: object) -> None:
     """Raise TypeError for a value that is not the policy its argument needs, such as a number."""
     for name, policy in policies.items():
-        attribute, example = _POLICIES[name]
-        if policy is not None and (isinstance(policy, type) or not hasattr(policy, attribute)):
-            kind = example.partition("(")[0]
-            raise TypeError(
-                f"{name} must be a curlhttp.{kind}, such as curlhttp.{example}, not {policy!r:.100}"
-            )
+        check_object(name, policy, *_POLICIES[name])
+
+
+def _validate_params(params: ParamsInput | None) -> ParamsInput | None:
+    """Return params that can be encoded for each request."""
+    if params is None:
+        return None
+    if isinstance(params, Iterable) and not isinstance(params, (str, bytes, Mapping)):
+        params = tuple(params)  # an iterator would be exhausted by the first request
+    encode_params(params)
+    return params
+
+
+def _validate_sensitive_headers(names: Iterable[str]) -> frozenset[str]:
+    """Return the names in lower case.
+
+    Raises:
+        TypeError: it is not a list of names, but for example one name.
+    """
+    if isinstance(names, Iterable) and not isinstance(names, (str, bytes)):
+        found = tuple(names)
+        if all(isinstance(name, str) for name in found):
+            return frozenset(name.lower() for name in found)
+    raise TypeError('sensitive_headers must be a list of names, such as ["X-Key"]')
 
 
 def _validate_middleware(name: str, functions: Sequence[Middleware]) -> Sequence[Middleware]:
@@ -708,7 +768,7 @@ def _open_hsts(path: str | os.PathLike[str] | None, wall: Callable[[], float]) -
 
 def _make_retry_policy(retry: RetryInput) -> RetryPolicy | None:
     """Return the policy for the argument `retry`, None for no retries."""
-    if not retry:
+    if retry is None or retry == 0:
         return None
     from curlhttp._policy.retry import RetryPolicy
 

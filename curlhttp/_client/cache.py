@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp._engine.run import Offload, run_here, run_sync
 from curlhttp._models import fork as _fork
+from curlhttp._models.errors import check_flags, check_number, validate_path
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _LEAST_SIZE = 2**17  # below that, SQLite's own pages leave no room
 _MAX_BODY = 32 * 2**20
 
 
+@with_suggestions("Cache")
 class Cache:
     """Store responses as defined in RFC 9111, for one or several clients; needs the extra `cache`.
 
@@ -69,10 +72,9 @@ class Cache:
         if redis is not None and max_size is not None:
             raise ValueError("max_size is for files; for Redis, use its own setting maxmemory")
         size = _MAX_SIZE if max_size is None else max_size
-        if size < _LEAST_SIZE or max_body_size < 1:
-            raise ValueError(
-                f"max_size must be at least {_LEAST_SIZE} bytes, and max_body_size at least 1"
-            )
+        check_number("max_size", size, least=_LEAST_SIZE, whole=True, unit="bytes")
+        check_number("max_body_size", max_body_size, least=1, whole=True, unit="bytes")
+        check_flags(shared=shared)
         try:
             from curlhttp._client.cache_storage import ResponseStore
             from curlhttp._policy.cache import CachePolicy
@@ -88,7 +90,7 @@ class Cache:
             from curlhttp._client.cache_storage import make_sqlite_backend
 
             body = min(max_body_size, size // 8)
-            name = os.fspath(path)  # type: ignore[arg-type]  # not None here
+            name = validate_path("path", path)
             backend = make_sqlite_backend(name, size - body)
         self.store: ResponseStore = ResponseStore(backend, body)
 

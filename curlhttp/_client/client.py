@@ -97,6 +97,7 @@ class Client(BaseClient):
 
     Raises:
         ValueError: a setting is invalid, or this libcurl does not support it.
+        TypeError: a setting has the wrong type.
         OSError: a file is missing.
     """
 
@@ -405,10 +406,11 @@ class Client(BaseClient):
             return_exceptions: return the RequestException of a failed request as its result, with
                 at least the item as its `request`. If False, it is raised, and all other requests
                 are cancelled. Other exceptions, such as those of a middleware, are always raised.
-            options: those of build_request for items that are URLs, except for the body.
+            options: those of build_request for items that are URLs, except for the body. They do
+                not change requests from build_request, which have their own.
 
         Raises:
-            TypeError: `requests` is not a suitable iterable.
+            TypeError: `requests` is not a suitable iterable, or the concurrency is not a number.
             ValueError: the concurrency is below one.
             RequestException: the options cannot be sent.
         """

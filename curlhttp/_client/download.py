@@ -12,14 +12,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from curlhttp._client.partial_file import Checksum, PartialFile
+from curlhttp._client.request_builder import DownloadOptions, check_options
 from curlhttp._engine.engine import Send
 from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody
 from curlhttp._models.decoding import parse_codings
-from curlhttp._models.errors import add_note
+from curlhttp._models.errors import add_note, check_flags
 from curlhttp._models.progress import Progress, ProgressMeter
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.url import URL
 from curlhttp._policy.resume import (
     RangeRequest,
     RangeResult,
@@ -39,9 +41,7 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
-    from curlhttp._client.request_builder import DownloadOptions
     from curlhttp._engine.run import Offload
-    from curlhttp._models.url import URL
 
 _RANGE_HEADERS = ("Range", "If-Range", "Content-Range")
 
@@ -63,6 +63,8 @@ async def download(
     `client` builds and sends the request, `run_blocking` calls functions that may block, and
     `batch` is the number of bytes to collect before they are written to disk.
     """
+    _check_path(path)
+    check_flags(resume=resume)
     expected = None if checksum is None else Checksum.parse(checksum)
     request = _build_request(client, url, options)
     meter = ProgressMeter(progress, client.clock.now)
@@ -90,17 +92,20 @@ async def download(
     return response
 
 
+def _check_path(path: object) -> None:
+    """Raise TypeError if the path is not one, or is the URL."""
+    if isinstance(path, URL) or "://" in str(path)[:8]:
+        raise TypeError("the URL comes first, then the path: download(url, path)")
+    if not isinstance(path, (str, os.PathLike)):
+        kind = type(path).__name__
+        raise TypeError(f"download() needs the path of the file, such as 'file.zip', not {kind}")
+
+
 def _build_request(
     client: BaseClient, url: str | bytes | URL, options: DownloadOptions
 ) -> ClientRequest:
-    from curlhttp._client.request_builder import DownloadOptions
-
-    for name in options:
-        if name not in DownloadOptions.__annotations__:
-            from curlhttp._models.suggestions import no_option
-
-            other = "use stream() for other requests"
-            raise no_option("download()", name, DownloadOptions.__annotations__, other)
+    other = "use stream() for other requests"
+    check_options(client, "download", options, DownloadOptions, other)
     request = client.build_request("GET", url, stream=True, **options)
     for name in _RANGE_HEADERS:
         if request.get_header(name) is not None:

@@ -9,9 +9,10 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
+from curlhttp._client.request_builder import RequestOptions, check_options
 from curlhttp._engine.run import run_sync
 from curlhttp._flow.sse import EventSource
-from curlhttp._models.errors import Unpicklable, closed_with_client
+from curlhttp._models.errors import Unpicklable, check_number, closed_with_client
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Response
 from curlhttp._models.sse import ServerSentEvent
@@ -19,7 +20,6 @@ from curlhttp._policy.sse import Reconnections
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
-    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.url import URL
 
 # The standard sets the cache mode "no-store", for which Fetch adds this header field.
@@ -44,10 +44,12 @@ def open_event_stream(
 
     The other arguments are those of Client.sse.
     """
-    if max_event_size is not None and max_event_size < 0:
-        raise ValueError(f"max_event_size must be at least 0, not {max_event_size}")
+    check_number("max_event_size", max_event_size, whole=True, unit="bytes", optional=True)
+    if last_event_id is not None and not isinstance(last_event_id, str):
+        raise TypeError(f"last_event_id must be a str, not {type(last_event_id).__name__}")
     if last_event_id and _find_invalid(last_event_id):
         raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
+    check_options(client, "sse", options, RequestOptions)
     options["stream"] = True
     options["headers"] = Headers(_HEADERS).merged(options.get("headers"))
     # A stream has no end, so the size of each event is limited instead.
@@ -134,6 +136,11 @@ class AsyncEventStream(BaseEventStream):
 
         def __iter__(self):
             raise TypeError("sse() of AsyncClient needs `async for`, not `for`")
+
+        def __enter__(self):
+            raise TypeError("sse() of AsyncClient needs `async with`, not `with`")
+
+        __exit__ = __enter__
 
     async def __anext__(self) -> ServerSentEvent:
         event = self._events.get_ready_event()

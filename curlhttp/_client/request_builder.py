@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from curlhttp._client.routing import RouteOptions, Routing
 from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
+from curlhttp._models.errors import check_flags, check_number
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import ClientRequest, Fields
 from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
@@ -73,6 +74,25 @@ class RequestOptions(DownloadOptions, total=False):
     files: FilesInput | None
     stream: bool
     progress: Progress | None
+
+
+def check_options(
+    client: RequestBuilder, method: str, options: object, known: type, other: str = ""
+) -> None:
+    """Raise TypeError for an unknown option of a client's method.
+
+    Args:
+        client: whose method it is.
+        method: its name.
+        options: what was passed in **options.
+        known: the TypedDict of the options.
+        other: what to call for a request with a body, if the method only sends GET.
+    """
+    for name in cast("dict[str, object]", options):
+        if name not in known.__annotations__:
+            from curlhttp._models.suggestions import no_option
+
+            raise no_option(getattr(type(client), method), name, other)
 
 
 class RequestBuilder:
@@ -181,6 +201,7 @@ class RequestBuilder:
         request.stream = stream
         follows = allow_redirects if follow_redirects is UNSET else follow_redirects
         if follows is not UNSET:
+            check_flags(follow_redirects=follows)
             request.follow_redirects = follows
         if max_response_size is not UNSET:
             request.max_response_size = validate_size(max_response_size)
@@ -200,6 +221,8 @@ class RequestBuilder:
             request = self._build_plain_request(method, self._parse(url))
             request.stream = True
             return request
+        if "method" in options:  # which would be passed twice
+            raise TypeError(f"{method.lower()}() sends {method}: write request(method, url)")
         return self.build_request(method, url, **options)
 
     def _build_any_request(
@@ -244,7 +267,7 @@ class RequestBuilder:
 
     def _make_retry(self, retry: RetryInput) -> RetryPolicy | None:
         """Return the policy of one request. A number of retries shares the client's budget."""
-        if not retry:
+        if retry is None or retry == 0:
             return None
         from curlhttp._policy.retry import RetryPolicy
 
@@ -262,10 +285,7 @@ def validate_size(size: int | None) -> int | None:
         TypeError: it is not a number.
         ValueError: it is negative.
     """
-    if isinstance(cast(object, size), (str, bytes)):
-        raise TypeError(f"max_response_size must be a number of bytes, not {size!r}")
-    if size is not None and size < 0:
-        raise ValueError(f"max_response_size must be at least 0, not {size}")
+    check_number("max_response_size", size, whole=True, unit="bytes", optional=True)
     return size
 
 

@@ -27,6 +27,7 @@ from curlhttp._models.config import (
     derive_transport,
     get_transport,
 )
+from curlhttp._models.errors import check_number, validate_path
 from curlhttp._models.url import bracketed, parse_url
 from curlhttp._policy.environment import (
     find_ca_bundle,
@@ -114,7 +115,7 @@ _ADDRESS_OPTIONS = frozenset(make_address_fields.__kwdefaults__ or ())
 
 
 def _validate_socket_path(path: str | os.PathLike[str]) -> str:
-    text = os.fspath(path)
+    text = validate_path("uds", path)
     if not text or "\0" in text or len(os.fsencode(text)) > _LONGEST_SOCKET:
         raise ValueError(f"uds must be a path of 1 to {_LONGEST_SOCKET} bytes, not {text!r}")
     return text
@@ -122,7 +123,7 @@ def _validate_socket_path(path: str | os.PathLike[str]) -> str:
 
 def _validate_local_address(address: str) -> str:
     try:
-        return str(ip_address(address))
+        return str(ip_address(str(address)))  # not a number, which may be an address too
     except ValueError:
         raise ValueError(
             f"local_address must be an IP address of this machine, not {address!r}; "
@@ -132,7 +133,8 @@ def _validate_local_address(address: str) -> str:
 
 def _validate_interface(name: str) -> str:
     # libcurl reads "host!" and "if!" as prefixes.
-    if not name or not name.isprintable() or "!" in name or " " in name:
+    is_name = isinstance(name, str) and name.isprintable()
+    if not name or not is_name or "!" in name or " " in name:
         raise ValueError(f"interface must be the name of a network interface, not {name!r}")
     return name
 
@@ -151,18 +153,14 @@ def _validate_ip_version(version: IPVersion) -> IPVersion:
 
 
 def _validate_byte_rate(name: str, rate: float | None) -> int | None:
-    if rate is None:
-        return None
-    if not 1 <= rate < 2**62:  # also refuses NaN
-        raise ValueError(f"{name} must be a number of bytes per second from 1 on, not {rate!r}")
-    return int(rate)
+    check_number(name, rate, least=1, most=2**62, unit="bytes per second", optional=True)
+    return None if rate is None else int(rate)
 
 
 def _to_milliseconds(seconds: float | None) -> int | None:
+    check_number("happy_eyeballs_timeout", seconds, most=3600, unit="seconds", optional=True)
     if seconds is None:
         return None
-    if not 0 <= seconds <= 3600:  # also refuses NaN
-        raise ValueError(f"happy_eyeballs_timeout must be 0 to 3600 seconds, not {seconds!r}")
     return max(1, math.ceil(seconds * 1000))  # 0 would mean libcurl's own default
 
 
@@ -560,18 +558,22 @@ class _TransportSelector:
 
 def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
     if isinstance(proxies, str):
-        return {"all": proxies}
+        proxies = {"all": proxies}
     if not hasattr(proxies, "get"):
         shown = type(proxies).__name__
         raise TypeError(
             f'proxies must be a URL or a mapping by scheme, not {shown}: "http://host:1"'
         )
-    for key in proxies:
+    for key, proxy in proxies.items():
+        if proxy is not None and not isinstance(proxy, str):
+            raise TypeError(f"proxies[{key!r}] must be a URL or None, not {type(proxy).__name__}")
         if not _is_proxy_key(key):
             raise ValueError(
                 f"proxies has the key {key!r}: use 'http', 'https', 'all', 'no_proxy', or one with "
                 "a host, such as 'https://example.com'"
             )
+        if proxy and key != "no_proxy":
+            Proxy.parse(proxy)  # raises now if it is invalid
     return proxies
 
 
@@ -599,8 +601,11 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
     if verify == "system" or hasattr(verify, "get_ca_certs"):
         fields["tls"] = make_tls(verify, cert)
         verify, cert = True, None
-    # All kinds of verify and cert that are left here can be hashed.
-    transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+    try:
+        transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+    except TypeError:
+        TLS(verify=verify, cert=cert)  # has a better error for a list
+        raise
     return derive_transport(transport, **fields) if fields else transport
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 from curlhttp._engine.engine import Send
 from curlhttp._flow.file_lock import lock_file
+from curlhttp._models.errors import validate_path
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
@@ -40,7 +41,7 @@ class HSTS:
     """
 
     def __init__(self, path: str | os.PathLike[str], wall: Callable[[], float]) -> None:
-        self._path = os.path.realpath(os.fspath(path))
+        self._path = os.path.realpath(validate_path("hsts", path))
         self._wall = wall
         self._hosts = HSTSStore()
         self._hosts.by_name.update(_load(self._path) or ())

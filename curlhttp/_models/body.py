@@ -15,7 +15,7 @@ from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlencode
 
-from curlhttp._models.url import pairs
+from curlhttp._models.url import get_fields, pairs
 from curlhttp.exceptions import (
     InvalidHeader,
     InvalidJSONError,
@@ -444,9 +444,14 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
         return BytesBody(data)
     kind = _find_body_class(source)
     if kind is None or (kind is FactoryBody and not factory):
+        hint = ""
+        if isinstance(source, Mapping):
+            hint = "; data= takes a form, and json= any JSON"
+        elif hasattr(source, "__await__"):
+            hint = "; await it"
         raise TypeError(
             "a body is bytes, str, a binary file, an iterable or async iterable of bytes,"
-            f" or a callable that returns one of these, not {type(source).__name__}"
+            f" or a callable that returns one of these, not {type(source).__name__}{hint}"
         )
     return kind(source, length)
 
@@ -703,6 +708,13 @@ def _make_json_body(value: JSON, encode: Callable[[JSON], bytes] | None) -> Byte
         return BytesBody(_to_json(value).encode() if encode is None else encode(value), _JSON)
     except ValueError as error:
         raise InvalidJSONError(str(error)) from error
+    except TypeError as error:
+        if encode is not None:  # an error of the user's function
+            raise
+        raise TypeError(
+            f"json: {error}; convert it, or create the client with json=curlhttp.JSON(dumps=...), "
+            "a function that can"
+        ) from None
 
 
 def _make_data_body(
@@ -714,7 +726,7 @@ def _make_data_body(
     if _is_empty(data):
         return None if json is None else _make_json_body(json, encode)
     if isinstance(data, _FORMS):
-        form = urlencode(list(form_fields(cast("FormInput", data)))).encode("ascii")
+        form = urlencode(get_fields("data", cast("FormInput", data))).encode("ascii")
         return BytesBody(form, _FORM)
     body = open_body(data, length)
     if isinstance(body, FileBody) and body.length == 0 and length is None:
@@ -726,20 +738,10 @@ def _is_empty(data: object) -> bool:
     return data is None or (not data and isinstance(data, (*WHOLE, *_FORMS)))
 
 
-def form_fields(data: FormInput) -> Iterator[tuple[Text, object]]:
-    """Yield the fields of a form: a list of values repeats the name, None is dropped."""
-    for name, values in pairs(data):
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-            values = (values,)
-        for value in cast("Iterable[object]", values):
-            if value is not None:
-                yield name, value
-
-
-def _get_file_fields(data: DataInput | None) -> Iterable[tuple[Text, object]]:
+def _get_file_fields(data: DataInput | None) -> Iterable[tuple[object, object]]:
     """Return the fields that are sent before the files."""
     if isinstance(data, WHOLE):
         raise ValueError("data must not be a string when there are files")
     if data is not None and not isinstance(data, _FORMS):
         raise NotImplementedError("a streamed body and files are mutually exclusive")
-    return form_fields(cast("FormInput", data or ()))
+    return get_fields("data", cast("FormInput", data or ()))

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from curlhttp._models.errors import check_number
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import bracketed
 from curlhttp.exceptions import InvalidProxyURL
@@ -25,6 +26,7 @@ HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 HTTP3: TypeAlias = "bool | Literal['auto']"
 ShareKey: TypeAlias = "tuple[object, ...]"
 
+_LONGEST = 2**31 - 1  # seconds that libcurl accepts: 68 years
 _PROXY_PORTS = {"http": 80, "https": 443}  # as in requests; libcurl's default for http is 1080
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
@@ -50,6 +52,7 @@ class Limits:
 
     Raises:
         ValueError: a count is below one or a time below zero.
+        TypeError: one of them is not a number.
     """
 
     max_connections: int = 100
@@ -60,13 +63,17 @@ class Limits:
     dns_ttl: float = 60.0
 
     def __post_init__(self) -> None:
-        least = {"max_connections": 1, "max_connections_per_host": 1}
-        for name in self.__slots__:
+        optional = ("max_connections_per_host", "max_keepalive_connections")
+        for name in ("max_connections", *optional):
+            least = int(name != "max_keepalive_connections")
             value = getattr(self, name)
-            if value is not None and not value >= least.get(name, 0):
-                raise ValueError(f"{name} must be at least {least.get(name, 0)}, not {value!r}")
+            check_number(name, value, least=least, whole=True, optional=name in optional)
+        for name in ("keepalive_expiry", "max_connection_lifetime", "dns_ttl"):
+            value, is_optional = getattr(self, name), name == "max_connection_lifetime"
+            check_number(name, value, most=_LONGEST, unit="seconds", optional=is_optional)
 
 
+@with_suggestions("TLS")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLS:
     """Set which certificates to trust, and which certificate to send.
@@ -138,6 +145,7 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
     return found[0], found[-1], parts[2] if len(parts) == 3 else None
 
 
+@with_suggestions("Proxy")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
     """Describe a proxy; `Proxy.parse` creates one from a URL with credentials.

@@ -1,13 +1,130 @@
-"""Errors that several modules raise, for use after close() and for pickling; notes on errors."""
+"""Errors that several modules raise: for wrong settings, after close(), for pickling; notes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+import math
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, NoReturn, cast
 
 from curlhttp.exceptions import ClientClosed, StreamConsumedError
 
 if TYPE_CHECKING:
     from curlhttp._models.request import ClientRequest
+
+
+_HUGE = 2**31 - 1  # bounds from here on are libcurl's, and not shown
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    least: float = 0,
+    above: float | None = None,
+    most: float = math.inf,
+    whole: bool = False,
+    unit: str = "",
+    optional: bool = False,
+) -> None:
+    """Check the value of a setting that is a finite number.
+
+    Args:
+        name: of the setting.
+        value: its value.
+        least: the least allowed value.
+        above: allow only greater values than this, instead of `least`.
+        most: the greatest allowed value.
+        whole: allow only whole numbers.
+        unit: of the number, in the plural.
+        optional: allow None.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is out of range, infinite or NaN.
+    """
+    if value is None and optional:
+        return
+    is_whole = _is_whole(value)
+    is_number = is_whole or isinstance(value, float)
+    if is_whole or (is_number and not whole):
+        number = cast(float, value)
+        is_low = number < least if above is None else number <= above
+        if not is_low and number <= most and number < math.inf:  # NaN is not
+            return
+    shown = f"a {'whole ' if whole else 'finite ' if value == math.inf else ''}number"
+    shown += f" of {unit}" if unit else ""
+    has_most = most < _HUGE
+    if above is not None:
+        shown += f" above {above}{f' and at most {most}' if has_most else ''}"
+    else:
+        shown += f" from {least} {f'to {most}' if has_most else 'on'}"
+    error = ValueError if is_number else TypeError
+    raise error(f"{name} must be {shown}{', or None' * optional}, not {value!r:.100}")
+
+
+def _is_whole(value: object) -> bool:
+    kind = type(value)  # of numpy, perhaps
+    return kind is int or (kind is not bool and hasattr(kind, "__index__"))
+
+
+def check_flags(**flags: object) -> None:
+    """Check settings that are True or False, by name.
+
+    Raises:
+        TypeError: one of them is something else, such as a text.
+    """
+    for name, value in flags.items():
+        if value is not True and value is not False:
+            raise TypeError(f"{name} must be True or False, not {value!r:.100}")
+
+
+def validate_path(name: str, path: object) -> str:
+    """Return the path of a file.
+
+    Raises:
+        TypeError: it is neither a str nor an os.PathLike.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"{name} must be a str or an os.PathLike, not {path!r:.100}")
+    return os.fspath(path)
+
+
+def validate_statuses(name: str, statuses: object) -> frozenset[int]:
+    """Return the status codes of a setting.
+
+    Raises:
+        TypeError: it is not a collection of whole numbers.
+        ValueError: a number is not a status code.
+    """
+    example = f"{name} must be a list of status codes, such as [502, 503]"
+    # Not a text, of which each letter would count as one.
+    if isinstance(statuses, (str, bytes)) or not isinstance(statuses, Iterable):
+        raise TypeError(f"{example}, not {statuses!r:.100}")
+    found = tuple(statuses)
+    for status in found:
+        if not _is_whole(status):
+            raise TypeError(f"{example}, not of {type(status).__name__}")
+        if not 100 <= cast(int, status) <= 999:
+            raise ValueError(f"{example}, but {status!r} is none")
+    return frozenset(found)
+
+
+def check_object(name: str, value: object, attribute: str, example: str) -> None:
+    """Check that the value of a setting is an object of the right kind, or None.
+
+    Args:
+        name: of the setting.
+        value: its value.
+        attribute: what all such objects have.
+        example: an expression for one.
+
+    Raises:
+        TypeError: it is something else, such as a number, or the class instead of an instance.
+    """
+    if value is not None and (isinstance(value, type) or not hasattr(value, attribute)):
+        kind = example.partition("(")[0]
+        raise TypeError(f"{name} must be a {kind}, such as {example}, not {value!r:.100}")
 
 
 def client_closed(request: ClientRequest | None = None) -> ClientClosed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 
 from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.redaction import redact_field
+from curlhttp._models.suggestions import SuggestingAttributes
 from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
@@ -108,7 +109,7 @@ def _explain_invalid(value: str) -> str:
     return "control character"
 
 
-class Headers(MutableMapping[str, str]):
+class Headers(SuggestingAttributes, MutableMapping[str, str]):
     """Map names to values, ignoring case; order, spelling and repeated fields are kept.
 
     Reading a repeated field returns its values joined by ", "; `get_list` and `multi_items`
@@ -125,6 +126,8 @@ class Headers(MutableMapping[str, str]):
     Raises:
         InvalidHeader: see `check_header`.
     """
+
+    _suggestions = "headers"
 
     __slots__ = ("_checked", "_fields", "_lines", "_typed", "_unread", "_views", "sensitive")
 

@@ -29,11 +29,14 @@ from typing import (
 )
 from uuid import UUID
 
+from curlhttp._models.suggestions import with_suggestions
+
 T = TypeVar("T")
 
 EXTENSION = "curlhttp.json"  # of requests whose client has a JSON
 
 
+@with_suggestions("JSON")
 class JSON:
     """Choose the functions with which a client writes and reads JSON, such as those of orjson.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -16,20 +16,24 @@ _Class = TypeVar("_Class", bound=type)
 class SuggestingAttributes:
     """Suggest the right name in the AttributeError for an attribute of another library."""
 
+    __slots__ = ()
+
+    _suggestions: ClassVar[str] = "response"  # a key of TABLE
+
     if not TYPE_CHECKING:  # a type checker would accept any name
 
         def __getattr__(self, name):
             subject = f"{type(self).__name__!r} object"
             if name.startswith("_"):  # Python looks up optional methods
                 raise AttributeError(f"{subject} has no attribute {name!r}", name=name, obj=self)
-            raise no_attribute("response", subject, self, name)
+            raise no_attribute(self._suggestions, subject, self, name)
 
 
 def with_suggestions(context: str) -> Callable[[_Class], _Class]:
     """Return a class decorator: the constructor's TypeErrors suggest the right keyword.
 
     Args:
-        context: a key of TABLE.
+        context: a key of TABLE; without an entry there, only close names are suggested.
     """
 
     def decorate(cls: _Class) -> _Class:
@@ -66,13 +70,20 @@ def explain_call(
         return error  # raised inside the function: the arguments were right
     from inspect import signature
 
-    known = [each for each in signature(called).parameters if each != "self"]
+    parameters = [each for each in signature(called).parameters.values() if each.name != "self"]
+    known = [each.name for each in parameters]
     text = str(error)
     if "unexpected keyword argument '" in text:
         return no_keyword(context, subject, text.split("'")[1], known)
-    if "positional argument" in text:
-        named = ", ".join(f"{name}=" for name in known[:3])
-        return TypeError(f"{subject} takes only keywords, such as {named}")
+    if "positional argument" in text and " given" in text:
+        bare = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        named = ", ".join(f"{name}=" for name in known[len(bare) : len(bare) + 3])
+        if not bare:
+            return TypeError(f"{subject} takes only keywords, such as {named}")
+        rest = f"; the others need keywords, such as {named}" if named else ""
+        return TypeError(f"{subject} takes only {', '.join(bare)} without a keyword{rest}")
+    if " missing " in text:
+        return TypeError(f"{subject} is{text[text.index(' missing ') :]}")
     return error
 
 
@@ -101,18 +112,21 @@ def no_keyword(context: str, subject: str, name: str, known: Iterable[str]) -> T
     return TypeError(f"{subject} has no keyword {name!r}{_instead(context, name, known, '=')}")
 
 
-def no_option(subject: str, name: str, known: Iterable[str], other: str) -> TypeError:
-    """Return the error for an unknown option of a method that only sends GET, such as download().
+def no_option(method: Callable[..., object], name: str, other: str = "") -> TypeError:
+    """Return the error for an unknown option of a client's method, such as download().
 
     Args:
-        subject: what was called.
+        method: what was called.
         name: the unknown option.
-        known: the options that exist.
-        other: what to call for a request with a body.
+        other: what to call for a request with a body, if this method only sends GET.
     """
-    if name in _BODY_OPTIONS:
+    from inspect import signature
+
+    subject = f"{method.__name__}()"
+    if other and name in _BODY_OPTIONS:
         return TypeError(f"{subject} takes no {name}: it sends GET without a body; {other}")
-    return no_keyword("request", subject, name, known)
+    context = method.__name__ if name in TABLE[method.__name__] else "request"
+    return no_keyword(context, subject, name, signature(method).parameters)
 
 
 def no_attribute(context: str, subject: str, owner: object, name: str) -> AttributeError:
@@ -134,7 +148,7 @@ def no_attribute(context: str, subject: str, owner: object, name: str) -> Attrib
 
 
 def _instead(context: str, name: str, known: Iterable[str], sign: str) -> str:
-    instead = TABLE[context].get(name)
+    instead = TABLE.get(context, {}).get(name)
     if instead is None:
         from difflib import get_close_matches  # loaded only for an error
 
@@ -142,7 +156,8 @@ def _instead(context: str, name: str, known: Iterable[str], sign: str) -> str:
         return f"; did you mean {close[0]}{sign}?" if close else ""
     if instead == _NOT_NEEDED:
         return "; leave it out"
-    return f"; {instead}" if instead.startswith("nothing") else f"; write {instead}"
+    found, colon, reason = instead.partition("nothing:")
+    return f"; you need none here:{reason}" if colon and not found else f"; write {instead}"
 
 
 # --- the table ---
@@ -158,12 +173,25 @@ _BOUNDED = "max_response_size=, in bytes"
 _NOT_NEEDED = "nothing: leave it out"
 _FRAMING = "nothing: a body without a length is sent with chunked coding"
 _TIMEOUT = "curlhttp.Timeout(connect=10, read=60, total=None)"
+_BACKOFF = "backoff_strategy=curlhttp.FullJitterBackoff(base=0.1, factor=2, max_backoff=10)"
+_OUTCOMES = "nothing: failed connections, timeouts and failure_statuses= count"
+_CHOSEN_BY_FALLBACK = "fallback= of the client"
 
 _CLIENT_OPTIONS = (
     *("attempt_middleware", "breaker", "cache", "certificates", "concurrency_limit", "dns_ttl"),
     *("guard", "hedge", "hsts", "http3", "keepalive_expiry", "limits", "max_connection_lifetime"),
     *("max_connections", "max_connections_per_host", "max_keepalive_connections", "rate_limit"),
     *("sensitive_headers", "transport"),
+)
+CLIENT_SETTINGS = frozenset(
+    (
+        *_CLIENT_OPTIONS,
+        *("auth", "base_url", "cert", "coalesce", "connect_to", "default_encoding", "doh"),
+        *("fallback", "follow_redirects", "happy_eyeballs_timeout", "hooks", "http2", "interface"),
+        *("ip_version", "json", "local_address", "max_receive_rate", "max_redirects"),
+        *("max_response_size", "max_send_rate", "middleware", "params", "pins", "proxies"),
+        *("proxy", "raise_for_status", "resolve", "retry", "timeout", "trust_env", "uds", "verify"),
+    )
 )
 _BODY_OPTIONS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})
 _SYNC_AND_ASYNC = frozenset(
@@ -181,7 +209,7 @@ _SYNC_AND_ASYNC = frozenset(
 
 _ROUTES: Final = {
     "proxy_auth": _PROXY,
-    "proxy_headers": 'proxies= with curlhttp.Proxy(url=..., headers=(("Name", "value"),))',
+    "proxy_headers": f"{_PROXY}: clients send a proxy no other headers",
     "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
     "skip_auto_headers": 'headers={"User-Agent": None}: None removes a header',
     "auto_decompress": 'headers={"Accept-Encoding": None}, or response.iter_raw() of a stream',
@@ -270,14 +298,167 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "upload_tracker": "progress=, a function of (bytes sent, bytes in all)",
         **{name: f"{name}= of the client" for name in _CLIENT_OPTIONS},
     },
+    "map": {
+        **dict.fromkeys(
+            ("limit", "max_concurrency", "max_connections", "max_workers", "n_jobs", "size"),
+            "concurrency=",
+        ),
+        **dict.fromkeys(("threads", "workers", "pool_size", "num_workers"), "concurrency="),
+        "keep_order": "ordered=",
+        "chunksize": "nothing: items are consumed one by one, when there is room for them",
+        "exception_handler": "return_exceptions=True, the default: an error is a result",
+        "raise_exceptions": "return_exceptions=False",
+        "callback": "a loop over the results: they arrive as they complete",
+    },
+    "download": {
+        **dict.fromkeys(
+            ("dest", "destination", "file", "filename", "output", "to", "target"), "path="
+        ),
+        "chunk_size": "nothing: pieces are written as they arrive",
+        "overwrite": "nothing: a complete file replaces the old one",
+        "sha256": 'checksum="sha256:<hex>"',
+        "md5": 'checksum="md5:<hex>"',
+        "hash": 'checksum="sha256:<hex>"',
+        "callback": "progress=, a function of (bytes on disk, bytes in all)",
+        "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
+    },
+    "sse": {
+        **dict.fromkeys(("max_retries", "max_reconnects", "max_reconnect_attempts"), "reconnect=3"),
+        "retry_timeout": f"retry=curlhttp.RetryPolicy({_BACKOFF})",
+        "reconnection_time": f"retry=curlhttp.RetryPolicy({_BACKOFF})",
+        "last_id": "last_event_id=",
+        "chunk_size": "nothing: events are parsed as they arrive",
+        "heartbeat": "timeout=curlhttp.Timeout(read=60): how long the server may be silent",
+    },
+    "websocket": {
+        "heartbeat": "ping_interval=",
+        "autoping": "ping_interval=None to send no pings; pings are always answered",
+        "autoclose": _NOT_NEEDED,
+        "protocols": "subprotocols=",
+        "max_msg_size": "max_size=",
+        "compress": 'compression="deflate" or None',
+        "receive_timeout": "ws.receive(timeout=...)",
+        "open_timeout": "timeout=",
+        "decode_text": "nothing: a text message is a str, a binary one is bytes",
+        "max_queue": "nothing: a message is read when you ask for it",
+        "extra_headers": "headers=",
+        "additional_headers": "headers=",
+        "user_agent_header": 'headers={"User-Agent": ...}',
+        "origin": 'headers={"Origin": ...}',
+    },
+    "RetryPolicy": {
+        **dict.fromkeys(
+            ("total", "retries", "attempts", "max_attempts", "tries", "stop", "stop_after_attempt"),
+            "max_retries=, the number of attempts after the first",
+        ),
+        **dict.fromkeys(
+            ("connect", "read", "redirect", "status", "other"),
+            "max_retries=, which counts all failures together",
+        ),
+        **dict.fromkeys(
+            ("status_forcelist", "status_codes", "retry_statuses", "retry_status_codes"),
+            "statuses=[502, 503, 504]",
+        ),
+        **dict.fromkeys(
+            ("allowed_methods", "method_whitelist", "retryable_methods"), 'methods=["GET", "PUT"]'
+        ),
+        **dict.fromkeys(
+            ("backoff_factor", "backoff_max", "backoff_jitter", "backoff", "wait", "delay"),
+            _BACKOFF,
+        ),
+        **dict.fromkeys(("max_backoff", "jitter", "base", "factor", "delay"), _BACKOFF),
+        **dict.fromkeys(("start_timeout", "max_timeout", "max_delay"), _BACKOFF),
+        "respect_retry_after_header": "retry_after_max=0 to ignore Retry-After",
+        "retry_after_max_seconds": "retry_after_max=",
+        "remove_headers_on_redirect": "sensitive_headers= of the client",
+        "raise_on_status": "raise_for_status=True of the client, or response.raise_for_status()",
+        "raise_on_redirect": "max_redirects= of the client",
+        "retry": "statuses= and methods=; failed connections are retried in any case",
+        "exceptions": "nothing: failed connections and timeouts are retried if it does no harm",
+        "retry_on_exceptions": "fallback= of the client, or middleware that sends again",
+        "reraise": _NOT_NEEDED,
+        "timeout": "timeout=curlhttp.Timeout(total=30) of the client or the request",
+        "before_sleep": 'hooks={"before_sleep": ...} of the client',
+    },
+    "RetryBudget": {
+        "percent_can_retry": "ratio=0.2",
+        "min_retries_per_second": "reserve=",
+        "ttl": "window=",
+    },
+    "CircuitBreaker": {
+        "fail_max": "failure_threshold=",
+        "max_failures": "failure_threshold=",
+        "threshold": "failure_threshold=",
+        "reset_timeout": "recovery_timeout=",
+        "timeout_duration": "recovery_timeout=",
+        "timeout": "recovery_timeout=",
+        "success_threshold": "half_open_permits=",
+        "expected_exception": _OUTCOMES,
+        "exclude": _OUTCOMES,
+        "listeners": "on_transition=",
+        "name": "nothing: each origin has its own circuit",
+        "fallback_function": _CHOSEN_BY_FALLBACK,
+        "fallback": _CHOSEN_BY_FALLBACK,
+        "state_storage": "store=",
+        "statuses": "failure_statuses=",
+    },
+    "RateLimit": {
+        **dict.fromkeys(
+            ("max_rate", "calls", "requests", "requests_per_second", "per_second", "limit"),
+            "rate=, the requests per second, such as RateLimit(10), or RateLimit(100 / 60) for 100 "
+            "per minute",
+        ),
+        **dict.fromkeys(
+            ("time_period", "period", "seconds", "interval", "per_minute"),
+            "rate=, which is per second: RateLimit(100 / 60) for 100 per minute",
+        ),
+        "capacity": "burst=",
+        "bucket": "burst=",
+        "redis": "store=curlhttp.redis.RedisStore(url)",
+    },
+    "ConcurrencyLimit": {
+        **dict.fromkeys(("value", "max_concurrency", "max_concurrent", "permits"), "limit="),
+        "redis": "store=curlhttp.redis.RedisStore(url)",
+    },
+    "Hedge": {
+        **dict.fromkeys(("delay", "wait", "timeout", "percentile"), 'after=0.3 or after="p95"'),
+        **dict.fromkeys(("max_hedges", "attempts", "max_attempts"), "max="),
+    },
+    "Endpoints": {
+        **dict.fromkeys(("endpoints", "hosts", "servers", "base_urls", "url"), "urls="),
+        **dict.fromkeys(("strategy", "policy", "balancer"), 'choose="least_pending"'),
+        "weights": "nothing: all endpoints get the same share",
+    },
+    "Proxy": {
+        "auth": "username= and password=",
+        "proxy_auth": "username= and password=",
+        "ssl_context": "verify= of the client",
+    },
+    "BasicAuth": {"user": "username=", "login": "username="},
+    "DigestAuth": {"user": "username=", "login": "username="},
+    "Cache": {
+        "storage": 'path="http.db", or redis=',
+        "expire_after": "nothing: the response headers say how long a response is fresh",
+        "ttl": "nothing: the response headers say how long a response is fresh",
+        "cache_name": 'path="http.db"',
+    },
     "Timeout": {
         "timeout": f"{_TIMEOUT}: connect= and read= take the seconds",
         "sock_connect": "connect=",
+        "connect_timeout": "connect=",
+        "read_timeout": "read=",
+        "write_timeout": "write=",
+        "pool_timeout": "pool=",
+        "total_timeout": "total=",
         "sock_read": "read=",
         "ceil_threshold": _NOT_NEEDED,
     },
     "Limits": {
         "limit": "max_connections=",
+        "pool_connections": "max_connections=",
+        "pool_maxsize": "max_connections=",
+        "max_keepalive": "max_keepalive_connections=",
+        "max_per_host": "max_connections_per_host=",
         "limit_per_host": "max_connections_per_host=",
         "keepalive_timeout": "keepalive_expiry=",
         "ttl_dns_cache": "dns_ttl=",
@@ -354,6 +535,40 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "release": "nothing: the connection was released; close() and aclose() are for streams",
         "wait_for_close": "nothing: the connection was released",
         "get": "response.json(), and then .get()",
+    },
+    "attribute of a client": {
+        "mount": "proxies=, retry= and the other settings of the client: there are no adapters",
+        "adapters": "the settings of the client: there are no adapters",
+        "get_adapter": "the settings of the client: there are no adapters",
+        "mounts": 'proxies={"https://host": "http://proxy:3128"} of the client',
+        "event_hooks": f"{_HOOKS}, of the client",
+        "prepare_request": "client.build_request(method, url)",
+        "prepared": "client.build_request(method, url)",
+        "merge_environment_settings": _NOT_NEEDED,
+        "resolve_redirects": "follow_redirects=True, the default",
+        "cookie_jar": "client.cookies",
+        "closed": "client.is_closed",
+        "ws_connect": "client.websocket(url)",
+        "fetch": "client.request(method, url)",
+        "connector": _LIMITS,
+        "gather": "client.map(urls)",
+        "aclose": "client.close()",
+        "close": "await client.aclose()",
+        "disconnect": "client.close()",
+        "set_cookie": "client.cookies.set(name, value)",
+        "aget": "client.get(url), with await in AsyncClient",
+        "apost": "client.post(url), with await in AsyncClient",
+        "aiter_bytes": "client.stream(method, url), and read from the response",
+        "iter_content": "client.stream(method, url), and read from the response",
+        **{name: f"Client({name}=...), which sets it" for name in CLIENT_SETTINGS},
+    },
+    "headers": {
+        **dict.fromkeys(("getall", "get_all", "getlist", "getheaders"), "headers.get_list(name)"),
+        "getone": "headers[name]",
+        "raw": "headers.multi_items()",
+        "has_key": "name in headers",
+        "iteritems": "headers.items()",
+        "popall": "headers.pop(name)",
     },
     "module": {
         "ClientSession": "curlhttp.AsyncClient",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -61,15 +60,22 @@ class Timeout:
                 )
             return cls(connect=value[0], read=value[1])
         if not isinstance(value, (int, float)):
-            raise ValueError(
-                "a timeout is a number of seconds, (connect, read), a curlhttp.Timeout or None, "
-                f"not {_format_type(type(value))}"
-            )
+            raise _make_type_error(value)
         return cls(connect=value, read=value)
 
 
-def _format_type(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+def _make_type_error(value: object) -> ValueError:
+    kind = type(value)
+    shown = f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+    if isinstance(value, Exception):  # curlhttp.Timeout("5")
+        shown += "; Timeout takes one number, or keywords such as connect="
+    return ValueError(
+        "a timeout is a number of seconds, (connect, read), a curlhttp.Timeout or None, "
+        f"not {shown}"
+    )
+
+
+_TOO_LONG = 1e12  # seconds; libcurl counts milliseconds in 64 bits
 
 
 def _check_seconds(name: str, seconds: float | None) -> None:
@@ -77,8 +83,11 @@ def _check_seconds(name: str, seconds: float | None) -> None:
         return
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise ValueError(f"the {name} timeout must be a number of seconds or None, not {seconds!r}")
-    if not seconds > 0 or math.isinf(seconds):
-        raise ValueError(f"the {name} timeout must be a positive, finite number, not {seconds!r}")
+    if not 0 < seconds < _TOO_LONG:
+        raise ValueError(
+            f"the {name} timeout must be a positive, finite number, not {seconds!r}; None means "
+            "no limit"
+        )
 
 
 _NO_LIMITS = Timeout(total=None, connect=None, read=None, write=None, pool=None)

@@ -223,6 +223,7 @@ def encode_params(params: ParamsInput) -> str:
 
     Raises:
         InvalidURL: text that UTF-8 cannot encode.
+        TypeError: see get_fields.
     """
     if isinstance(params, str):
         return params
@@ -230,27 +231,76 @@ def encode_params(params: ParamsInput) -> str:
         if isinstance(params, bytes):
             return params.decode()
         return "&".join(
-            [
-                f"{_form(name)}={_form(value)}"
-                for name, values in pairs(params)
-                for value in _to_values(values)
-                if value is not None
-            ]
+            [f"{_form(name)}={_form(value)}" for name, value in get_fields("params", params)]
         )
-    except TypeError:
-        if hasattr(params, "__iter__"):
-            raise  # one of its values
-        shown = type(params).__name__
-        raise TypeError(
-            f'params are a mapping, pairs or text, not {shown}: {{"page": 1}}'
-        ) from None
     except UnicodeError:
         raise InvalidURL("parameters that are not Unicode text") from None
 
 
-def _to_values(value: object) -> Iterable[object]:
-    single = isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__iter__")
-    return (value,) if single else cast("Iterable[object]", value)
+_NESTED = {
+    "params": "write a name for each value, such as 'a[b]', or pass json.dumps(...) as the value",
+    "data": "to send JSON, pass json= instead of data=",
+}
+_TEXTS = (str, int, float, bytes, bytearray)
+
+
+def get_fields(setting: str, source: FormInput) -> list[tuple[Text, object]]:
+    """Return the names and values of a query or a form, in which each list repeats its name.
+
+    Args:
+        setting: "params" or "data".
+        source: a mapping or pairs; None values are left out.
+
+    Raises:
+        TypeError: it is neither, or a value has no text, such as a mapping, a file or a function.
+    """
+    found: list[tuple[Text, object]] = []
+    for field in _check_pairs(setting, source):
+        name, value = field
+        if isinstance(value, _TEXTS):
+            found.append((name, value))
+        elif value is None:
+            continue
+        elif not hasattr(value, "__iter__"):
+            _check_text(setting, name, value)
+            found.append((name, value))
+        elif hasattr(value, "read"):
+            raise TypeError(f"{setting}[{name!r}] is a file: pass it in files=")
+        else:
+            # An empty list leaves the name out.
+            values = (value,) if isinstance(value, Mapping) else cast("Iterable[object]", value)
+            for each in values:
+                if not isinstance(each, _TEXTS) and each is not None:
+                    _check_text(setting, name, each)
+                if each is not None:
+                    found.append((name, each))
+    return found
+
+
+def _check_pairs(setting: str, source: FormInput) -> Iterator[tuple[Text, object]]:
+    if not hasattr(source, "__iter__"):
+        text = " or text" if setting == "params" else ""
+        raise TypeError(
+            f'{setting} are a mapping, pairs{text}, not {type(source).__name__}: {{"page": 1}}'
+        )
+    for field in pairs(source):
+        if not isinstance(field, (tuple, list)) or len(field) != 2:
+            raise TypeError(
+                f"{setting} are a mapping or pairs of name and value, not a list of "
+                f'{type(field).__name__}: {{"page": 1}}'
+            )
+        yield field[0], field[1]
+
+
+def _check_text(setting: str, name: object, value: object) -> None:
+    if isinstance(value, Mapping) or hasattr(value, "__iter__"):
+        kind = type(value).__name__
+        raise TypeError(f"{setting}[{name!r}] contains a {kind}: {_NESTED[setting]}")
+    text = str(value)
+    if text[:1] == "<" and text[-1:] == ">":  # of a function, a coroutine or any object
+        hint = "; call it, or await it" if callable(value) or hasattr(value, "__await__") else ""
+        kind = type(value).__name__
+        raise TypeError(f"{setting}[{name!r}] has no text, because its type is {kind}{hint}")
 
 
 def _form(value: object) -> str:
@@ -531,10 +581,17 @@ def parse_url(url: str | bytes | URL) -> URL:
     return parse_url(_to_text(url))
 
 
+# Other objects may be URLs of another library.
+_NO_URLS = (int, float, list, tuple, dict, set, frozenset)
+
+
 def _to_text(text: str | bytes | None) -> str:
     if text is None:
         raise MissingSchema("the URL is None: give text, such as 'https://example.com/'")
     if not isinstance(text, bytes):
+        if isinstance(cast(object, text), _NO_URLS) or callable(text):
+            kind = type(text).__name__
+            raise InvalidURL(f"the URL must be text, such as 'https://example.com/', not {kind}")
         return str(text)
     try:
         return text.decode()
@@ -602,8 +659,9 @@ def _split_scheme(text: str) -> tuple[str, str]:
             f"Invalid URL {shown!r}: a relative URL needs a client with a base_url, such as "
             "Client(base_url='https://example.com')"
         )
+    rest = re.sub("^(https?)?/+", "", shown)  # of "https//example.com", too
     raise MissingSchema(
-        f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown.lstrip('/')}?"
+        f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{rest}?"
     )
 
 

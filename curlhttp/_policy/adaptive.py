@@ -15,8 +15,9 @@ import math
 from collections import OrderedDict
 from typing import NamedTuple, cast
 
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, check_number
 from curlhttp._models.request import ClientRequest
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._policy.limits import ConcurrencyLimit, Lease, Per, Queue, Wake
 from curlhttp.exceptions import (
     ConnectTimeout,
@@ -223,6 +224,7 @@ class _Observation(NamedTuple):
     now: float
 
 
+@with_suggestions("AdaptiveLimit")
 class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
     """Find how many concurrent requests an origin can handle, and limit requests to this number.
 
@@ -238,8 +240,8 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         per: "origin" to limit each origin separately, None to limit all together.
 
     Raises:
-        ValueError: a number is not an integer or is below 1, or initial is not between minimum and
-            maximum.
+        ValueError: a number is below 1, or initial is not between minimum and maximum.
+        TypeError: one of them is not a whole number.
     """
 
     adapts = True
@@ -249,8 +251,7 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         self, initial: int = 20, minimum: int = 1, maximum: int = 1000, per: Per = "origin"
     ) -> None:
         for name, value in (("initial", initial), ("minimum", minimum), ("maximum", maximum)):
-            if isinstance(value, bool) or not (isinstance(value, int) and value >= 1):
-                raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
+            check_number(name, value, least=1, whole=True)
         if not minimum <= initial <= maximum:
             raise ValueError(
                 "initial must be between minimum and maximum, "

@@ -10,6 +10,8 @@ from binascii import b2a_base64
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
+from curlhttp._models.suggestions import with_suggestions
+
 if TYPE_CHECKING:
     from curlhttp._models.inputs import AuthInput, UserRequest
     from curlhttp._models.request import ClientRequest
@@ -106,6 +108,7 @@ def get_flow_method(kind: type, *, is_async: bool) -> str:
     raise TypeError(f"{kind.__name__} {needed}no {special} and no auth_flow")
 
 
+@with_suggestions("BasicAuth")
 class BasicAuth(Auth):
     """Send a user name and a password with every request (RFC 7617).
 
@@ -177,6 +180,8 @@ def to_auth(value: AuthInput | None) -> Auth | None:
     """
     if value is None or isinstance(value, Auth):
         return value
+    if isinstance(value, type):
+        raise TypeError(f"auth must be an object, not a class: write auth={value.__name__}(...)")
     if isinstance(value, tuple) and len(value) == 2:
         return BasicAuth(*value)
     if any(hasattr(value, name) for name in ("auth_flow", _IN_CLIENT, _IN_ASYNC_CLIENT)):
@@ -186,6 +191,8 @@ def to_auth(value: AuthInput | None) -> Auth | None:
     hint = ""
     if isinstance(value, (str, bytes)):
         hint = '; for a token, pass curlhttp.BearerAuth("...")'
+    if isinstance(value, list):
+        hint = "; write a tuple: auth=(user, password)"
     raise TypeError(
         "auth must be a (user, password) tuple, an Auth or a callable, not "
         f"{type(value).__name__}{hint}"

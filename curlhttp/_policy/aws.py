@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote_plus, unquote_to_bytes
 from curlhttp._models.body import Body
 from curlhttp._models.redaction import display_text
 from curlhttp._models.request import ClientRequest
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import URL
 from curlhttp._policy.token_auth import CachedToken, FunctionCall, Steps, TokenAuth, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
@@ -52,6 +53,7 @@ CredentialsInput: TypeAlias = (
 )
 
 
+@with_suggestions("AWSSigV4")
 class AWSSigV4(TokenAuth):
     """Sign requests to AWS and compatible services (Signature Version 4). Needs the extra `aws`.
 

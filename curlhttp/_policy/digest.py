@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from curlhttp._models.request import ENDPOINTS
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import Auth, AuthFlow, encode_credential
 
@@ -167,6 +168,7 @@ def compute_response(
 # --- Digest ---
 
 
+@with_suggestions("DigestAuth")
 class DigestAuth(Auth):
     """Authenticate with Digest (RFC 7616; RFC 2069 if the server offers no qop).
 
@@ -186,6 +188,9 @@ class DigestAuth(Auth):
         *,
         cnonce: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
+        for value in (username, password):
+            if not isinstance(value, str):
+                raise TypeError(f"a user name or password must be str, not {type(value).__name__}")
         self._username = username
         self._password = password
         self._cnonce = cnonce

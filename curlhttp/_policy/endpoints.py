@@ -14,9 +14,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, check_number
 from curlhttp._models.fork import register
 from curlhttp._models.redaction import display_url
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.breaker.circuit import Outcome
 
@@ -65,6 +66,7 @@ _get_pending = attrgetter("pending")
 _get_credit = attrgetter("credit")
 
 
+@with_suggestions("Endpoints")
 class Endpoints(Unpicklable):
     """Spread the requests of a client over several servers of one service.
 
@@ -92,7 +94,8 @@ class Endpoints(Unpicklable):
     Raises:
         ValueError: a number is out of range, there is no URL, two URLs are equal or have different
             schemes, or a URL has credentials, a query or a fragment.
-        TypeError: `urls` is one string, or `refresh` is given without a function.
+        TypeError: `urls` is one string, `refresh` is given without a function, or an argument is
+            not a number.
 
     Source: https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/outlier
     """
@@ -111,16 +114,12 @@ class Endpoints(Unpicklable):
     ) -> None:
         if choose not in get_args(Choose):
             raise ValueError(f"choose must be one of {get_args(Choose)}, not {choose!r}")
-        if isinstance(eject_after, bool) or not (isinstance(eject_after, int) and eject_after >= 1):
-            raise ValueError(f"eject_after must be a whole number from 1 on, not {eject_after!r}")
-        if not 0 < eject_for < float("inf"):
-            raise ValueError(f"eject_for must be a number of seconds above 0, not {eject_for!r}")
-        if not 0 <= max_ejected <= 1:
-            raise ValueError(f"max_ejected must be a share from 0 to 1, not {max_ejected!r}")
+        check_number("eject_after", eject_after, least=1, whole=True)
+        check_number("eject_for", eject_for, above=0, unit="seconds")
+        check_number("max_ejected", max_ejected, most=1)
         if refresh is not None and not callable(urls):
             raise TypeError("refresh needs a function: Endpoints(list_urls, refresh=30)")
-        if refresh is not None and not refresh > 0:
-            raise ValueError(f"refresh must be a number of seconds above 0, not {refresh!r}")
+        check_number("refresh", refresh, above=0, unit="seconds", optional=True)
         self.list_urls: ListEndpoints | None = urls if callable(urls) else None
         self.refresh_after: float | None = refresh
         self.due: float = float("-inf")  # when list_urls is called next, monotonic
@@ -506,8 +505,11 @@ def _move(rest: str, base: URL, fragment: str = "") -> URL:
 
 
 def _parse(urls: URLs) -> list[URL]:
-    if isinstance(urls, (str, bytes, URL)):
-        raise TypeError(f"Endpoints takes a list of URLs, or a function, not {type(urls).__name__}")
+    if isinstance(urls, (str, bytes)) or not isinstance(urls, Iterable):
+        raise TypeError(
+            f"Endpoints takes a list of URLs, or a function, not {type(urls).__name__}: "
+            'Endpoints(["https://a.example.org", "https://b.example.org"])'
+        )
     made = [parse_url(url) for url in urls]
     if not made:
         raise ValueError("Endpoints needs at least one URL")

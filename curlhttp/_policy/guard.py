@@ -13,6 +13,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from uuid import uuid4
 
+from curlhttp._models.errors import check_flags
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_origin
 
 if TYPE_CHECKING:
@@ -142,6 +144,7 @@ class _Entries(NamedTuple):
         return next((str(net) for net in self.networks for each in found if each in net), None)
 
 
+@with_suggestions("PublicOnly")
 class PublicOnly:
     """Allow connections to public addresses only: protection against SSRF.
 
@@ -181,7 +184,8 @@ class PublicOnly:
             raise ValueError(f'proxies must be "judge" or "trust", not {proxies!r}')
         self._allow = _parse_entries(allow, "allow")
         self._deny = _parse_entries(deny, "deny")
-        self.https_only: bool = bool(https_only)
+        check_flags(https_only=https_only)
+        self.https_only: bool = https_only
         self.trusts_proxies: bool = proxies == "trust"
         lists = [
             sorted(str(one) for part in each for one in part) for each in (self._allow, self._deny)
@@ -216,8 +220,8 @@ class PublicOnly:
 
 
 def _parse_entries(entries: Iterable[Entry], which: str) -> _Entries:
-    if isinstance(entries, (str, bytes)):  # each letter would count as an entry
-        raise ValueError(f"{which} must be a list of networks and names, not {entries!r}")
+    if isinstance(entries, (str, bytes)) or not isinstance(entries, Iterable):
+        raise ValueError(f"{which} must be a list of networks and names, not {entries!r:.100}")
     networks: list[Network] = []
     hosts: set[str] = set()
     paths: set[str] = set()

@@ -10,14 +10,17 @@ from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
+from curlhttp._models.errors import check_flags, check_number, check_object
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._policy.retry import RetryBudget
 
 # Another server behind the same name may do better than these.
 HEDGED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
+@with_suggestions("Hedge")
 @dataclass(frozen=True)
 class Hedge:
     """Send a slow request a second time, and use whichever good response comes first.
@@ -39,6 +42,7 @@ class Hedge:
 
     Raises:
         ValueError: a number is out of range.
+        TypeError: an argument has the wrong type.
     """
 
     after: float | str = "p95"
@@ -55,10 +59,11 @@ class Hedge:
                 )
             if not 1 <= int(number) <= 99:
                 raise ValueError(f"a percentile must be 'p1' to 'p99', not {self.after!r}")
-        elif not 0 <= self.after < float("inf"):
-            raise ValueError(f"after must be a number of seconds from 0 on, not {self.after!r}")
-        if not (isinstance(self.max, int) and self.max >= 1):
-            raise ValueError(f"max must be at least 1, not {self.max!r}; omit hedge= for none")
+        else:
+            check_number("after", self.after, unit="seconds")
+        check_number("max", self.max, least=1, whole=True)
+        check_flags(idempotency_key=self.idempotency_key)
+        check_object("budget", self.budget, "withdraw", "curlhttp.RetryBudget(ratio=0.2)")
 
     def seconds(self, times: HeadTimes, origin: str) -> float | None:
         """Return the seconds after which to send the next attempt, None for never.

@@ -12,11 +12,20 @@ import math
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar, cast
 
+from curlhttp._models.errors import check_number
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
-from curlhttp._policy.shared_store import Answer, Store, StoreCommand, StoreLease, micros
+from curlhttp._models.suggestions import with_suggestions
+from curlhttp._policy.shared_store import (
+    Answer,
+    Store,
+    StoreCommand,
+    StoreLease,
+    check_store,
+    micros,
+)
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
 Per: TypeAlias = "Literal['origin'] | None"
@@ -31,9 +40,13 @@ class Limit(Generic[Slot]):
         per: "origin" to limit each origin separately, None to limit all together.
     """
 
+    _per_hint = ""
+
     def __init__(self, per: Per) -> None:
         if per not in ("origin", None):
-            raise ValueError(f"per must be 'origin', or None for all together, not {per!r}")
+            raise ValueError(
+                f"per must be 'origin', or None for all together, not {per!r}{self._per_hint}"
+            )
         self.per = per
         self._clear()
         register(self)
@@ -131,6 +144,7 @@ class Queue:
         self.waiting: OrderedDict[Lease, None] = OrderedDict()  # empty while slots are free
 
 
+@with_suggestions("ConcurrencyLimit")
 class ConcurrencyLimit(Limit["Lease"]):
     """Limit the number of concurrent requests, each from its start to the end of its body.
 
@@ -145,13 +159,14 @@ class ConcurrencyLimit(Limit["Lease"]):
 
     Raises:
         ValueError: the limit is below 1.
+        TypeError: an argument has the wrong type.
     """
 
     adapts: bool = False  # the limit changes with what note_response and note_failure are told
 
     def __init__(self, limit: int, per: Per = "origin", *, store: Store | None = None) -> None:
-        if not (isinstance(limit, int) and limit >= 1):
-            raise ValueError(f"limit must be a whole number from 1 on, not {limit!r}")
+        check_number("limit", limit, least=1, whole=True)
+        check_store(store)
         self.limit = limit
         self.store = store
         super().__init__(per)
@@ -468,6 +483,7 @@ class _Bucket:
         self.due += interval + repaid
 
 
+@with_suggestions("RateLimit")
 class RateLimit(Limit["Reservation"]):
     """Limit the number of requests per second. Further requests wait, first come, first served.
 
@@ -483,9 +499,12 @@ class RateLimit(Limit["Reservation"]):
 
     Raises:
         ValueError: the rate is not positive, or the burst is below 1.
+        TypeError: an argument has the wrong type.
 
     Source: the generic cell rate algorithm, ITU-T I.371.
     """
+
+    _per_hint = "; the rate is per second: RateLimit(100 / 60) is 100 per minute"
 
     def __init__(
         self,
@@ -495,10 +514,16 @@ class RateLimit(Limit["Reservation"]):
         *,
         store: Store | None = None,
     ) -> None:
-        if not (isinstance(burst, int) and burst >= 1):
-            raise ValueError(f"burst must be a whole number from 1 on, not {burst!r}")
-        if not (0 < rate < math.inf and burst / rate < math.inf):
-            raise ValueError(f"rate must be a positive number of requests per second, not {rate!r}")
+        if isinstance(cast(object, rate), (str, tuple)):
+            raise TypeError(
+                "rate must be a number of requests per second: RateLimit(5), or RateLimit(100 / 60)"
+                f" for 100 per minute, not {rate!r:.100}"
+            )
+        check_number("rate", rate, above=0, unit="requests per second")
+        check_number("burst", burst, least=1, whole=True)
+        if burst / rate == math.inf:
+            raise ValueError(f"rate must be greater than {rate!r} requests per second")
+        check_store(store)
         self.rate = rate
         self.burst = burst
         self._interval = 1.0 / rate

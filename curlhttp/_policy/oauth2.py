@@ -13,8 +13,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from curlhttp._models.body import SecretBody
+from curlhttp._models.errors import check_number
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
 from curlhttp._policy.token_auth import (
@@ -71,8 +73,10 @@ class _OAuth2Auth(TokenAuth):
         super().__init__()
         if client_auth not in ("basic", "post"):
             raise ValueError(f"client_auth must be 'basic' or 'post', not {client_auth!r}")
-        if not leeway >= 0:
-            raise ValueError(f"leeway must be at least 0 seconds, not {leeway!r}")
+        check_number("leeway", leeway, unit="seconds")
+        for name, value in (("client_id", client_id), ("client_secret", client_secret)):
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"{name} must be a str, not {type(value).__name__}")
         self._url = parse_url(token_url)
         self._client_id = client_id
         self._client_secret = client_secret
@@ -117,6 +121,7 @@ class _OAuth2Auth(TokenAuth):
         return [self._client_secret or ""]
 
 
+@with_suggestions("OAuth2ClientCredentials")
 class OAuth2ClientCredentials(_OAuth2Auth):
     """Authenticate with the OAuth 2.0 client credentials grant (RFC 6749, section 4.4).
 
@@ -173,6 +178,7 @@ class OAuth2ClientCredentials(_OAuth2Auth):
         return self._to_cached_token(_parse_response(response, request, self._secrets()), begun)
 
 
+@with_suggestions("OAuth2RefreshToken")
 class OAuth2RefreshToken(_OAuth2Auth):
     """Authenticate with an OAuth 2.0 refresh token (RFC 6749, section 6).
 
@@ -250,7 +256,13 @@ class OAuth2RefreshToken(_OAuth2Auth):
 def _build_form(
     scope: str | Iterable[str] | None, audience: str | None, parameters: Mapping[str, str] | None
 ) -> dict[str, str]:
-    words = scope if scope is None or isinstance(scope, str) else " ".join(scope)
+    words = scope
+    if isinstance(scope, Iterable) and not isinstance(scope, (str, bytes)):
+        words = " ".join(map(str, scope))
+    if words is not None and not isinstance(words, str):
+        raise TypeError(f"scope must be a str or a list of them, not {type(scope).__name__}")
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters must be a mapping, not {type(parameters).__name__}")
     fields = {"scope": words, "audience": audience, **(parameters or {})}
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -16,16 +16,19 @@ import threading
 from calendar import monthrange, timegm
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, field, replace
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random, uniform
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, cast
 
+from curlhttp._models.errors import check_flags, check_number, check_object, validate_statuses
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timings import Attempt
-from curlhttp._policy.shared_store import Answer, Store, StoreCommand, micros
+from curlhttp._policy.shared_store import Answer, Store, StoreCommand, check_store, micros
 from curlhttp.exceptions import (
     BlockedAddress,
     ChunkedEncodingError,
@@ -57,12 +60,7 @@ class Backoff(Protocol):
         """
 
 
-def _check(**seconds: float) -> None:
-    for name, value in seconds.items():
-        if not (value >= 0 and math.isfinite(value)):
-            raise ValueError(f"{name} must be a number of seconds, not {value!r}")
-
-
+@with_suggestions("ExponentialBackoff")
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
     """Wait longer each time, by a fixed factor and without jitter.
@@ -77,6 +75,7 @@ class ExponentialBackoff:
 
     Raises:
         ValueError: a time is negative or not finite, or the factor is below one.
+        TypeError: one of them is not a number.
     """
 
     base: float = 0.1
@@ -84,9 +83,9 @@ class ExponentialBackoff:
     max_backoff: float = 10.0
 
     def __post_init__(self) -> None:
-        _check(base=self.base, max_backoff=self.max_backoff)
-        if not (self.factor >= 1 and math.isfinite(self.factor)):
-            raise ValueError(f"factor must be at least 1, not {self.factor!r}")
+        check_number("base", self.base, unit="seconds")
+        check_number("factor", self.factor, least=1)
+        check_number("max_backoff", self.max_backoff, unit="seconds")
 
     def _ceilings(self) -> Iterator[float]:
         # Step by step, because factor ** 10_000 overflows a float.
@@ -100,6 +99,7 @@ class ExponentialBackoff:
         return self._ceilings()
 
 
+@with_suggestions("FullJitterBackoff")
 @dataclass(frozen=True, slots=True)
 class FullJitterBackoff(ExponentialBackoff):
     """Wait a random time from 0 to the exponential delay, which loads the server least.
@@ -112,6 +112,7 @@ class FullJitterBackoff(ExponentialBackoff):
         return (uniform(0.0, ceiling) for ceiling in self._ceilings())
 
 
+@with_suggestions("EqualJitterBackoff")
 @dataclass(frozen=True, slots=True)
 class EqualJitterBackoff(ExponentialBackoff):
     """Wait half of the exponential delay, plus a random time of up to the other half.
@@ -126,6 +127,7 @@ class EqualJitterBackoff(ExponentialBackoff):
             yield half + uniform(0.0, half)
 
 
+@with_suggestions("DecorrelatedJitterBackoff")
 @dataclass(frozen=True, slots=True)
 class DecorrelatedJitterBackoff:
     """Wait a random time between `base` and three times the last delay.
@@ -136,6 +138,7 @@ class DecorrelatedJitterBackoff:
 
     Raises:
         ValueError: a time is negative or not finite.
+        TypeError: one of them is not a number.
 
     Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
@@ -144,7 +147,8 @@ class DecorrelatedJitterBackoff:
     max_backoff: float = 10.0
 
     def __post_init__(self) -> None:
-        _check(base=self.base, max_backoff=self.max_backoff)
+        check_number("base", self.base, unit="seconds")
+        check_number("max_backoff", self.max_backoff, unit="seconds")
 
     def delays(self, uniform: Uniform) -> Iterator[float]:
         """Yield numbers between base and three times the one before, up to max_backoff."""
@@ -163,6 +167,7 @@ _SLICES = 10  # per window, which moves in steps of a slice
 _ROUNDING = 1e-9  # five deposits of 0.2 are a little less than 1
 
 
+@with_suggestions("RetryBudget")
 class RetryBudget:
     """Allow retries in proportion to requests, separately for each origin. Thread-safe.
 
@@ -182,6 +187,7 @@ class RetryBudget:
 
     Raises:
         ValueError: a number is negative or not finite, the window is 0, or max_origins is below 1.
+        TypeError: an argument has the wrong type.
 
     Source: Finagle's RetryBudget.
     """
@@ -195,11 +201,11 @@ class RetryBudget:
         *,
         store: Store | None = None,
     ) -> None:
-        for name, value in (("ratio", ratio), ("reserve", reserve), ("window", window)):
-            if not (value >= 0 and math.isfinite(value)):
-                raise ValueError(f"{name} must be a number from 0 on, not {value!r}")
-        if window == 0 or max_origins < 1:
-            raise ValueError("window must be above zero, and max_origins at least 1")
+        check_number("ratio", ratio)
+        check_number("reserve", reserve)
+        check_number("window", window, above=0, unit="seconds")
+        check_number("max_origins", max_origins, least=1, whole=True)
+        check_store(store)
         self.ratio = ratio
         self.reserve = reserve
         self.window = window
@@ -411,6 +417,7 @@ _NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
 _JITTER = 0.1  # of a Retry-After, at most, so that not all clients retry at once
 
 
+@with_suggestions("RetryPolicy")
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Retry a failed request if this may help and does no harm.
@@ -437,6 +444,7 @@ class RetryPolicy:
 
     Raises:
         ValueError: a number is negative or not finite.
+        TypeError: an argument has the wrong type.
     """
 
     max_retries: int = 2
@@ -450,17 +458,24 @@ class RetryPolicy:
     random: Random | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_retries, bool) or not isinstance(self.max_retries, int):
-            raise TypeError(f"max_retries must be a number, not {self.max_retries!r}")
-        if self.max_retries < 0:
-            raise ValueError(f"max_retries must not be negative: {self.max_retries}")
-        if not (self.retry_after_max >= 0 and math.isfinite(self.retry_after_max)):
-            raise ValueError(f"retry_after_max must be seconds, not {self.retry_after_max!r}")
-        for name in ("statuses", "methods"):
-            if isinstance(getattr(self, name), str):  # each letter would count as one
-                raise TypeError(f"{name} must be a collection, not {getattr(self, name)!r}")
-        object.__setattr__(self, "statuses", frozenset(self.statuses))
-        object.__setattr__(self, "methods", frozenset(name.upper() for name in self.methods))
+        check_number("max_retries", self.max_retries, whole=True)
+        check_number("retry_after_max", self.retry_after_max, unit="seconds")
+        check_flags(retry_non_idempotent=self.retry_non_idempotent)
+        backoff = cast(object, self.backoff_strategy)
+        if isinstance(backoff, type) or not hasattr(backoff, "delays"):
+            raise TypeError(
+                "backoff_strategy must be an object with a method delays(), such as "
+                f"curlhttp.FullJitterBackoff(base=0.5), not {backoff!r:.100}"
+            )
+        check_object("budget", self.budget, "withdraw", "curlhttp.RetryBudget(ratio=0.2)")
+        check_object("random", self.random, "uniform", "random.Random(0)")
+        object.__setattr__(self, "statuses", validate_statuses("statuses", self.statuses))
+        methods = self.methods
+        if isinstance(methods, (str, bytes)) or not (
+            isinstance(methods, Iterable) and all(isinstance(each, str) for each in methods)
+        ):
+            raise TypeError(f'methods must be a list of names, such as ["GET"], not {methods!r}')
+        object.__setattr__(self, "methods", frozenset(name.upper() for name in methods))
 
     @classmethod
     def of(cls, value: RetryInput, base: RetryPolicy | None = None) -> RetryPolicy | None:
@@ -479,10 +494,18 @@ class RetryPolicy:
         if value is True:
             return base or cls()
         if not isinstance(value, int):
-            raise TypeError(f"retry must be a RetryPolicy, a number or None, not {value!r}")
+            raise TypeError(
+                "retry must be a number of retries, a curlhttp.RetryPolicy(...) or None, not "
+                f"{value!r:.100}"
+            )
         if value == 0:
             return None
-        return cls(value) if base is None else replace(base, max_retries=value)
+        if base is None:
+            return cls(value)
+        check_number("max_retries", value, whole=True)
+        policy = copy(base)  # not replace(), which would check the other fields again
+        object.__setattr__(policy, "max_retries", value)
+        return policy
 
     @property
     def uniform(self) -> Uniform:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from curlhttp._models.errors import check_object
+
 if TYPE_CHECKING:
     from curlhttp._engine.engine import MakeWaiter
 
@@ -72,6 +74,15 @@ class Store(Protocol):
 
     def ask_here(self, question: StoreCommand) -> Answer | None:
         """Execute a command like ask(), but block, at most for the store's timeout."""
+
+
+def check_store(store: object) -> None:
+    """Check the value of `store=`.
+
+    Raises:
+        TypeError: it is neither a Store nor None, such as the URL of a server.
+    """
+    check_object("store", store, "ask_here", 'curlhttp.redis.RedisStore("redis://localhost")')
 
 
 @runtime_checkable

@@ -14,9 +14,10 @@ from itertools import islice
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, check_number
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.limits import Limit, Wake
 from curlhttp.exceptions import InvalidHeader, Timeout
@@ -249,6 +250,7 @@ _ERROR = re.compile(r"""\bbearer\b.*?\berror\s*=\s*"?([^",\s]*)""", re.IGNORECAS
 _GetToken: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
 
 
+@with_suggestions("BearerAuth")
 class BearerAuth(TokenAuth):
     """Send a bearer token with every request (RFC 6750).
 
@@ -272,8 +274,9 @@ class BearerAuth(TokenAuth):
     __slots__ = ("_expires", "_function", "_value")
 
     def __init__(self, token: str | _GetToken, *, expires: float | None = None) -> None:
-        if expires is not None and not (expires > 0 and callable(token)):
-            raise ValueError("expires must be more than 0 seconds, and needs a function")
+        check_number("expires", expires, above=0, unit="seconds", optional=True)
+        if expires is not None and not callable(token):
+            raise ValueError("expires needs a function that returns the token")
         super().__init__()
         self._function = token if callable(token) else None
         self._value = "" if callable(token) else f"Bearer {validate_token(token)}"
@@ -347,5 +350,7 @@ def validate_token(token: object) -> str:
     if not isinstance(token, str):
         raise TypeError(f"a bearer token must be a str, not {type(token).__name__}")
     if not is_valid_token(token):
-        raise InvalidHeader("A bearer token must be visible ASCII without blanks")
+        is_header = token[:7].lower() == "bearer "
+        hint = "; leave out 'Bearer', which is added" if is_header else ""
+        raise InvalidHeader(f"A bearer token must be visible ASCII without blanks{hint}")
     return token

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._models import fork as _fork
+from curlhttp._models.errors import check_number
 from curlhttp._policy.shared_store import Answer, StoreCommand, StoreLease
 from curlhttp.exceptions import StoreError
 from curlhttp.redis._connection import (
@@ -61,8 +62,7 @@ class RedisStore:
         on_error: Literal["local", "refuse"] = "local",
     ) -> None:
         for name, value in (("timeout", timeout), ("connect_timeout", connect_timeout)):
-            if not 0 < value < 3600:
-                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+            check_number(name, value, above=0, most=3600, unit="seconds")
         if on_error not in ("local", "refuse"):
             raise ValueError(f"on_error must be 'local' or 'refuse', not {on_error!r}")
         if not (isinstance(prefix, str) and prefix):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from curlhttp._models import response as _core
-from curlhttp._models.body import MultipartBody, form_fields
+from curlhttp._models.body import MultipartBody
 from curlhttp._models.decoding import decode_text
 from curlhttp._models.headers import SENSITIVE
 from curlhttp._models.redaction import redact_field, redact_text, redact_url, strip_userinfo
@@ -116,7 +116,7 @@ class RequestEncodingMixin:
             return data
         if not hasattr(data, "__iter__"):
             return data
-        return urlencode(list(form_fields(data)), doseq=True)
+        return urlencode(list(_get_fields(data)), doseq=True)
 
     @staticmethod
     def _encode_files(files: Any, data: Any) -> tuple[bytes, str]:
@@ -134,13 +134,23 @@ class RequestEncodingMixin:
             raise ValueError("Data must not be a string.")
         from curlhttp.requests.utils import to_key_val_list
 
-        fields = form_fields(to_key_val_list(data or {}) or ())
+        fields = _get_fields(to_key_val_list(data or {}) or ())
         parts = _make_parts(to_key_val_list(files) or ())
         body = MultipartBody(fields, parts, boundary=_get_urllib3_boundary())
         content = body.data
         if content is None:
             content = b"".join(iter(lambda: body.read(1 << 62), b""))
         return content, str(body.content_type)
+
+
+def _get_fields(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the fields of a form: a list of values repeats the name, None is dropped."""
+    for name, values in data.items() if hasattr(data, "items") else data:
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+            values = (values,)
+        for value in values:
+            if value is not None:
+                yield name, value
 
 
 def _get_urllib3_boundary() -> str | None:

@@ -123,7 +123,7 @@ def test_a_body_beyond_the_bound_is_returned_and_not_stored() -> None:
 def test_the_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="a path"):
         Cache()
-    with pytest.raises(ValueError, match="max_size must be at least"):
+    with pytest.raises(ValueError, match="max_size must be a whole number of bytes from 131072 on"):
         Cache(":memory:", max_size=1000)
     with pytest.raises(TypeError, match=r"cache must be a curlhttp\.Cache, not str"):
         Client(cache="http.db")  # type: ignore[arg-type]

@@ -160,7 +160,7 @@ async def test_sending_takes_as_long_as_the_rate_says(make_client: Any, app: App
 def test_a_rate_is_a_number_from_1_on(make: Any) -> None:
     for rate in (0, -1, float("nan"), float("inf")):
         for name in ("max_send_rate", "max_receive_rate"):
-            with pytest.raises(ValueError, match=f"{name} must be a number of bytes per second"):
+            with pytest.raises(ValueError, match=f"{name} must be a .*number of bytes per second"):
                 make(**{name: rate})
 
 

@@ -78,7 +78,8 @@ def taken(limit: ConcurrencyLimit, origin: str = A) -> Lease:
 @pytest.mark.parametrize("name", ["initial", "minimum", "maximum"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "3", None, math.inf])
 def test_a_limit_is_a_whole_number(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be a whole number from 1 on"):
+    error = ValueError if type(value) in (int, float) else TypeError
+    with pytest.raises(error, match=f"{name} must be a whole number from 1 on"):
         AdaptiveLimit(**{name: value})
 
 

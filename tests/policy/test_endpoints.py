@@ -230,7 +230,7 @@ def test_pending_attempts_are_counted_exactly(steps: list[tuple[int, Outcome | N
         ([A], {"eject_after": 1.5}, "eject_after must be a whole number"),
         ([A], {"eject_for": 0}, "eject_for must be a number of seconds"),
         ([A], {"eject_for": float("nan")}, "eject_for must be a number of seconds"),
-        ([A], {"max_ejected": 1.5}, "max_ejected must be a share"),
+        ([A], {"max_ejected": 1.5}, "max_ejected must be a number from 0 to 1"),
         ([A], {"refresh": 5}, "refresh needs a function"),
         (lambda: [A], {"refresh": 0}, "refresh must be a number of seconds"),
         ("http://a.test", {}, "a list of URLs, or a function, not str"),

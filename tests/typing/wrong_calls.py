@@ -72,6 +72,9 @@ def cookies_and_auth(client: Client) -> None:
     client.get(URL, auth=("user", 3))  # refused
     client.get(URL, auth=curlhttp.BasicAuth)  # refused
     client.get(URL, auth=lambda: None)  # refused
+    client.cookies.sett("a", "b")  # refused
+    client.get(URL, max_response_size=client.cookies["a"])  # refused
+    client.get(client.cookies["a"])
     client.get(URL, cookies={"a": "b"}, auth=("user", "password"))
     client.get(URL, cookies=[("a", "b")], auth=curlhttp.BearerAuth("token"))
     client.get(URL, cookies=curlhttp.Cookies({"a": "b"}), auth=None)

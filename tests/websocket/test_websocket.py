@@ -372,7 +372,7 @@ async def test_an_invalid_url_of_a_websocket_is_refused(client: AnyClient, url: 
         ({"subprotocols": [""]}, ValueError),
         ({"compression": "gzip"}, ValueError),
         ({"max_size": 0}, ValueError),
-        ({"max_size": 1.5}, TypeError),
+        ({"max_size": 1.5}, ValueError),
         ({"ping_interval": 0}, ValueError),
         ({"close_timeout": -1}, ValueError),
         ({"json": {}}, TypeError),

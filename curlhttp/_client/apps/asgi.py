@@ -35,6 +35,7 @@ from curlhttp._engine.engine import Engine, HedgePlan
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
     ChunkedEncodingError,
@@ -425,6 +426,7 @@ def _is_over(exchange: AppExchange) -> bool:
     return exchange.done or (exchange.request.stream and exchange.head is not None)
 
 
+@with_suggestions("ASGITransport")
 class ASGITransport:
     """Send an AsyncClient's requests to an ASGI app: `AsyncClient(transport=ASGITransport(app))`.
 

@@ -30,6 +30,7 @@ from curlhttp._models.body import Body
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp.exceptions import ChunkedEncodingError, RemoteProtocolError, RequestException
 
 # --- Make the environ of a request (PEP 3333) ---
@@ -307,6 +308,7 @@ class WSGICall(AppCall):
             self._run(close)
 
 
+@with_suggestions("WSGITransport")
 class WSGITransport:
     """Send a Client's requests to a WSGI app: `Client(transport=WSGITransport(app))`.
 

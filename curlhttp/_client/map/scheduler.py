@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from curlhttp._client.request_builder import DownloadOptions, RequestOptions
+from curlhttp._client.request_builder import DownloadOptions, RequestOptions, check_options
+from curlhttp._models.errors import check_flags, check_number
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -76,10 +77,14 @@ class MapScheduler:
     ) -> None:
         if isinstance(requests, _URLS):
             raise TypeError("map takes an iterable of URLs and requests, not one URL")
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise ValueError(f"concurrency must be a number from 1 on, not {concurrency!r}")
+        if not queued and not hasattr(requests, "__iter__"):
+            kind = type(requests).__name__
+            raise TypeError(f"map takes an iterable of URLs and requests, not {kind}")
+        check_flags(ordered=ordered, return_exceptions=return_exceptions)
+        check_number("concurrency", concurrency, least=1, whole=True)
         if options:
-            _validate_options(options)
+            other = "for other requests, pass client.build_request(method, url, ...) as an item"
+            check_options(client, "map", options, DownloadOptions, other)
             client.build_request("GET", "http://localhost/", **options)  # raises if invalid
         self.running: int = 0
         self.queue: deque[Item] | None = None
@@ -145,7 +150,9 @@ class MapScheduler:
         if isinstance(item, _URLS):
             return self._build("GET", item, self._options)
         if not isinstance(item, ClientRequest) and not hasattr(item, "prepare"):
-            raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
+            kind = type(item).__name__
+            made = "client.build_request(method, url) makes one"
+            raise TypeError(f"map takes URLs and requests, not {kind}; {made}")
         request = self._client.complete(item)
         if request.stream:
             raise ValueError(
@@ -286,15 +293,6 @@ class _Ordered(dict[int, MapResult | _ErrorResult]):
         result = self.pop(self._next)
         self._next += 1
         return result
-
-
-def _validate_options(options: DownloadOptions) -> None:
-    wrong = sorted(options.keys() - DownloadOptions.__annotations__.keys())
-    if wrong:
-        from curlhttp._models.suggestions import no_option
-
-        other = "for other requests, pass client.build_request(method, url, ...) as an item"
-        raise no_option("map()", wrong[0], DownloadOptions.__annotations__, other)
 
 
 class UnbuiltRequest:

@@ -33,10 +33,11 @@ from curlhttp._engine.network import network
 from curlhttp._models.body import BytesBody, read_whole
 from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
-from curlhttp._models.errors import Unpicklable, client_closed
+from curlhttp._models.errors import Unpicklable, client_closed, validate_path
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timings import NO_TIME, Timings, get_attempt_numbers, make_timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 
@@ -203,6 +204,7 @@ class _Recording(Unpicklable):
     close = save
 
 
+@with_suggestions("Record")
 class Record(_Recording):
     """Record requests and responses to a file, and play them back.
 
@@ -248,7 +250,7 @@ class Record(_Recording):
             raise ValueError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
         if not set(match) <= set(_PARTS):
             raise ValueError(f"match takes some of {', '.join(map(repr, _PARTS))}, not {match!r}")
-        self.path: Path = Path(path)
+        self.path: Path = Path(validate_path("path", path))
         self.mode: Mode = mode
         names = secrets if isinstance(secrets, str) else tuple(secrets)  # Redactor refuses a str
         self._redactor = Redactor(names)  # of what is compared: any value matches

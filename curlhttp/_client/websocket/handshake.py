@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from curlhttp._client.request_builder import DownloadOptions
+from curlhttp._client.request_builder import DownloadOptions, check_options
 from curlhttp._engine.engine import Engine, Send
 from curlhttp._flow.upgrade import Upgraded, upgrade
+from curlhttp._models.errors import check_number
 from curlhttp._models.redaction import display_text, display_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -81,18 +82,14 @@ class Settings(NamedTuple):
             raise ValueError("subprotocols must not repeat")
         if compression not in ("deflate", None):
             raise ValueError(f"compression must be 'deflate' or None, not {compression!r}")
-        if max_size is not None and not isinstance(max_size, int):
-            raise TypeError(f"max_size must be a whole number of bytes, or None, not {max_size!r}")
-        if max_size is not None and max_size < 1:
-            raise ValueError(f"max_size must be at least 1 byte, or None, not {max_size}")
+        check_number("max_size", max_size, least=1, whole=True, unit="bytes", optional=True)
         limits = (
             ("ping_interval", ping_interval),
             ("ping_timeout", ping_timeout),
             ("close_timeout", close_timeout),
         )
         for limit, seconds in limits:
-            if seconds is not None and not seconds > 0:
-                raise ValueError(f"{limit} must be more than 0 seconds, or None, not {seconds}")
+            check_number(limit, seconds, above=0, unit="seconds", optional=True)
         return cls(names, compression, max_size, ping_interval, ping_timeout, close_timeout)
 
 
@@ -144,12 +141,8 @@ class WebSocketRequest(ClientRequest):
 def _build_request(
     client: BaseClient, url: str | bytes | URL, options: DownloadOptions
 ) -> ClientRequest:
-    for name in options:
-        if name not in DownloadOptions.__annotations__:
-            from curlhttp._models.suggestions import no_option
-
-            other = "send data over the WebSocket instead"
-            raise no_option("websocket()", name, DownloadOptions.__annotations__, other)
+    other = "send data over the WebSocket instead"
+    check_options(client, "websocket", options, DownloadOptions, other)
     if options.get("follow_redirects") or options.get("allow_redirects"):
         raise ValueError("redirects of a WebSocket's handshake are not followed")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
@@ -37,7 +37,7 @@ class LazyCookieJar:
 
         self.cookies = cookies if isinstance(cookies, CookieJar) else Cookies(cookies)
 
-    def open(self) -> Any:  # Any: the caller's jar may not be a Cookies
+    def open(self) -> CookieJar:
         """Return the jar, and make it if there is none."""
         if self.cookies is None:
             from curlhttp._models.cookies.jar import Cookies

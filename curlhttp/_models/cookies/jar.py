@@ -419,6 +419,10 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             raise TypeError(
                 f'cookies are a mapping, pairs or a jar, not {kind}: {{"name": "value"}}'
             )
+        if not hasattr(other, "keys"):
+            other = tuple(other)
+            if not all(isinstance(each, (tuple, list)) and len(each) == 2 for each in other):
+                raise TypeError('cookies are a mapping, pairs or a jar, such as {"name": "value"}')
         super().update(other, **names)
 
     def _get_only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:

@@ -14,7 +14,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from curlhttp._models.errors import check_flags, check_number, validate_statuses
 from curlhttp._models.fork import register
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_url
 from curlhttp._policy.breaker.circuit import (
     FAILURE_STATUSES,
@@ -28,7 +30,7 @@ from curlhttp._policy.breaker.circuit import (
     StateChange,
 )
 from curlhttp._policy.breaker.shared import SharedCircuits
-from curlhttp._policy.shared_store import Store
+from curlhttp._policy.shared_store import Store, check_store
 from curlhttp.exceptions import CircuitBreakerOpen
 
 _PROXY = "proxy "
@@ -77,8 +79,7 @@ class MemoryStore:
     """
 
     def __init__(self, max_origins: int = 1000) -> None:
-        if max_origins < 1:
-            raise ValueError(f"max_origins must be at least 1, not {max_origins!r}")
+        check_number("max_origins", max_origins, least=1, whole=True)
         self.max_origins = max_origins
         self._lock = threading.Lock()
         self._set(OrderedDict())
@@ -256,6 +257,7 @@ class _Probe(Permit):
         self.release()  # the call ended without an outcome
 
 
+@with_suggestions("CircuitBreaker")
 class CircuitBreaker:
     """Refuse calls to an origin that keeps failing, and admit a few calls from time to time.
 
@@ -294,6 +296,7 @@ class CircuitBreaker:
 
     Raises:
         ValueError: a setting is out of range.
+        TypeError: a setting has the wrong type.
     """
 
     def __init__(
@@ -327,18 +330,24 @@ class CircuitBreaker:
             slow_call_seconds=slow_call_seconds,
             window=window,
             window_seconds=window_seconds,
-            minimum_calls=min(minimum_calls, window) if window_seconds is None else minimum_calls,
+            minimum_calls=minimum_calls,
             recovery_timeout=recovery_timeout,
             recovery_timeout_max=recovery_timeout_max,
             growth=growth,
             half_open_permits=half_open_permits,
             half_open_timeout=half_open_timeout,
         )
+        check_flags(count_tls=count_tls, count_bodies=count_bodies)
+        check_store(store)
+        if on_transition is not None and not callable(on_transition):
+            raise TypeError(f"on_transition must be a function, not {on_transition!r:.100}")
         self._may_skip_success = failure_rate is None and slow_call_rate is None
         self.on_transition = on_transition
         self.count_tls = count_tls
         self.count_bodies = count_bodies
-        self.failure_statuses: frozenset[int] = frozenset(failure_statuses)
+        self.failure_statuses: frozenset[int] = validate_statuses(
+            "failure_statuses", failure_statuses
+        )
         self._store = MemoryStore(max_origins)
         self.shared: SharedCircuits | None = (
             None if store is None else SharedCircuits(store, self._config)

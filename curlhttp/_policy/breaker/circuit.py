@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from curlhttp import exceptions as e
+from curlhttp._models.errors import check_number
 
 # --- Sliding windows over outcomes: the last N calls, or those of the last T seconds ---
 
@@ -260,16 +261,16 @@ class BreakerConfig:
 
     def __post_init__(self) -> None:
         self._check()
+        if self.window_seconds is None:
+            object.__setattr__(self, "minimum_calls", min(self.minimum_calls, self.window))
         has_rates = self.failure_rate is not None or self.slow_call_rate is not None
         object.__setattr__(self, "has_rates", has_rates)
 
     def _check(self) -> None:
         for name in ("failure_threshold", "window", "minimum_calls", "half_open_permits"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
-                raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
-        if not 1 <= self.growth < math.inf:
-            raise ValueError(f"growth must be at least 1, not {self.growth!r}")
+            optional = name == "failure_threshold"
+            check_number(name, getattr(self, name), least=1, whole=True, optional=optional)
+        check_number("growth", self.growth, least=1)
         for name in (
             "recovery_timeout",
             "recovery_timeout_max",
@@ -277,13 +278,10 @@ class BreakerConfig:
             "window_seconds",
             "slow_call_seconds",
         ):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+            optional = name in ("window_seconds", "slow_call_seconds")
+            check_number(name, getattr(self, name), above=0, unit="seconds", optional=optional)
         for name in ("failure_rate", "slow_call_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 1:
-                raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
+            check_number(name, getattr(self, name), above=0, most=1, optional=True)
         if (self.slow_call_rate is None) != (self.slow_call_seconds is None):
             raise ValueError("pass slow_call_rate and slow_call_seconds together")
 
