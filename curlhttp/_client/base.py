@@ -38,7 +38,7 @@ from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
-from curlhttp._models.suggestions import CLIENT_SETTINGS, SuggestingAttributes, with_suggestions
+from curlhttp._models.suggestions import CLIENT_SETTINGS, with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp._policy.auth import to_auth
@@ -96,7 +96,7 @@ class ClosesWithClient(Protocol):
 
 
 @with_suggestions("client")
-class BaseClient(Unpicklable, SuggestingAttributes, RequestBuilder):
+class BaseClient(Unpicklable, RequestBuilder):
     """Everything in a client except its methods for sending requests.
 
     Attributes:
@@ -112,8 +112,6 @@ class BaseClient(Unpicklable, SuggestingAttributes, RequestBuilder):
     """
 
     _why_not = "it holds connections and credentials; make a new one where it is needed"
-
-    _suggestions = "attribute of a client"
 
     make_waiter: MakeWaiter
     exchange: Exchange
