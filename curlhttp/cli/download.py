@@ -33,7 +33,16 @@ if TYPE_CHECKING:
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
 _SECRETS = (  # parameters of the command
-    *("user", "proxy_user", "oauth2_bearer", "cookies", "proxy", "socks", "show_secrets"),
+    *(
+        "user",
+        "proxy_user",
+        "oauth2_bearer",
+        "cookies",
+        "proxy",
+        "socks5",
+        "socks5_hostname",
+        "show_secrets",
+    ),
     *("data", "data_raw", "encoded", "url_query", "url_option"),
 )
 _PARTIAL_SUFFIXES = (".part", ".part.json")  # files of an interrupted download

@@ -28,9 +28,7 @@ _INSTEAD = {
         ("--retry-delay", "--retry-max-time"), "--max-time limits all attempts and the waits"
     ),
     "--check-status": "write --fail-with-body",
-    "--continue-at": "write -C, without an offset",
     "--headers": "write -i, or --print h",
-    "--ignore-stdin": "leave it out",
     "--meta": "write --print m",
     "--raw": "write --data-raw or --json-body",
     "--verify": "write --cacert FILE, or -k to verify nothing",

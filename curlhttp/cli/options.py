@@ -123,7 +123,8 @@ class ConnectionOptions:
     limit_rate: int | None
     noproxy: str | None
     proxy_user: str | None
-    socks: str | None
+    socks5: str | None
+    socks5_hostname: str | None
     max_redirs: int | None
     doh_url: str | None
     scheme: str | None
@@ -211,7 +212,7 @@ class ConnectionOptions:
         return _create_context(self.cacert, self.insecure, self.lowest_tls, self.highest_tls)
 
     def _proxies(self) -> str | dict[str, str | None] | None:
-        proxy = self.socks or self.proxy
+        proxy = self.socks5_hostname or self.socks5 or self.proxy
         if proxy is not None and self.proxy_user is not None:
             scheme, _, rest = proxy.rpartition("://")
             name, _, password = self.proxy_user.partition(":")
@@ -311,10 +312,8 @@ def _get_credentials(user: str | None) -> tuple[str, str] | None:
 def _parse_socks(
     scheme: str,
 ) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    def parse(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-        if value is None:
-            return context.params.get("socks")  # of the other option for the same setting
-        return value if "://" in value else f"{scheme}://{value}"
+    def parse(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+        return value if value is None or "://" in value else f"{scheme}://{value}"
 
     return parse
 
@@ -426,9 +425,9 @@ _OPTIONS = (
     click.option("--noproxy", metavar="HOSTS",
                  help="Hosts to connect to without a proxy, separated by commas."),
     click.option("--proxy-user", metavar="NAME:PASSWORD", help="Credentials for the proxy."),
-    click.option("--socks5", "socks", callback=_parse_socks("socks5"), metavar="HOST[:PORT]",
+    click.option("--socks5", callback=_parse_socks("socks5"), metavar="HOST[:PORT]",
                  help="Use this SOCKS5 proxy, and look up names on this machine."),
-    click.option("--socks5-hostname", "socks", callback=_parse_socks("socks5h"),
+    click.option("--socks5-hostname", callback=_parse_socks("socks5h"),
                  metavar="HOST[:PORT]",
                  help="Use this SOCKS5 proxy, which also looks up names."),
     click.option("--digest", "scheme", flag_value="digest",

@@ -9,11 +9,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import click
 
 from curlhttp._models.redaction import display_url
-from curlhttp._models.url import add_scheme
+from curlhttp._models.url import add_scheme, looks_like_url
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.options import ARGUMENTS, ConnectionOptions, add_options, connection_options
 from curlhttp.cli.output import (
@@ -33,6 +34,7 @@ from curlhttp.cli.output import (
 )
 from curlhttp.cli.request_body import (
     ITEMS_HELP,
+    ORDER,
     RequestContent,
     body_options,
     parse_items,
@@ -82,7 +84,7 @@ _OUTPUT_OPTIONS = (
     click.option("--download", is_flag=True,
                  help="Save the body to a new file, with the name that the server or the URL gives "
                  "it. If the status is 400 or above, save nothing and exit with status 22."),
-    click.option("-C", "--continue", "resumes", is_flag=True,
+    click.option("-C", "--continue", "--continue-at", "resumes", is_flag=True,
                  help="With -o or -O: resume an interrupted download. GET only."),
     click.option("-i", "--include", is_flag=True, help="Also print the response headers."),
     click.option("--print", "parts", callback=_validate_parts, metavar="HhBbm",
@@ -126,12 +128,16 @@ _OUTPUT_OPTIONS = (
                  help="Save headers, credentials and cookies, and send them again next time."),
     click.option("--session-read-only", metavar="NAME|FILE",
                  help="Use a saved session without changing it."),
-    click.option("-s", "--silent", is_flag=True, help="Show no progress bar."),
+    click.option("--ignore-stdin", is_flag=True,
+                 help="Send no body from stdin, such as in a loop that reads from it."),
+    click.option("-s", "--silent", "--no-progress-meter", is_flag=True,
+                 help="Show no progress bar."),
     click.option("-S", "--show-error", is_flag=True, hidden=True, expose_value=False),
     # What these ask for is the default.
     click.option("--compressed", is_flag=True, hidden=True, expose_value=False),
     click.option("-N", "--no-buffer", is_flag=True, hidden=True, expose_value=False),
     click.option("-n", "--netrc", is_flag=True, hidden=True, expose_value=False),
+    click.option("-#", "--progress-bar", is_flag=True, hidden=True, expose_value=False),
     click.option("--path-as-is", is_flag=True, hidden=True, expose_value=False,
                  callback=_refuse_dots),
 )  # fmt: skip
@@ -167,6 +173,7 @@ class OutputOptions:
     cookie_jar: Path | None
     session: str | None
     session_read_only: str | None
+    ignore_stdin: bool
     silent: bool
 
     def validate(self) -> None:
@@ -234,11 +241,16 @@ class OutputOptions:
 # --- one request ---
 
 
+# They frame the body of one request, so a client does not take them for all requests.
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
+
+
 class _RequestSpec(NamedTuple):
     method: str
     url: str  # as it was typed
     params: tuple[tuple[str, str], ...]
     content: RequestContent
+    framing: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def full_url(self) -> str:
@@ -250,6 +262,8 @@ class _RequestSpec(NamedTuple):
         keywords: RequestOptions = {**self.content.keywords}
         if self.params:
             keywords["params"] = list(self.params)
+        if self.framing:
+            keywords["headers"] = list(self.framing)
         pairs = [pair.strip().partition("=") for text in output.cookies if "=" in text
                  for pair in text.split(";") if pair.strip()]  # fmt: skip
         if pairs:
@@ -491,6 +505,37 @@ A URL without a scheme means http for local hosts, and https for others.
 """
 
 
+class _RequestCommand(click.Command):
+    """A command for one request: it notes the order of options, and takes curl's `-C -`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        args = _drop_offsets(args)
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        ctx.meta[ORDER] = [str(param.name) for param in given]
+        return super().parse_args(ctx, args)
+
+
+def _drop_offsets(args: list[str]) -> list[str]:
+    """Remove the "-" after -C, with which curl finds the offset itself.
+
+    Raises:
+        click.UsageError: there is an offset.
+    """
+    kept: list[str] = []
+    for argument in args:
+        if kept and kept[-1] in ("-C", "--continue", "--continue-at"):
+            if argument.isdigit():
+                raise click.UsageError(
+                    f"-C takes no offset such as {argument}: it resumes at the end of the file. "
+                    "-r requests bytes from an offset on"
+                )
+            if argument == "-":
+                continue
+        kept.append(argument)
+    return kept
+
+
 def _create_command(name: str) -> click.Command:
     """Create the command for a method. `request` and `curl` have an option for the method."""
 
@@ -505,6 +550,9 @@ def _create_command(name: str) -> click.Command:
             **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
         )
         output.validate()
+        method = None
+        if name == "request" and options["method"] is None:
+            method, url, items = _find_method(url, items)
         url, items = _find_url(url, items, options.get("url_option"))
         if name == "curl":
             url = _ESCAPED_BRACKET.sub(r"\1", url)
@@ -512,17 +560,23 @@ def _create_command(name: str) -> click.Command:
         named = {name.lower() for name, _ in parsed.headers}
         given = [field for field in connection.header if field[0].lower() not in named]
         headers = (*output.headers, *given, *parsed.headers)
+        framing = tuple(field for field in headers if field[0].lower() in _FRAMING)
+        headers = tuple(field for field in headers if field[0].lower() not in _FRAMING)
         connection = replace(connection, header=headers)
         with ExitStack() as files:
             options["uploads_file"] = options["upload"] is not None
+            if options["upload"] not in (None, "-"):
+                url = _add_file_name(url, options["upload"])
             content = pop_content(options, parsed, files)
-            if name in _WITH_BODY and not content.keywords:
+            method = method or options.get("method")
+            method = method if name in _OF_ANY_METHOD else name.upper()
+            takes_piped = name != "curl" and (method or "").lower() in _WITH_BODY
+            if takes_piped and not (content.keywords or output.ignore_stdin):
                 content = read_piped()._replace(query=content.query)
-            method = options["method"] if name in _OF_ANY_METHOD else name.upper()
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
             method = "HEAD" if output.wants_head and method == "GET" else method
-            _send(_RequestSpec(method, url, parsed.params, content), connection, output)
+            _send(_RequestSpec(method, url, parsed.params, content, framing), connection, output)
 
     decorated: Callable[..., None] = body_options(add_options(_OUTPUT_OPTIONS)(command))
     if name in _OF_ANY_METHOD:
@@ -530,16 +584,33 @@ def _create_command(name: str) -> click.Command:
     decorated = click.argument("items", nargs=-1, metavar="[ITEM]...")(decorated)
     decorated = click.argument("url", required=name not in _OF_ANY_METHOD)(decorated)
     epilog = f"{_URL_HELP}{ITEMS_HELP}\n\b\nExamples:{_EXAMPLES[name]}"
-    created = click.command(name, help=_HELP[name], epilog=epilog)(decorated)
+    created = click.command(name, help=_HELP[name], epilog=epilog, cls=_RequestCommand)(decorated)
     if name == "curl":
         _set_meaning_of_curl(created)
     return created
+
+
+def _add_file_name(url: str, path: str) -> str:
+    """Return the URL with the name of an uploaded file, if its path ends with a slash."""
+    folder, rest = re.fullmatch(r"([^?#]*)(.*)", url, re.DOTALL).groups()  # type: ignore[union-attr]
+    return f"{folder}{quote(Path(path).name)}{rest}" if folder.endswith("/") else url
 
 
 _METHOD_OPTIONS = (
     click.option("-X", "--method", "--request", "method", help="HTTP method."),
     click.option("--url", "url_option", hidden=True),
 )
+
+
+def _find_method(
+    url: str | None, items: tuple[str, ...]
+) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """Return the method before the URL, as in `curlhttp -v POST URL`; the URL and the items."""
+    if url is None or not items or not looks_like_url(items[0]):
+        return None, url, items
+    if url.lower() in _HELP or (url.isalpha() and url.isupper()):
+        return url.upper(), items[0], items[1:]
+    return None, url, items
 
 
 def _find_url(

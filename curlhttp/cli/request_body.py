@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.inputs import FileInput
 
+ORDER = "curlhttp.cli.order"  # in a context's meta: the names of options, in the order given
 ParsedOptions: TypeAlias = "dict[str, Any]"  # Any: the values that click parsed
 _T = TypeVar("_T")
 
@@ -40,7 +41,10 @@ Each ITEM adds a part to the request, as in httpie:
   name@FILE      a file to upload, in a multipart form instead of JSON
 """
 _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTALL).fullmatch
+_match_host = re.compile(r"localhost|[\w-]+(\.[\w-]+)+").fullmatch  # not a name of a header
 _ESCAPED = re.compile(r"\\([\\:=@])")
+_ESCAPED_BRACKET = re.compile(r"\\([][])")
+_HIDE, _SHOW = str.maketrans("[]", "\0\1"), str.maketrans("\0\1", "[]")  # while a name is split
 
 _PATIENCE = 5.0  # seconds without anything on stdin
 _FORM = "application/x-www-form-urlencoded"
@@ -54,24 +58,26 @@ _BODY_OPTIONS = {
 }
 
 _OPTIONS = (
-    click.option("-d", "--data", multiple=True, metavar="DATA",
+    click.option("-d", "--data", "--data-ascii", multiple=True, metavar="DATA",
                  help="Send form data. @FILE reads FILE without line breaks, @- reads stdin. "
                  "Repeated values are joined with '&'."),
     click.option("--data-binary", metavar="DATA",
                  help="Send DATA unchanged. @FILE streams FILE, @- streams stdin."),
     click.option("--json-body", "json_text", metavar="JSON",
-                 help="Send JSON if it is valid. @FILE reads FILE, @- reads stdin."),
+                 help="Send JSON. It is an error if it is not valid. @FILE reads FILE, @- reads "
+                 "stdin."),
     click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
-                 help="Add a field to a multipart form. NAME=@FILE;type=TYPE uploads FILE. May be "
-                 "repeated."),
+                 help="Add a field to a multipart form. NAME=@FILE;type=TYPE uploads FILE, "
+                 "NAME=<FILE sends the text in FILE. May be repeated."),
     click.option("--data-raw", multiple=True, metavar="DATA",
                  help="Like -d, but a leading @ has no special meaning."),
     click.option("--data-urlencode", "encoded", multiple=True, metavar="[NAME=]TEXT|NAME@FILE",
                  help="Like -d, but percent-encode TEXT."),
     click.option("--form-string", multiple=True, metavar="NAME=VALUE",
-                 help="Like -F, but a leading @ has no special meaning."),
+                 help="Like -F, but a leading @ or < has no special meaning."),
     click.option("-T", "--upload-file", "upload", metavar="FILE",
-                 help="Stream FILE as the body, or stdin if FILE is -. Without a method, use PUT."),
+                 help="Stream FILE as the body, or stdin if FILE is -. The method is PUT "
+                 "unless you choose another."),
     click.option("--url-query", "url_query", multiple=True, metavar="[NAME=]TEXT",
                  help="Percent-encode TEXT and add it to the query of the URL."),
     click.option("-G", "--get", "in_query", is_flag=True,
@@ -123,8 +129,11 @@ def split_item(text: str) -> tuple[str, str, str]:
         click.UsageError: the text is not an item.
     """
     match = _match_item(text)
-    if match is None or "://" in text[: match.end(2) + 2] or not match[1]:
-        hint = "; a command sends only one URL" if "://" in text else ""
+    is_url = "://" in text if match is None else "://" in text[: match.end(2) + 2]
+    if match is not None and match[2] == ":" and _match_host(match[1]):
+        is_url = is_url or re.match(r"\d+(/|$)", match[3]) is not None  # host:port
+    if match is None or is_url or not match[1]:
+        hint = "; a command sends only one URL" if is_url or "://" in text else ""
         raise click.UsageError(f"{text!r} is not an ITEM such as name=value or Name:value{hint}")
     return _ESCAPED.sub(r"\1", match[1]), match[2], match[3]
 
@@ -136,6 +145,8 @@ def _add_item(items: Items, text: str) -> Items:
             "JSON"
         )
     name, separator, value = split_item(text)
+    if separator in (":", "==", "@"):
+        name = _ESCAPED_BRACKET.sub(r"\1", name)
     if separator == ":":
         return items._replace(headers=(*items.headers, (name, value.strip() or None)))
     if separator == "==":
@@ -206,11 +217,14 @@ def pop_content(options: ParsedOptions, items: Items, files: ExitStack) -> Reque
     """
     raw, encoded = options.pop("data_raw"), options.pop("encoded")
     strings = options.pop("form_string")
-    query = [_encode_pair(text) for text in options.pop("url_query")]
+    query = [_encode_query(text) for text in options.pop("url_query")]
     values = {name: options.pop(name) for name in _BODY_OPTIONS}
-    data = [*map(_read_data, values["data"]), *raw, *map(_encode_pair, encoded)]
-    values["data"] = data
-    values["form"] = (*map(_parse_field, values["form"]), *map(_parse_string, strings))
+    data = values["data"] = _in_order(
+        data=map(_read_data, values["data"]), data_raw=raw, encoded=map(_encode_pair, encoded)
+    )
+    values["form"] = _in_order(
+        form=map(_parse_field, values["form"]), form_string=map(_parse_string, strings)
+    )
     given = [name for name, value in values.items() if value]
     kinds = [_BODY_OPTIONS[name] for name in given]
     kinds += ["name=value"] * bool(items.members or items.files)
@@ -221,6 +235,15 @@ def pop_content(options: ParsedOptions, items: Items, files: ExitStack) -> Reque
             raise click.UsageError("-G needs -d, because it sends the data of -d in the query")
         return RequestContent({}, query="&".join([*query, *data]))
     return _make_body(values, given, items, files)._replace(query="&".join(query))
+
+
+def _in_order(**values: Iterable[_T]) -> list[_T]:
+    """Return the values of several options in the order in which they were given."""
+    given: list[str] | None = click.get_current_context().meta.get(ORDER)
+    if given is None:  # not the command of one request
+        return [value for each in values.values() for value in each]
+    left = {name: iter(each) for name, each in values.items()}
+    return [next(left[name]) for name in given if name in left]
 
 
 def _make_body(
@@ -284,14 +307,15 @@ def _nest(members: tuple[tuple[str, object], ...]) -> dict[str, object]:
 
 
 def _split_name(name: str) -> list[str]:
-    if "[" not in name and "]" not in name:
-        return [name]
-    match = re.fullmatch(r"([^\[\]]+)((?:\[[^\[\]]*\])+)", name)
-    if match is None:
+    plain = _ESCAPED_BRACKET.sub(lambda found: found[1].translate(_HIDE), name)
+    match = re.fullmatch(r"([^][]+)((?:\[[^][]*\])*)", plain)
+    steps = [] if match is None else match[2][1:-1].split("][") if match[2] else []
+    if match is None or any(re.fullmatch(r"-\d+", step) for step in steps):
         raise click.UsageError(
-            f"{name!r} is not a name such as a[b], a[0] or a[]; for other names, use --json-body"
+            f"{name!r} is not a name such as a[b], a[0] or a[]; for other names, use --json-body, "
+            "or write a backslash before each bracket"
         )
-    return [match[1], *match[2][1:-1].split("][")]
+    return [word.translate(_SHOW) for word in (match[1], *steps)]
 
 
 def _get(place: dict[str, object] | list[object], key: str | int, name: str) -> object:
@@ -375,6 +399,11 @@ def _encode_pair(text: str) -> str:
     return f"{name}={quote_plus(content)}" if name else quote_plus(content)
 
 
+def _encode_query(text: str) -> str:
+    """Encode a value of --url-query, which after a + is sent as it is."""
+    return text[1:] if text.startswith("+") else _encode_pair(text)
+
+
 def _parse_field(text: str) -> tuple[str, str, bool]:
     """Return the name and the value of -F, and whether @ has a meaning in it."""
     name, equals, value = text.partition("=")
@@ -390,13 +419,16 @@ def _parse_string(text: str) -> tuple[str, str, bool]:
     return name, value, False
 
 
-def _parse_form(fields: tuple[tuple[str, str, bool], ...], files: ExitStack) -> RequestContent:
+def _parse_form(fields: Iterable[tuple[str, str, bool]], files: ExitStack) -> RequestContent:
     parts: list[tuple[str, FileInput]] = []
     for name, value, has_files in fields:
-        if not (has_files and value.startswith("@")):
+        if not (has_files and value.startswith(("@", "<"))):
             parts.append((name, (None, _encode(value))))
             continue
         path, _, kind = value[1:].partition(";type=")
+        if value[0] == "<":
+            parts.append((name, (None, _read(path), kind or None)))
+            continue
         parts.append((name, (Path(path).name, _open(path, files), kind or None)))
     return RequestContent({"files": parts})
 

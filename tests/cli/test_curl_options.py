@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import ssl
 import subprocess
 import sys
@@ -43,6 +44,23 @@ def test_forms(app: AppServer, arguments: list[str], body: str) -> None:
     assert echoed("post", app.url + "/echo", *arguments)["body"] == body
 
 
+def test_values_are_sent_in_the_order_given(app: AppServer) -> None:
+    options = ("-d", "a=1", "--data-urlencode", "b=c d", "--data-raw", "@x", "-d", "z=2")
+    assert echoed("post", app.url + "/echo", *options)["body"] == "a=1&b=c+d&@x&z=2"
+    options = ("--form-string", "a=@1", "-F", "b=2", "--form-string", "c=3")
+    body = echoed("post", app.url + "/echo", *options)["body"]
+    assert re.findall('name="(.)"', body) == ["a", "b", "c"]
+
+
+def test_a_field_has_the_text_of_a_file(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello")
+    field = f"a=<{tmp_path / 'text'}"
+    body = echoed("post", app.url + "/echo", "-F", field)["body"]
+    assert "\r\n\r\nhello\r\n" in body
+    assert "filename" not in body
+    assert field[2:] in echoed("post", app.url + "/echo", "--form-string", field)["body"]
+
+
 def test_data_of_a_file_is_encoded(app: AppServer, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a b&")
     got = echoed("post", app.url + "/echo", "--data-urlencode", f"name@{tmp_path / 'text'}")
@@ -54,6 +72,8 @@ def test_the_query(app: AppServer) -> None:
     assert app.requests[-1].target == "/echo?x=1&a=b+c&d"
     run("get", app.url + "/echo", "-G", "-d", "a=1", "--data-urlencode", "b=c d")
     assert app.requests[-1].target == "/echo?a=1&b=c+d"
+    run("get", app.url + "/echo", "--url-query", "+a b&c=d%20", "--url-query", "e=f g")
+    assert app.requests[-1].target == "/echo?a%20b&c=d%20&e=f+g"
 
 
 def test_a_form_with_literal_values(app: AppServer) -> None:
@@ -68,6 +88,49 @@ def test_a_file_is_uploaded_with_put(app: AppServer, tmp_path: Path) -> None:
     assert (got["method"], got["body"]) == ("PUT", "hello")
     assert echoed("post", app.url + "/echo", "-T", tmp_path / "text")["method"] == "POST"
     assert run("get", app.url, "-T", tmp_path / "none").status == 26
+
+
+def test_an_uploaded_file_keeps_its_name_below_a_folder(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "a b").write_text("hello")
+    for folder, target in (("/up/?q=1", "/up/a%20b?q=1"), ("/up?q=1/", "/up?q=1/")):
+        run("request", app.url + folder, "-T", tmp_path / "a b")
+        assert app.requests[-1].target == target
+
+
+@pytest.mark.parametrize("name", ["content-length", "Content-Length"])
+def test_the_length_of_a_copied_command_is_checked(app: AppServer, name: str) -> None:
+    for length, options in ((0, ()), (3, ("-d", "abc"))):
+        got = echoed("curl", "-X", "POST", app.url + "/echo", "-H", f"{name}: {length}", *options)
+        assert got["headers"]["content-length"] == str(length)
+    ended = run("post", app.url, "-d", "abc", "-H", f"{name}: 5")
+    assert "the body has 3 bytes, but 5 were announced" in ended.err
+    got = echoed("post", app.url + "/echo", "-d", "abc", "-H", "Transfer-Encoding: chunked")
+    assert got["body"] == "abc"
+
+
+def test_a_download_is_resumed_with_a_dash(app: AppServer, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for command in (("-C", "-"), ("curl", "-C", "-"), ("curl", "--continue-at", "-")):
+        assert run(*command, "-o", path, app.url + "/bytes/9").status == 0
+        assert path.stat().st_size == 9
+    ended = run("curl", "-C", "5", "-o", path, app.url + "/bytes/9")
+    assert ended.status == 2
+    assert "-C takes no offset such as 5" in ended.err
+
+
+@pytest.mark.parametrize("method", ["POST", "post", "PURGE"])
+def test_a_method_may_follow_options(app: AppServer, method: str) -> None:
+    got = echoed("-s", method, app.url + "/echo", "a=1")
+    assert (got["method"], got["body"]) == (method.upper(), '{"a": "1"}')
+
+
+def test_a_second_url_is_refused(app: AppServer) -> None:
+    for second in ("localhost:8390/b", "a.test:80", "127.0.0.1:80/", "http://a.test/"):
+        ended = run("get", app.url, second)
+        assert ended.status == 2
+        assert "a command sends only one URL" in ended.err
+    assert not app.requests
+    assert run("get", app.url, "X-Time:12:30", "Host:a.test:80").status == 0
 
 
 def test_headers(app: AppServer) -> None:
@@ -187,8 +250,10 @@ def test_proxies(app: AppServer) -> None:
         assert len(proxy.log) == 1
     with SOCKSProxy() as socks:
         host = socks.url.partition("://")[2]
-        for option in ("--socks5", "--socks5-hostname"):
-            assert run("get", app.url, option, host).status == 0
+        url = app.url.replace("127.0.0.1", "localhost")
+        for option, looked_up in (("--socks5", "127.0.0.1"), ("--socks5-hostname", "localhost")):
+            assert run("get", url, "-4", option, host).status == 0
+            assert socks.log[-1][0] == looked_up
 
 
 def test_digest(app: AppServer) -> None:
@@ -276,6 +341,7 @@ def test_a_command_line_that_a_browser_copied(
         (["a[0]=1", "a[1]:=2"], {"a": ["1", 2]}),
         (["a[0][b]=c", "a[0][d]=e", "a[1]:=null"], {"a": [{"b": "c", "d": "e"}, None]}),
         (["a[b][]=c"], {"a": {"b": ["c"]}}),
+        ([r"a\[b\]=1", r"c[d\]]=2"], {"a[b]": "1", "c": {"d]": "2"}}),
     ],
     ids=str,
 )
@@ -284,7 +350,7 @@ def test_items_nest(app: AppServer, items: list[str], body: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"], ["a[b=1"], ["a]=1"]], ids=str
+    "items", [["a=1", "a[b]=2"], ["a[1]=x"], ["a[b]]=1"], ["a[b=1"], ["a]=1"], ["a[-1]=1"]], ids=str
 )
 def test_items_that_do_not_nest_are_refused(app: AppServer, items: list[str]) -> None:
     assert run("post", app.url + "/echo", *items).status == 2
@@ -304,8 +370,8 @@ def piped(data: bytes, *arguments: object) -> bytes:
 
 @pytest.mark.parametrize("data", [b'{"z": 1}', b"text"], ids=["JSON", "text"])
 def test_what_is_piped_is_the_body(app: AppServer, data: bytes) -> None:
-    for command in ("post", "put", "patch"):
-        got = json.loads(piped(data, command, app.url + "/echo"))
+    for command in (["post"], ["put"], ["patch"], ["request", "-X", "POST"], ["-s", "PUT"]):
+        got = json.loads(piped(data, *command, app.url + "/echo"))
         assert got["body"].encode() == data
         headers = {name.lower(): value for name, value in app.requests[-1].headers}
         expected = "application/json" if data == b'{"z": 1}' else None
@@ -329,6 +395,8 @@ def test_it_says_that_it_waits_for_a_body(
 def test_nothing_is_read_for_other_methods_or_with_a_body(app: AppServer) -> None:
     assert json.loads(piped(b"x", "get", app.url + "/echo"))["body"] == ""
     assert json.loads(piped(b"x", "post", app.url + "/echo", "-d", "a=1"))["body"] == "a=1"
+    assert json.loads(piped(b"x", "post", app.url + "/echo", "--ignore-stdin"))["body"] == ""
+    assert json.loads(piped(b"x", "curl", "-X", "POST", app.url + "/echo"))["body"] == ""
 
 
 def test_fetch_adds_schemes_as_get_does(app: AppServer, tmp_path: Path) -> None:
