@@ -135,7 +135,7 @@ def test_completion_is_installed_by_one_command(
 
 
 def test_the_list_of_commands_has_whole_sentences() -> None:
-    lines = run("--help").out.splitlines()
+    lines = run("--help").out.decode().splitlines()
     for name in ("curl", "har"):
         line = next(line for line in lines if line.split()[:1] == [name])
         assert line.endswith(".")
