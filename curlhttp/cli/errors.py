@@ -34,6 +34,23 @@ _INSTEAD = {
     "--verify": "write --cacert FILE, or -k to verify nothing",
     **dict.fromkeys(("-z", "--time-cond"), "write -H 'If-Modified-Since: ...'"),
 }
+# What the library's messages say about its arguments, and what the command line says instead.
+_HINTS = {
+    "pass the path of a file or folder as verify=": "pass the path of a file with --cacert",
+    "pass the path of their file as verify=": "pass the path of their file with --cacert",
+    "pass verify= or cert=": "pass --cacert or --cert, or -k to verify nothing",
+    "pass cert=": "pass --cert",
+    "(cert=)": "(--cert)",
+    "timeout too short: timeout=Timeout(connect=...)": "timeout too short: --connect-timeout",
+    "raise timeout=Timeout(read=...)": "raise --timeout",
+    "raise timeout=Timeout(write=...)": "raise --timeout",
+    "max_response_size=": "--max-body ",
+    "max_redirects= of the client sets the limit": "--max-redirs sets the limit",
+    "doh must be": "--doh-url must be",
+    "local_address must be": "--interface must be",
+    "a relative URL needs a client with a base_url, such as "
+    "Client(base_url='https://example.com')": "write a whole URL, such as https://example.com",
+}
 _MIN_SIMILARITY = 0.82  # of a suggested option: one wrong letter of six
 
 # See "EXIT CODES" in curl's manual page. The first match counts: subclasses before their bases.
@@ -69,7 +86,7 @@ class CommandFailed(Exception):
 
     def show(self) -> None:
         """Print the line on stderr."""
-        message = printable(str(self))
+        message = printable(translate(str(self)))
         if message:
             click.echo(f"curlhttp: {message}", err=True)
 
@@ -79,6 +96,13 @@ def _get_exit_status(error: e.RequestException) -> int:
     if error.curl_code and not isinstance(error, e.Timeout):
         return error.curl_code
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 1)
+
+
+def translate(message: str) -> str:
+    """Return a message of the library with options instead of names of arguments."""
+    for argument, option in _HINTS.items():
+        message = message.replace(argument, option)
+    return message
 
 
 @contextmanager

@@ -460,7 +460,7 @@ Examples:
 
 
 @click.group(
-    help="Work with HAR files, as recorded by --har, clients and browsers.", epilog=_EPILOG
+    help="Show HAR files as HTML. --har, clients and browsers record them.", epilog=_EPILOG
 )
 def har() -> None:
     """Work with HAR files."""

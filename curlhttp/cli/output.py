@@ -23,7 +23,7 @@ import click
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._models.timings import NO_TIME, Timings
-from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, reading
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, reading, translate
 from curlhttp.cli.terminal import console, has_color, printable
 from curlhttp.exceptions import RequestException
 
@@ -448,7 +448,7 @@ def print_error_json(error: RequestException, method: str, url: str) -> None:
             "url": redact_url(url),
             "status": None if error.response is None else error.response.status_code,
             "error": type(error).__name__,
-            "message": str(error),
+            "message": translate(str(error)),
         }
     )
 

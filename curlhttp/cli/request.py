@@ -465,9 +465,8 @@ _HELP = {
     "delete": "Send a DELETE request.",
     "request": "Send a request with any method. The default is GET, or POST if there is a body. "
     "`curlhttp URL` is the same command.",
-    "curl": "Run a command line of curl, such as one that a browser copied: write `curlhttp` and "
-    "paste it. Options mean the same as for curl: --json sends JSON, and redirects are followed "
-    "only with -L.",
+    "curl": "Run a command that you copied as cURL. Write `curlhttp` and paste it. Options "
+    "mean the same as for curl: --json sends JSON, and redirects are followed only with -L.",
 }
 _WITH_BODY = ("post", "put", "patch")  # what is piped to them is the body
 _EXAMPLES = {

@@ -64,8 +64,8 @@ _OPTIONS = (
     click.option("--data-binary", metavar="DATA",
                  help="Send DATA unchanged. @FILE streams FILE, @- streams stdin."),
     click.option("--json-body", "json_text", metavar="JSON",
-                 help="Send JSON. It is an error if it is not valid. @FILE reads FILE, @- reads "
-                 "stdin."),
+                 help="Send JSON. It is an error if it is not valid. @FILE reads FILE, @- "
+                 "reads stdin."),
     click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
                  help="Add a field to a multipart form. NAME=@FILE;type=TYPE uploads FILE, "
                  "NAME=<FILE sends the text in FILE. May be repeated."),
@@ -76,8 +76,8 @@ _OPTIONS = (
     click.option("--form-string", multiple=True, metavar="NAME=VALUE",
                  help="Like -F, but a leading @ or < has no special meaning."),
     click.option("-T", "--upload-file", "upload", metavar="FILE",
-                 help="Stream FILE as the body, or stdin if FILE is -. The method is PUT "
-                 "unless you choose another."),
+                 help="Stream FILE as the body, or stdin if FILE is -. The method is PUT unless "
+                 "you choose another."),
     click.option("--url-query", "url_query", multiple=True, metavar="[NAME=]TEXT",
                  help="Percent-encode TEXT and add it to the query of the URL."),
     click.option("-G", "--get", "in_query", is_flag=True,

@@ -40,8 +40,8 @@ Examples:
 _SSE_EPILOG = f"""{ITEMS_HELP}
 \b
 Each line has the data of an event, preceded by the event's type unless that
-is `message`. Line breaks are written as \\n. After a POST, the command ends
-when the connection ends.
+is `message`. Line breaks are written as \\n. After a POST, the command
+ends when the connection ends.
 
 \b
 Examples:

@@ -132,3 +132,11 @@ def test_completion_is_installed_by_one_command(
     (written,) = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert str(written) in ended.out.decode()
     assert "_CURLHTTP_COMPLETE" in written.read_text()
+
+
+def test_the_list_of_commands_has_whole_sentences() -> None:
+    lines = run("--help").out.decode().splitlines()
+    for name in ("curl", "har"):
+        line = next(line for line in lines if line.split()[:1] == [name])
+        assert line.endswith(".")
+        assert "..." not in line

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
-from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, translate
 from curlhttp.cli.output import escape_json_controls
 from curlhttp.exceptions import RequestException
 
@@ -123,7 +123,8 @@ class FetchRecord:
         timings = outcome.timings
         record.elapsed = None if timings is None else round(timings.total, 6)
         if isinstance(outcome, RequestException):
-            record.error, record.message = type(outcome).__name__, str(outcome)
+            record.error = type(outcome).__name__
+            record.message = translate(str(outcome))
         else:
             record._fill(outcome)
         return record
