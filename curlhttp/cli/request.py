@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 
 from curlhttp._models.redaction import display_url
-from curlhttp._models.url import add_scheme, looks_like_url
+from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.options import ARGUMENTS, ConnectionOptions, add_options, connection_options
 from curlhttp.cli.output import (
@@ -128,8 +128,6 @@ _OUTPUT_OPTIONS = (
                  help="Save headers, credentials and cookies, and send them again next time."),
     click.option("--session-read-only", metavar="NAME|FILE",
                  help="Use a saved session without changing it."),
-    click.option("--ignore-stdin", is_flag=True,
-                 help="Send no body from stdin, such as in a loop that reads from it."),
     click.option("-s", "--silent", "--no-progress-meter", is_flag=True,
                  help="Show no progress bar."),
     click.option("-S", "--show-error", is_flag=True, hidden=True, expose_value=False),
@@ -173,7 +171,6 @@ class OutputOptions:
     cookie_jar: Path | None
     session: str | None
     session_read_only: str | None
-    ignore_stdin: bool
     silent: bool
 
     def validate(self) -> None:
@@ -549,9 +546,6 @@ def _create_command(name: str) -> click.Command:
             **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
         )
         output.validate()
-        method = None
-        if name == "request" and options["method"] is None:
-            method, url, items = _find_method(url, items)
         url, items = _find_url(url, items, options.get("url_option"))
         if name == "curl":
             url = _ESCAPED_BRACKET.sub(r"\1", url)
@@ -567,11 +561,9 @@ def _create_command(name: str) -> click.Command:
             if options["upload"] not in (None, "-"):
                 url = _add_file_name(url, options["upload"])
             content = pop_content(options, parsed, files)
-            method = method or options.get("method")
-            method = method if name in _OF_ANY_METHOD else name.upper()
-            takes_piped = name != "curl" and (method or "").lower() in _WITH_BODY
-            if takes_piped and not (content.keywords or output.ignore_stdin):
+            if name in _WITH_BODY and not content.keywords:
                 content = read_piped()._replace(query=content.query)
+            method = options["method"] if name in _OF_ANY_METHOD else name.upper()
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
             method = "HEAD" if output.wants_head and method == "GET" else method
@@ -599,17 +591,6 @@ _METHOD_OPTIONS = (
     click.option("-X", "--method", "--request", "method", help="HTTP method."),
     click.option("--url", "url_option", hidden=True),
 )
-
-
-def _find_method(
-    url: str | None, items: tuple[str, ...]
-) -> tuple[str | None, str | None, tuple[str, ...]]:
-    """Return the method before the URL, as in `curlhttp -v POST URL`; the URL and the items."""
-    if url is None or not items or not looks_like_url(items[0]):
-        return None, url, items
-    if url.lower() in _HELP or (url.isalpha() and url.isupper()):
-        return url.upper(), items[0], items[1:]
-    return None, url, items
 
 
 def _find_url(

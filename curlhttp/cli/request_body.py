@@ -41,7 +41,6 @@ Each ITEM adds a part to the request, as in httpie:
   name@FILE      a file to upload, in a multipart form instead of JSON
 """
 _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTALL).fullmatch
-_match_host = re.compile(r"localhost|[\w-]+(\.[\w-]+)+").fullmatch  # not a name of a header
 _ESCAPED = re.compile(r"\\([\\:=@])")
 _ESCAPED_BRACKET = re.compile(r"\\([][])")
 _HIDE, _SHOW = str.maketrans("[]", "\0\1"), str.maketrans("\0\1", "[]")  # while a name is split
@@ -129,11 +128,8 @@ def split_item(text: str) -> tuple[str, str, str]:
         click.UsageError: the text is not an item.
     """
     match = _match_item(text)
-    is_url = "://" in text if match is None else "://" in text[: match.end(2) + 2]
-    if match is not None and match[2] == ":" and _match_host(match[1]):
-        is_url = is_url or re.match(r"\d+(/|$)", match[3]) is not None  # host:port
-    if match is None or is_url or not match[1]:
-        hint = "; a command sends only one URL" if is_url or "://" in text else ""
+    if match is None or "://" in text[: match.end(2) + 2] or not match[1]:
+        hint = "; a command sends only one URL" if "://" in text else ""
         raise click.UsageError(f"{text!r} is not an ITEM such as name=value or Name:value{hint}")
     return _ESCAPED.sub(r"\1", match[1]), match[2], match[3]
 
