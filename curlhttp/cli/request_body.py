@@ -19,6 +19,7 @@ from urllib.parse import quote_plus
 
 import click
 
+from curlhttp._models.redaction import display_url
 from curlhttp.cli.errors import reading
 from curlhttp.cli.options import add_options
 
@@ -40,6 +41,9 @@ Each ITEM adds a part to the request, as in httpie:
   name@FILE      a file to upload, in a multipart form instead of JSON
 """
 _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTALL).fullmatch
+_is_url = re.compile(
+    r"(?:https?:|localhost:|[\w-]+(?:\.[\w-]+)+:)(?://|\d+/)|localhost:\d+", re.IGNORECASE
+).match
 _ESCAPED = re.compile(r"\\([\\:=@])")
 
 _PATIENCE = 5.0  # seconds without anything on stdin
@@ -139,6 +143,11 @@ def _add_item(items: Items, text: str) -> Items:
         )
     name, separator, value = split_item(text)
     if separator == ":":
+        if _is_url(text):
+            raise click.UsageError(
+                f"{display_url(text)!r} looks like a second URL, but a command sends only one. "
+                "Use `curlhttp fetch` to send many, or -H to send this header"
+            )
         return items._replace(headers=(*items.headers, (name, value.strip() or None)))
     if separator == "==":
         return items._replace(params=(*items.params, (name, value)))
