@@ -30,7 +30,6 @@ _INSTEAD = {
     "--check-status": "write --fail-with-body",
     "--continue-at": "write -C, without an offset",
     "--headers": "write -i, or --print h",
-    "--ignore-stdin": "leave it out",
     "--meta": "write --print m",
     "--raw": "write --data-raw or --json-body",
     "--verify": "write --cacert FILE, or -k to verify nothing",

@@ -34,10 +34,10 @@ from curlhttp.cli.output import (
 from curlhttp.cli.request_body import (
     ITEMS_HELP,
     RequestContent,
+    add_piped,
     body_options,
     parse_items,
     pop_content,
-    read_piped,
 )
 from curlhttp.exceptions import RequestException
 
@@ -455,7 +455,6 @@ _HELP = {
     "mean the same as for curl: --json sends JSON, and redirects are followed only with -L.",
 }
 _METHODS = ("get", "head", "options", "post", "put", "patch", "delete")
-_WITH_BODY = ("post", "put", "patch")  # what is piped to them is the body
 _EXAMPLES = {
     "get": """
   curlhttp get api.example.org/users q==ada page==2
@@ -519,8 +518,8 @@ def _create_command(name: str) -> click.Command:
             options["uploads_file"] = options["upload"] is not None
             content = pop_content(options, parsed, files)
             method = options["method"] if name in _OF_ANY_METHOD else name.upper()
-            if name != "curl" and method and method.lower() in _WITH_BODY and not content.keywords:
-                content = read_piped()._replace(query=content.query)
+            ignores_stdin = name == "curl" or options["ignores_stdin"]
+            content = add_piped(content, method, ignores_stdin)
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
             method = "HEAD" if output.wants_head and method == "GET" else method

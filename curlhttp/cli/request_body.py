@@ -46,6 +46,7 @@ _is_url = re.compile(
 ).match
 _ESCAPED = re.compile(r"\\([\\:=@])")
 
+_WITH_BODY = ("POST", "PUT", "PATCH")  # what is piped to them is the body
 _PATIENCE = 5.0  # seconds without anything on stdin
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
@@ -80,6 +81,8 @@ _OPTIONS = (
                  "you choose another."),
     click.option("--url-query", "url_query", multiple=True, metavar="[NAME=]TEXT",
                  help="Percent-encode TEXT and add it to the query of the URL."),
+    click.option("--ignore-stdin", "ignores_stdin", is_flag=True,
+                 help="Do not send what is piped to a POST, PUT or PATCH."),
     click.option("-G", "--get", "in_query", is_flag=True,
                  help="With -d: send the data in the query of the URL instead of the body."),
 )  # fmt: skip
@@ -345,6 +348,19 @@ def _read_json(value: str) -> bytes:
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--json-body: the value is not JSON: {error}") from None
     return content
+
+
+def add_piped(content: RequestContent, method: str | None, ignores: bool) -> RequestContent:
+    """Return the content with what is piped to stdin as the body, if the request has no other.
+
+    Args:
+        content: the content that options and items describe.
+        method: the method that was chosen, if any. Only POST, PUT and PATCH take a piped body.
+        ignores: --ignore-stdin was given.
+    """
+    if ignores or content.keywords or (method or "").upper() not in _WITH_BODY:
+        return content
+    return read_piped()._replace(query=content.query)
 
 
 def read_piped() -> RequestContent:
