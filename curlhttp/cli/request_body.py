@@ -44,6 +44,9 @@ _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTA
 _is_url = re.compile(
     r"(?:https?:|localhost:|[\w-]+(?:\.[\w-]+)+:)(?://|\d+/)|localhost:\d+", re.IGNORECASE
 ).match
+_PART = r"(?:\\[\[\]]|(?!\\[\[\]])[^\[\]])"  # a character of a name; brackets in it are escaped
+_match_name = re.compile(rf"({_PART}+)((?:\[{_PART}*?\])*)", re.DOTALL).fullmatch
+_find_steps = re.compile(rf"\[({_PART}*?)\]", re.DOTALL).findall
 _ESCAPED = re.compile(r"\\([\\:=@])")
 
 _WITH_BODY = ("POST", "PUT", "PATCH")  # what is piped to them is the body
@@ -260,7 +263,10 @@ def _encode_items(items: Items, files: ExitStack) -> RequestContent:
     """Return the items as a JSON object, or as a multipart form if there are files."""
     if items.files:
         parts: list[tuple[str, FileInput]] = [
-            (name, (None, _encode(value if isinstance(value, str) else json.dumps(value))))
+            (
+                _unescape_brackets(name),
+                (None, _encode(value if isinstance(value, str) else json.dumps(value))),
+            )
             for name, value in items.members
         ]
         parts += [(name, (Path(path).name, _open(path, files))) for name, path in items.files]
@@ -298,14 +304,18 @@ def _nest(members: tuple[tuple[str, object], ...]) -> dict[str, object]:
 
 
 def _split_name(name: str) -> list[str]:
-    if "[" not in name and "]" not in name:
-        return [name]
-    match = re.fullmatch(r"([^\[\]]+)((?:\[[^\[\]]*\])+)", name)
-    if match is None:
+    match = _match_name(name)
+    steps = [] if match is None else _find_steps(match[2])
+    if match is None or any(re.fullmatch(r"-\d+", step) for step in steps):
         raise click.UsageError(
-            f"{name!r} is not a name such as a[b], a[0] or a[]; for other names, use --json-body"
+            f"{name!r} is not a name such as a[b], a[0] or a[]; write \\[ and \\] for brackets "
+            "that are part of a name"
         )
-    return [match[1], *match[2][1:-1].split("][")]
+    return [_unescape_brackets(part) for part in (match[1], *steps)]
+
+
+def _unescape_brackets(text: str) -> str:
+    return re.sub(r"\\([\[\]])", r"\1", text)
 
 
 def _get(place: dict[str, object] | list[object], key: str | int, name: str) -> object:

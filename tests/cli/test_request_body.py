@@ -177,3 +177,21 @@ def test_a_piped_body_goes_with_any_way_to_choose_the_method(
 def test_ignored_stdin_is_not_sent(app: AppServer, words: tuple[str, ...]) -> None:
     piped(*words, app.url + "/echo")
     assert [request.body for request in app.requests] == [b""]
+
+
+@pytest.mark.parametrize(
+    ("item", "sent"),
+    [
+        (r"a\[b\]=1", {"a[b]": "1"}),
+        (r"a[b\]]=1", {"a": {"b]": "1"}}),
+        (r"a\[b\][c]=1", {"a[b]": {"c": "1"}}),
+    ],
+)
+def test_brackets_can_be_escaped(app: AppServer, item: str, sent: object) -> None:
+    assert json.loads(sent_body(app, item)[0]) == sent
+
+
+def test_a_negative_index_is_refused() -> None:
+    ended = run("post", "--offline", "localhost", "a[-1]=1")
+    assert ended.status == 2
+    assert "'a[-1]' is not a name" in ended.err
