@@ -59,7 +59,11 @@ class App(click.Group):
         elif (
             args
             and args[0] not in _GROUP_OPTIONS
-            and (args[0].startswith("-") or looks_like_url(args[0]))
+            and (
+                args[0].startswith("-")
+                or looks_like_url(args[0])
+                or (args[1:] and args[0].isalpha() and args[0].isupper())  # `curlhttp PURGE URL`
+            )
         ):
             args = ["request", *args]
         ctx.meta[ARGUMENTS] = list(args)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import click
 
 from curlhttp._models.redaction import is_secret_header
-from curlhttp.cli.errors import READ_ERROR, CommandFailed, reading
+from curlhttp.cli.errors import READ_ERROR, CommandFailed, improve_suggestions, reading
 from curlhttp.cli.options import ConnectionOptions
 
 _VARIABLE = "CURLHTTP_CONFIG"
@@ -163,6 +163,11 @@ class _OptionReader:
         if line.option == "--url" and self._has_url and line.value and not is_default:
             return (line.value,)
         param = self._options.get(line.option)
+        if param is None and line.option not in ("--url", "-h", "--help"):
+            unknown = improve_suggestions(
+                click.NoSuchOption(line.option, possibilities=[*self._options])
+            )
+            raise self._make_error(line, unknown.format_message())
         if param is None or line.option in ("-K", "--config", "-h", "--help"):
             raise self._make_error(
                 line, f"{line.option} cannot be used in a file for `{self._name}`"

@@ -36,10 +36,10 @@ from curlhttp.cli.request_body import (
     ITEMS_HELP,
     ORDER,
     RequestContent,
+    add_piped,
     body_options,
     parse_items,
     pop_content,
-    read_piped,
 )
 from curlhttp.exceptions import RequestException
 
@@ -465,7 +465,7 @@ _HELP = {
     "curl": "Run a command that you copied as cURL. Write `curlhttp` and paste it. Options "
     "mean the same as for curl: --json sends JSON, and redirects are followed only with -L.",
 }
-_WITH_BODY = ("post", "put", "patch")  # what is piped to them is the body
+_METHODS = ("get", "head", "options", "post", "put", "patch", "delete")
 _EXAMPLES = {
     "get": """
   curlhttp get api.example.org/users q==ada page==2
@@ -546,6 +546,8 @@ def _create_command(name: str) -> click.Command:
             **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
         )
         output.validate()
+        if name == "request" and options["method"] is None and options["url_option"] is None:
+            options["method"], url, items = _find_method(url, items)
         url, items = _find_url(url, items, options.get("url_option"))
         if name == "curl":
             url = _ESCAPED_BRACKET.sub(r"\1", url)
@@ -561,9 +563,9 @@ def _create_command(name: str) -> click.Command:
             if options["upload"] not in (None, "-"):
                 url = _add_file_name(url, options["upload"])
             content = pop_content(options, parsed, files)
-            if name in _WITH_BODY and not content.keywords:
-                content = read_piped()._replace(query=content.query)
             method = options["method"] if name in _OF_ANY_METHOD else name.upper()
+            ignores_stdin = name == "curl" or options["ignores_stdin"]
+            content = add_piped(content, method, ignores_stdin)
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
             method = "HEAD" if output.wants_head and method == "GET" else method
@@ -591,6 +593,21 @@ _METHOD_OPTIONS = (
     click.option("-X", "--method", "--request", "method", help="HTTP method."),
     click.option("--url", "url_option", hidden=True),
 )
+
+
+def _find_method(
+    url: str | None, items: tuple[str, ...]
+) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """Return the method that is written before the URL, or None, and the URL and the items.
+
+    It is one of the methods that are commands, or a word in capitals. The words before it are
+    options, or else App would have run its command.
+    """
+    if url is None or not items or not (url.isascii() and url.isalpha()):
+        return None, url, items
+    if not url.isupper() and url.lower() not in _METHODS:
+        return None, url, items
+    return url.upper(), items[0], items[1:]
 
 
 def _find_url(

@@ -19,6 +19,7 @@ from urllib.parse import quote_plus
 
 import click
 
+from curlhttp._models.redaction import display_url
 from curlhttp.cli.errors import reading
 from curlhttp.cli.options import add_options
 
@@ -41,10 +42,15 @@ Each ITEM adds a part to the request, as in httpie:
   name@FILE      a file to upload, in a multipart form instead of JSON
 """
 _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTALL).fullmatch
+_is_url = re.compile(
+    r"(?:https?:|localhost:|[\w-]+(?:\.[\w-]+)+:)(?://|\d+/)|localhost:\d+", re.IGNORECASE
+).match
+_PART = r"(?:\\[\[\]]|(?!\\[\[\]])[^\[\]])"  # a character of a name; brackets in it are escaped
+_match_name = re.compile(rf"({_PART}+)((?:\[{_PART}*?\])*)", re.DOTALL).fullmatch
+_find_steps = re.compile(rf"\[({_PART}*?)\]", re.DOTALL).findall
 _ESCAPED = re.compile(r"\\([\\:=@])")
-_ESCAPED_BRACKET = re.compile(r"\\([][])")
-_HIDE, _SHOW = str.maketrans("[]", "\0\1"), str.maketrans("\0\1", "[]")  # while a name is split
 
+_WITH_BODY = ("POST", "PUT", "PATCH")  # what is piped to them is the body
 _PATIENCE = 5.0  # seconds without anything on stdin
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
@@ -79,6 +85,8 @@ _OPTIONS = (
                  "you choose another."),
     click.option("--url-query", "url_query", multiple=True, metavar="[NAME=]TEXT",
                  help="Percent-encode TEXT and add it to the query of the URL."),
+    click.option("--ignore-stdin", "ignores_stdin", is_flag=True,
+                 help="Do not send what is piped to a POST, PUT or PATCH."),
     click.option("-G", "--get", "in_query", is_flag=True,
                  help="With -d: send the data in the query of the URL instead of the body."),
 )  # fmt: skip
@@ -142,8 +150,13 @@ def _add_item(items: Items, text: str) -> Items:
         )
     name, separator, value = split_item(text)
     if separator in (":", "==", "@"):
-        name = _ESCAPED_BRACKET.sub(r"\1", name)
+        name = _unescape_brackets(name)
     if separator == ":":
+        if _is_url(text):
+            raise click.UsageError(
+                f"{display_url(text)!r} looks like a second URL, but a command sends only one. "
+                "Use `curlhttp fetch` to send many, or -H to send this header"
+            )
         return items._replace(headers=(*items.headers, (name, value.strip() or None)))
     if separator == "==":
         return items._replace(params=(*items.params, (name, value)))
@@ -265,7 +278,10 @@ def _encode_items(items: Items, files: ExitStack) -> RequestContent:
     """Return the items as a JSON object, or as a multipart form if there are files."""
     if items.files:
         parts: list[tuple[str, FileInput]] = [
-            (name, (None, _encode(value if isinstance(value, str) else json.dumps(value))))
+            (
+                _unescape_brackets(name),
+                (None, _encode(value if isinstance(value, str) else json.dumps(value))),
+            )
             for name, value in items.members
         ]
         parts += [(name, (Path(path).name, _open(path, files))) for name, path in items.files]
@@ -303,15 +319,18 @@ def _nest(members: tuple[tuple[str, object], ...]) -> dict[str, object]:
 
 
 def _split_name(name: str) -> list[str]:
-    plain = _ESCAPED_BRACKET.sub(lambda found: found[1].translate(_HIDE), name)
-    match = re.fullmatch(r"([^][]+)((?:\[[^][]*\])*)", plain)
-    steps = [] if match is None else match[2][1:-1].split("][") if match[2] else []
+    match = _match_name(name)
+    steps = [] if match is None else _find_steps(match[2])
     if match is None or any(re.fullmatch(r"-\d+", step) for step in steps):
         raise click.UsageError(
-            f"{name!r} is not a name such as a[b], a[0] or a[]; for other names, use --json-body, "
-            "or write a backslash before each bracket"
+            f"{name!r} is not a name such as a[b], a[0] or a[]; write \\[ and \\] for brackets "
+            "that are part of a name"
         )
-    return [word.translate(_SHOW) for word in (match[1], *steps)]
+    return [_unescape_brackets(part) for part in (match[1], *steps)]
+
+
+def _unescape_brackets(text: str) -> str:
+    return re.sub(r"\\([\[\]])", r"\1", text)
 
 
 def _get(place: dict[str, object] | list[object], key: str | int, name: str) -> object:
@@ -354,6 +373,19 @@ def _read_json(value: str) -> bytes:
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--json-body: the value is not JSON: {error}") from None
     return content
+
+
+def add_piped(content: RequestContent, method: str | None, ignores: bool) -> RequestContent:
+    """Return the content with what is piped to stdin as the body, if the request has no other.
+
+    Args:
+        content: the content that options and items describe.
+        method: the method that was chosen, if any. Only POST, PUT and PATCH take a piped body.
+        ignores: --ignore-stdin was given.
+    """
+    if ignores or content.keywords or (method or "").upper() not in _WITH_BODY:
+        return content
+    return read_piped()._replace(query=content.query)
 
 
 def read_piped() -> RequestContent:

@@ -17,7 +17,7 @@ from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.options import ConnectionOptions, connection_options, integer
 from curlhttp.cli.output import print_json
-from curlhttp.cli.request_body import ITEMS_HELP, body_options, parse_items, pop_content
+from curlhttp.cli.request_body import ITEMS_HELP, add_piped, body_options, parse_items, pop_content
 from curlhttp.cli.terminal import printable
 from curlhttp.exceptions import ReadTimeout, WebSocketClosed
 
@@ -160,7 +160,8 @@ def sse(
     parsed = parse_items(items)
     connection = replace(connection, header=(*connection.header, *parsed.headers))
     with ExitStack() as stack:
-        content = pop_content(options, parsed, stack)
+        ignores_stdin = options.pop("ignores_stdin")
+        content = add_piped(pop_content(options, parsed, stack), method, ignores_stdin)
         client = stack.enter_context(connection.client())
         content.set_headers(client, connection.header)
         keywords: RequestOptions = {**content.keywords, "params": list(parsed.params)}

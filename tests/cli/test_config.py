@@ -58,7 +58,7 @@ def test_a_file_of_options_from_stdin(app: AppServer) -> None:
     ("line", "status", "says"),
     [
         ("timeout = soon", 2, "'soon' is not a number"),
-        ("nope = 1", 2, "--nope cannot be used in a file for `get`"),
+        ("nope = 1", 2, "No such option"),
         ("config = other", 2, "--config cannot be used"),
         ("silent = yes", 2, "--silent takes no value"),
         ("output", 2, "requires an argument"),
@@ -130,3 +130,11 @@ def test_what_defaults_may_not_hold(app: AppServer, defaults: Path, line: str, s
     assert ended.err.startswith(f"curlhttp: {defaults}:1: ")
     assert says in ended.err
     assert "sesame" not in ended.err
+
+
+def test_an_unknown_option_is_named_with_a_similar_one(defaults: Path) -> None:
+    defaults.write_text("pproxy = http://a\n")
+    ended = run("get", "http://127.0.0.1:9/")
+    assert ended.status == 2
+    assert ended.err.startswith(f"curlhttp: {defaults}:1: No such option")
+    assert "--proxy" in ended.err.replace("--pproxy", "")

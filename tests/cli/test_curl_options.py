@@ -45,10 +45,10 @@ def test_forms(app: AppServer, arguments: list[str], body: str) -> None:
 
 
 def test_values_are_sent_in_the_order_given(app: AppServer) -> None:
-    options = ("-d", "a=1", "--data-urlencode", "b=c d", "--data-raw", "@x", "-d", "z=2")
-    assert echoed("post", app.url + "/echo", *options)["body"] == "a=1&b=c+d&@x&z=2"
-    options = ("--form-string", "a=@1", "-F", "b=2", "--form-string", "c=3")
-    body = echoed("post", app.url + "/echo", *options)["body"]
+    data = ("-d", "a=1", "--data-urlencode", "b=c d", "--data-raw", "@x", "-d", "z=2")
+    assert echoed("post", app.url + "/echo", *data)["body"] == "a=1&b=c+d&@x&z=2"
+    form = ("--form-string", "a=@1", "-F", "b=2", "--form-string", "c=3")
+    body = echoed("post", app.url + "/echo", *form)["body"]
     assert re.findall('name="(.)"', body) == ["a", "b", "c"]
 
 
@@ -125,10 +125,10 @@ def test_a_method_may_follow_options(app: AppServer, method: str) -> None:
 
 
 def test_a_second_url_is_refused(app: AppServer) -> None:
-    for second in ("localhost:8390/b", "a.test:80", "127.0.0.1:80/", "http://a.test/"):
+    for second in ("localhost:8390/b", "a.test:80/", "127.0.0.1:80/", "http://a.test/"):
         ended = run("get", app.url, second)
         assert ended.status == 2
-        assert "a command sends only one URL" in ended.err
+        assert "only one" in ended.err
     assert not app.requests
     assert run("get", app.url, "X-Time:12:30", "Host:a.test:80").status == 0
 

@@ -265,3 +265,37 @@ def test_offline_uses_a_session_and_does_not_change_it(app: AppServer, tmp_path:
     assert b"X-One: 1" in shown
     assert b"X-Two: 2" in shown
     assert session.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [(["-v", "POST"], "POST"), (["-s", "post"], "POST"), (["-s", "PURGE"], "PURGE"),
+     (["PURGE"], "PURGE"), (["-m", "20", "Put"], "PUT")],
+)  # fmt: skip
+def test_a_method_after_options_is_not_a_host(
+    app: AppServer, words: list[str], method: str
+) -> None:
+    ended = run(*words, app.url + "/x", "a=1", "--offline")
+    assert ended.status == 0, ended.err
+    assert ended.out.decode().startswith(f"{method} /x HTTP/")
+    assert b'{"a": "1"}' in ended.out
+
+
+def test_a_host_may_be_a_word() -> None:
+    assert b"Host: intranet" in run("--offline", "intranet", "X-Trace:1").out
+
+
+@pytest.mark.parametrize(
+    "second", ["localhost:8390/b", "localhost:8390", "example.org:80/b", "127.0.0.1:80/"]
+)
+def test_a_second_url_is_refused(second: str) -> None:
+    ended = run("get", "--offline", "localhost:8390/a", second)
+    assert ended.status == 2
+    assert "looks like a second URL" in ended.err
+
+
+@pytest.mark.parametrize("item", ["X-Trace:1", "Date:8390/b", "X.Version:2"])
+def test_headers_are_not_second_urls(item: str) -> None:
+    ended = run("get", "--offline", "localhost:8390/a", item)
+    assert ended.status == 0, ended.err
+    assert item.partition(":")[2] in ended.out.decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tests.servers import (
     AppServer,
 )
-from tests.support.cli import echoed, run
+from tests.support.cli import echoed, finish, run, start
 
 
 def sent_body(app: AppServer, *options: object, stdin: bytes | None = None) -> tuple[str, str]:
@@ -149,3 +150,48 @@ def test_path_as_is_is_accepted_where_it_changes_nothing(app: AppServer) -> None
     assert ended.status == 2
     assert "'.' and '..' in a path are resolved" in ended.err
     assert app.connections == 1
+
+
+def piped(*arguments: object) -> None:
+    """Run a command in its own process, with JSON piped to it."""
+    finish(start(*arguments, stdin=subprocess.PIPE), b'{"z":1}')
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("-X", "POST"), ("request", "-X", "put"), ("-s", "PATCH"), ("sse", "-X", "POST", "-n", "1")],
+    ids=str,
+)
+def test_a_piped_body_goes_with_any_way_to_choose_the_method(
+    app: AppServer, words: tuple[str, ...]
+) -> None:
+    piped(*words, app.url + "/echo")
+    assert app.requests[-1].body == b'{"z":1}'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("post", "--ignore-stdin"), ("-X", "PUT", "--ignore-stdin"), ("curl", "-X", "POST")],
+    ids=str,
+)
+def test_ignored_stdin_is_not_sent(app: AppServer, words: tuple[str, ...]) -> None:
+    piped(*words, app.url + "/echo")
+    assert [request.body for request in app.requests] == [b""]
+
+
+@pytest.mark.parametrize(
+    ("item", "sent"),
+    [
+        (r"a\[b\]=1", {"a[b]": "1"}),
+        (r"a[b\]]=1", {"a": {"b]": "1"}}),
+        (r"a\[b\][c]=1", {"a[b]": {"c": "1"}}),
+    ],
+)
+def test_brackets_can_be_escaped(app: AppServer, item: str, sent: object) -> None:
+    assert json.loads(sent_body(app, item)[0]) == sent
+
+
+def test_a_negative_index_is_refused() -> None:
+    ended = run("post", "--offline", "localhost", "a[-1]=1")
+    assert ended.status == 2
+    assert "'a[-1]' is not a name" in ended.err
