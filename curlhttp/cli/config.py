@@ -183,6 +183,14 @@ class _OptionReader:
             param.process_value(
                 self._context, [value] if isinstance(value, str) and param.multiple else value
             )
+            if param.name == "proxy" and line.value:
+                from curlhttp._models.config import Proxy
+                from curlhttp.exceptions import InvalidProxyURL
+
+                try:
+                    Proxy.parse(line.value)
+                except InvalidProxyURL as error:
+                    raise click.UsageError(str(error)) from None
         except click.UsageError as error:
             raise self._make_error(line, error.format_message()) from None
         return words

@@ -110,7 +110,8 @@ _OUTPUT_OPTIONS = (
     click.option("-v", "--verbose", is_flag=True,
                  help="Print to stderr what is sent and received, for all attempts and redirects."),
     click.option("--show-secrets", is_flag=True,
-                 help="With -v, --print or --offline: do not mask credentials."),
+                 help="With -v, --print H or --offline: do not mask credentials. --print h and "
+                 "--json never mask them."),
     click.option("--timing", is_flag=True,
                  help="Print to stderr how long each phase took, for all attempts and redirects."),
     click.option("--timing-html", type=_FILE, metavar="FILE",

@@ -138,3 +138,11 @@ def test_an_unknown_option_is_named_with_a_similar_one(defaults: Path) -> None:
     assert ended.status == 2
     assert ended.err.startswith(f"curlhttp: {defaults}:1: No such option")
     assert "--proxy" in ended.err.replace("--pproxy", "")
+
+
+def test_a_wrong_proxy_is_named_with_its_line(defaults: Path) -> None:
+    defaults.write_text("proxy = nonsense://x\n")
+    ended = run("get", "http://127.0.0.1:9/")
+    assert ended.status == 2
+    assert ended.err.startswith(f"curlhttp: {defaults}:1: ")
+    assert "nonsense" in ended.err
