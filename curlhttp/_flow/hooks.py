@@ -73,17 +73,22 @@ def request_hooks(hooks: Mapping[str, list[Hook]]) -> Layer:
 async def _send_with_hooks(
     request: ClientRequest, send: Send, hooks: Mapping[str, list[Hook]]
 ) -> Response:
-    request = await _run_hooks(hooks["request"], request)
-    return await _run_hooks(hooks["response"], await send(request))
+    request = await _run_hooks(hooks["request"], request, ClientRequest)
+    return await _run_hooks(hooks["response"], await send(request), Response)
 
 
-async def _run_hooks(hooks: list[Hook], subject: T) -> T:
+async def _run_hooks(hooks: list[Hook], subject: T, kind: type) -> T:
     for hook in hooks:
         result = hook(subject)
         if inspect.isawaitable(result):
             result = await result
         # A hook without a return statement only observes.
         if result is not None:
+            if not isinstance(result, kind):
+                raise TypeError(
+                    f"the hook {hook!r} returned {type(result).__name__}; return None, or a "
+                    f"{kind.__name__} that replaces the given one"
+                )
             subject = cast(T, result)
     return subject
 

@@ -333,6 +333,20 @@ async def test_hooks_may_replace_what_they_see(make_client: MakeClient, app: App
     assert [record.path for record in app.requests] == ["/bytes/7"]
 
 
+@pytest.mark.parametrize(
+    ("event", "kind"), [("request", "ClientRequest"), ("response", "Response")]
+)
+async def test_what_a_hook_returns_by_mistake_is_refused(
+    make_client: MakeClient, app: AppServer, event: Any, kind: str
+) -> None:
+    client = make_client(hooks={event: lambda _: 7}, max_connections=1)
+    for _ in range(3):  # each needs the one slot
+        with pytest.raises(TypeError, match=f"returned int; return None, or a {kind} that"):
+            await client.get(app.url)
+        with pytest.raises(TypeError, match="returned int"):
+            await client.stream("GET", app.url)
+
+
 async def test_hooks_may_be_coroutine_functions(make_client: MakeClient, app: AppServer) -> None:
     async def mark(request: ClientRequest) -> None:
         request.headers["X-Mark"] = "1"
