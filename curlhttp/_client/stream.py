@@ -67,7 +67,10 @@ class StreamedResponse(BaseStreamedResponse):
         return self.iter_bytes()
 
     def close(self) -> None:
-        """Drop the rest of the body. Unless it was read to the end, the connection closes."""
+        """Drop the rest of the body; never wait for it.
+
+        An HTTP/1 connection closes, unless the rest has already arrived.
+        """
         self._abort()
 
 
@@ -110,7 +113,10 @@ class AsyncStreamedResponse(BaseStreamedResponse):
         return self.aiter_bytes()
 
     async def aclose(self) -> None:
-        """Drop the rest of the body. Unless it was read to the end, the connection closes."""
+        """Drop the rest of the body; never wait for it.
+
+        An HTTP/1 connection closes, unless the rest has already arrived.
+        """
         self._abort()
 
 

@@ -231,6 +231,21 @@ class ConnectionPool:
         if self._dropped:
             self._close_dropped()
 
+    def replace(
+        self,
+        transfer: Transfer,
+        make: Callable[[Transfer], Transfer | None],
+        held: list[Transfer],
+    ) -> None:
+        """Close an acquired transfer in any state; another one may inherit its slot.
+
+        Args:
+            transfer: the acquired one.
+            make: returns the other one, or None. No other thread can close the transfer meanwhile.
+            held: the other one is added here.
+        """
+        self._close(transfer, make, held)
+
     def drop_from_finalizer(self, transfer: Transfer) -> None:
         """Close a transfer, from a finalizer that may run while its thread holds the lock."""
         self._dropped.append(transfer)
@@ -245,17 +260,33 @@ class ConnectionPool:
                 return
             self._close(transfer)
 
-    def _close(self, transfer: Transfer) -> None:
-        with self._lock:
-            if transfer not in self.all:  # it belongs to the parent process, or is closed already
-                return
-            transfer.count()
-            self.all.discard(transfer)
+    def _close(
+        self,
+        transfer: Transfer,
+        make: Callable[[Transfer], Transfer | None] | None = None,
+        held: list[Transfer] | None = None,
+    ) -> None:
+        heir: Transfer | None = None
+        is_found = False
         try:
-            transfer.close()  # first, because the next holder of the slot may open a connection
-        finally:
             with self._lock:
-                self.slots.release(transfer.key[0])
+                if transfer not in self.all:  # it is its parent process's, or closed already
+                    return
+                is_found = True
+                transfer.count()
+                self.all.discard(transfer)
+            try:
+                if make is not None:
+                    heir = make(transfer)
+            finally:
+                transfer.close()  # first, because the next holder of the slot may open a connection
+            if heir is not None and held is not None:
+                with self._lock:
+                    held.append(self._idle.add(transfer.key, heir, self._max_connections))
+        finally:
+            if is_found and not held:
+                with self._lock:
+                    self.slots.release(transfer.key[0])
 
     def close(self) -> None:
         """Close the idle transfers now, and those in use at their release."""

@@ -338,6 +338,28 @@ class Driver:
             self._collect()
             self._read_timer()
 
+    def outlives(self, transfer: Transfer) -> bool:
+        """Return whether a connection can be kept after a body that nobody reads; never wait.
+
+        An HTTP/1 connection can if the rest of the body is already here. Callers often stop right
+        before the end: at `data: [DONE]`, when the last chunk may be in the next packet. HTTP/2
+        only resets the stream.
+
+        Args:
+            transfer: its head was received, and nobody waits for it.
+        """
+        is_sent = transfer.feed is None or transfer.is_read_out  # never wait for a body's iterator
+        if not transfer.done and not transfer.lines[0].startswith(b"HTTP/1"):
+            return True
+        if not transfer.done and not transfer.paused and is_sent:
+            transfer.discard_body()
+            descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
+            if descriptor >= 0:
+                self._socket_action(descriptor, _IN)
+                self._collect()
+                self._read_timer()
+        return transfer.done and not transfer.code and transfer.failed is None
+
     def resume_soon(self, transfer: Transfer) -> None:
         """Resume a paused transfer at the next turn.
 

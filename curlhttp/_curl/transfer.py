@@ -364,6 +364,12 @@ class Transfer(RequestSender):
         self._unread = self._folded = 0
         return taken
 
+    def discard_body(self) -> None:
+        """Drop the received part of a streamed body, and pause after MAX_DRAINED more bytes."""
+        self.pieces.clear()
+        self._folded = 0
+        self._unread = _PAUSE_AT - MAX_DRAINED
+
     def timings(self) -> CurlTimings:
         """Return where the time went so far, as libcurl counts it; few callers need it in full."""
         info = self.easy.getinfo

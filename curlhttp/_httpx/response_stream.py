@@ -114,18 +114,10 @@ class ResponseStream:
     async def _close(self) -> None:
         incoming, self._incoming = self._incoming, None
         if incoming is None:
-            return None
+            return
         self._was_closed = True
-        # A body that was received completely leaves a connection that can be used again.
-        if incoming.done:
-            try:
-                while await self._engine.read(incoming):
-                    pass
-            except RequestException as error:
-                return await self._trace_end(error)
-        else:
-            self._engine.abort(incoming)
-        return await self._trace_end(None)
+        self._engine.abort(incoming)
+        await self._trace_end(None)
 
     def __del__(self) -> None:
         incoming = getattr(self, "_incoming", None)
@@ -141,7 +133,7 @@ class BlockingResponseStream(ResponseStream):
             yield piece
 
     def close(self) -> None:
-        """Discard the rest; this closes the connection, unless all of the body was received."""
+        """Discard the rest; this closes the connection, unless all of the body has arrived."""
         run_sync(self._close)
 
 
@@ -160,5 +152,5 @@ class AsyncResponseStream(ResponseStream):
         return piece
 
     async def aclose(self) -> None:
-        """Discard the rest; this closes the connection, unless all of the body was received."""
+        """Discard the rest; this closes the connection, unless all of the body has arrived."""
         await self._close()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import gzip
 import itertools
 import re
 import subprocess
 import sys
+import threading
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curlhttp
+from curlhttp._curl.driver import Driver
+from curlhttp._engine.run import run_sync
 from curlhttp._models.decoding import ByteChunks, LineChunks
 from curlhttp.exceptions import (
     ChunkedEncodingError,
@@ -354,11 +358,175 @@ async def test_leaving_a_body_early_closes_its_connection_on_http1(
     assert (await narrow.get(app.url)).content == b"hello"
 
 
+_DONE = b"data: [DONE]\n\n"
+_EVENTS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(_DONE), _DONE)
+
+
+class _Rest:
+    """Send a response up to its last piece, and the rest only when the test says so."""
+
+    def __init__(self, rest: bytes, then: Callable[[RawConnection], object] | None = None) -> None:
+        self._rest, self._then = rest, then
+        self.goes, self.gone = threading.Event(), threading.Event()
+
+    def __call__(self, conn: RawConnection) -> None:
+        while conn.read_request()[0]:
+            conn.send(_EVENTS)
+            self.goes.wait(30)
+            conn.send(self._rest)
+            if self._then is not None:
+                self._then(conn)
+            self.gone.set()
+
+    def arrive(self) -> None:
+        """Return once the rest is in the client's socket; blocks the loop, so it stays there."""
+        self.goes.set()
+        assert self.gone.wait(30)
+
+
+async def _read_done(client: AnyClient, server: RawServer, **options: Any) -> AnyStream:
+    stream = await client.stream("GET", server.url, **options)
+    async for piece in stream.iterate("bytes"):
+        assert piece == _DONE
+        break
+    return stream
+
+
+async def test_closing_a_body_whose_end_is_there_keeps_the_connection(
+    any_client: AnyClient,
+) -> None:
+    """As SDKs do at `data: [DONE]`: the last chunk comes with it, or right after it."""
+    with RawServer(respond(_EVENTS + b"0\r\n\r\n")) as server:
+        for _ in range(3):
+            await (await _read_done(any_client, server)).aclose()
+        assert server.connections == 1
+    rest = _Rest(b"0\r\n\r\n")
+    with RawServer(rest) as server:
+        for _ in range(3):
+            stream = await _read_done(any_client, server)
+            rest.arrive()
+            await stream.aclose()
+            rest.goes.clear()
+            rest.gone.clear()
+        assert server.connections == 1
+
+
+async def test_closing_a_body_whose_end_is_not_there_waits_for_nothing(
+    any_client: AnyClient,
+) -> None:
+    rest = _Rest(b"0\r\n\r\n")
+    with RawServer(rest) as server:
+        await (await _read_done(any_client, server)).aclose()
+        rest.goes.set()
+        await (await _read_done(any_client, server)).aclose()
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("rest", "then"),
+    [
+        (b"not a chunk\r\n", None),
+        (b"5\r\nhe", RawConnection.reset),
+        (b"5\r\nhe", RawConnection.close),
+        (b"100000\r\n" + b"x" * 0x100000 + b"\r\n", None),
+    ],
+    ids=["corrupt", "reset", "cut", "long"],
+)
+async def test_what_is_wrong_with_the_rest_of_a_closed_body_is_no_error(
+    make_client: Make, rest: bytes, then: Callable[[RawConnection], object] | None
+) -> None:
+    client = make_client(max_connections=1, max_response_size=4 * MIB)
+    sent = _Rest(rest, then)
+    with RawServer(sent) as server:
+        stream = await _read_done(client, server)
+        sent.goes.set()
+        if len(rest) < MIB:  # more does not fit into the socket
+            sent.arrive()
+        await stream.aclose()
+        assert stream.real.is_closed
+        await (await client.stream("GET", server.url)).aclose()  # with the one slot
+        assert server.connections == 2
+
+
+async def test_the_rest_of_a_closed_body_is_not_decoded(any_client: AnyClient) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n"
+    with RawServer(respond(head + b"x" * 1000)) as server:
+        for _ in range(2):
+            await (await any_client.stream("GET", server.url)).aclose()
+        assert server.connections == 1
+
+
+async def test_closing_reads_little_of_an_endless_body(make_client: Make) -> None:
+    client = make_client(timeout=30)
+
+    def send_forever(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(_EVENTS)
+        with contextlib.suppress(OSError):
+            while True:
+                conn.send(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
+
+    with RawServer(send_forever) as server:
+        stream = await client.stream("GET", server.url)
+        async for _ in stream.iterate("bytes"):
+            break
+        before = client.real.stats().bytes_received
+        await stream.aclose()
+        assert client.real.stats().bytes_received - before < 4 * 64 * 1024
+        assert server.wait_for(lambda: not server.open_connections)
+
+
+def test_closing_does_not_ask_for_more_of_a_request_body() -> None:
+    asked: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        for number in range(1000):
+            asked.append(number)
+            yield b"x" * 65536
+
+    def respond_early(conn: RawConnection) -> None:
+        conn.read_head()
+        conn.send(_EVENTS)
+        conn.stall()
+
+    with RawServer(respond_early) as server, curlhttp.Client(timeout=30) as client:
+        stream = client.stream("POST", server.url, data=pieces())
+        before = len(asked)
+        stream.close()
+        assert len(asked) == before < 1000
+        assert server.wait_for(lambda: not server.open_connections)
+
+
+def test_a_thread_that_reads_while_another_closes_gets_no_other_response() -> None:
+    rest = _Rest(b"0\r\n\r\n")
+    with RawServer(rest) as server, curlhttp.Client(max_connections=1, timeout=30) as client:
+        engine: Any = client._engine
+        stream = client.stream("GET", server.url)
+        incoming = stream._incoming
+        next(stream.iter_bytes())
+        rest.arrive()
+        looks, found = Driver.outlives, []
+
+        def look(driver: Driver, transfer: Any) -> bool:
+            with pytest.raises(StreamConsumedError):  # the other thread, at the worst moment
+                run_sync(lambda: engine.read(incoming))
+            found.append(looks(driver, transfer))
+            return found[-1]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Driver, "outlives", look)
+            stream.close()
+        other = client.stream("GET", server.url)
+        with pytest.raises(StreamConsumedError):
+            run_sync(lambda: engine.read(incoming))
+        assert other.read() == _DONE
+        assert found == [True]
+        assert server.connections == 1
+
+
 async def test_leaving_a_body_early_resets_only_its_stream_on_http2(
     narrow: AnyClient, h2_app: H2Server
 ) -> None:
-    if narrow.is_blocking:  # its connections are never shared: it closes them
-        return
     await narrow.get(h2_app.url)
     for count in range(1, 4):
         stream = await narrow.stream("GET", h2_app.url + "/big")

@@ -585,7 +585,7 @@ def test_a_connection_that_is_dropped_is_closed_before_another_may_be_opened(
             close(transfer)
 
         monkeypatch.setattr(Transfer, "close", observe)
-        client.stream("GET", app.url + "/bytes/1000").close()
+        client.stream("GET", app.url + "/big").close()
         assert used == [1]
         assert slots.used == 0
 

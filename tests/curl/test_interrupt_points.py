@@ -240,6 +240,25 @@ def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
 
 
 @_AT_THESE_POINTS
+def test_ctrl_c_while_an_unread_stream_is_closed_loses_no_slot(app: AppServer) -> None:
+    url, lost = app.url + "/bytes/3", []
+    for number in range(1, 1000):
+        with _new(url) as client:
+            stream = client.stream("GET", url)
+            try:
+                with _Interrupt(number, ("connection_pool.py",)):
+                    stream.close()
+                break
+            except KeyboardInterrupt:
+                if _free(client):
+                    lost.append(number)
+                    continue
+                assert client.get(url).ok  # with the one slot that there is
+    assert number > 4
+    assert not lost
+
+
+@_AT_THESE_POINTS
 # No signal comes in between the call of a coroutine function and `await`, but _Interrupt does.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 def test_ctrl_c_leaves_no_shared_transfer_for_which_others_would_wait(app: AppServer) -> None:

@@ -234,18 +234,42 @@ class BlockingEngine:
             driver.set_read_timeout(incoming, seconds)
 
     def abort(self, incoming: Transfer) -> None:
-        """Abandon a response, from any thread; its connection is closed."""
+        """Abandon a response, from any thread.
+
+        Its connection is closed, unless the rest of the body has already arrived.
+        """
         # A reading thread sets `wake` before it checks whether the response is still open. So it
         # either finds the response closed, or is found here, and drops the transfer itself.
         if not self._remove_opened(incoming):
             return
         if incoming.wake is None:
-            self._pool.drop(incoming)
+            held: list[Transfer] = []
+            try:
+                self._pool.replace(incoming, self._make_heir, held)
+                if held:
+                    self._pool.release(held)
+            except BaseException:  # Ctrl-C
+                self._pool.drop(incoming)
+                self._drop_held(held)
+                raise
             return
         driver: PooledDriver | None = incoming.driver
         incoming.done = True
         if driver is not None:
             driver.shut_down_sockets(incoming)
+
+    def _make_heir(self, incoming: Transfer) -> Transfer | None:
+        """Return a transfer that keeps the connection of an abandoned one; None if it is lost.
+
+        The abandoned one cannot be used again, because a thread that is just about to read its
+        response would read that of the next request.
+        """
+        driver: PooledDriver = incoming.driver
+        if not driver.outlives(incoming):
+            return None
+        heir = Transfer(self._limits, incoming.shares, self.totals)
+        heir.connections = incoming.connections
+        return heir
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Abandon a response from a finalizer, which may run in any thread."""

@@ -198,11 +198,18 @@ class MultiEngine(ABC):
         return piece
 
     def abort(self, incoming: Transfer) -> None:
-        """Abandon a response; its stream is reset, or its HTTP/1 connection closed."""
+        """Abandon a response.
+
+        Its HTTP/2 stream is reset. Its HTTP/1 connection is closed, unless the rest of the body has
+        already arrived.
+        """
         if self.is_closed:
             return
         if incoming.wake is None:
-            self._drop(incoming)
+            try:
+                self._driver.outlives(incoming)
+            finally:
+                self._drop(incoming)
             return
         # Another task waits in `read`. If the transfer were released here, that task would wait
         # forever or read another request's body. So it is woken and releases the transfer itself.
