@@ -16,10 +16,10 @@
         * ReadTimeout
         * WriteTimeout+: the server accepted no byte of the body
         * PoolTimeout+: no free connection in time
-        * DeadlineExceeded+: the total ran out
-    * ChunkedEncodingError: the body ended early or its framing broke
+        * DeadlineExceeded+: the total timeout was exceeded
+    * ChunkedEncodingError: the body ended early or its chunks or length were not valid
     * ContentDecodingError: the content coding is corrupt, truncated or nested too deeply
-    * ResponseTooLarge+: the limits are `max_response_size` and `max_event_size`
+    * ResponseTooLarge+: a body or an event is larger than `max_response_size` or `max_event_size`
     * ChecksumMismatch+: a download has the wrong checksum
     * InvalidJSONError
         * JSONDecodeError (also a json.JSONDecodeError)
@@ -372,7 +372,7 @@ class HTTPError(RequestException):
 
 
 class ChunkedEncodingError(RequestException):
-    """Report a response body that ended early or whose framing broke."""
+    """Report a response body that ended early or whose chunks or length were not valid."""
 
 
 class BaseHTTPError(Exception):

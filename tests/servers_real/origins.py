@@ -23,7 +23,7 @@ class Nginx(Program):
     """nginx, with its own files, and the tests' server behind it."""
 
     name = "nginx"
-    role = "files, and before the tests' server"
+    role = "serves files, and is a reverse proxy for the tests' server"
     executable = "nginx"
     version_command = ("nginx", "-v")
     can = frozenset(
@@ -78,7 +78,7 @@ class Apache(Program):
     """Apache httpd, with its own files, and the tests' server behind it."""
 
     name = "apache"
-    role = "files, and before the tests' server"
+    role = "serves files, and is a reverse proxy for the tests' server"
     executable = "apache2"
     version_command = ("apache2", "-v")
     can = frozenset({"static", "gzip", "br", "events", "ws", "expect", "short", "mtls", "reload"})
@@ -147,7 +147,7 @@ class Caddy(Program):
     """Caddy, with its own files, and the tests' server behind it."""
 
     name = "caddy"
-    role = "files, and before the tests' server"
+    role = "serves files, and is a reverse proxy for the tests' server"
     executable = "caddy"
     version_command = ("caddy", "version")
     endpoints = ("plain", "tls", "h2", "h3")
@@ -199,7 +199,7 @@ class Lighttpd(Program):
     """lighttpd, with its own files, and the tests' server behind it."""
 
     name = "lighttpd"
-    role = "files, and before the tests' server"
+    role = "serves files, and is a reverse proxy for the tests' server"
     executable = "lighttpd"
     version_command = ("lighttpd", "-v")
     needs_length = ("h2",)  # as a proxy it responds 411 (Length Required) otherwise

@@ -268,7 +268,7 @@ class Toxiproxy(Program):
     executable = "toxiproxy-server"
     version_command = ("go", "version", "-m", shutil.which("toxiproxy-server") or "")
     version_pattern = r"/toxiproxy/v2\s+v(\S+)"
-    role = "between, spoils bytes"
+    role = "TCP proxy that damages data"
     endpoints = ("plain", "tls", "h2")
 
     def command(self) -> Sequence[str]:
