@@ -23,7 +23,7 @@ from curlhttp import requests
 from curlhttp.testing import ScriptedEngine
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 from tests.support import pace, shards
-from tests.support.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
+from tests.support.colours import BACKENDS, EACH_COLOUR, ONE_OF_EACH, AnyClient
 from tests.support.every_api import Fetch, make_fetch
 from tests.support.scripted import Scripted
 
@@ -92,7 +92,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = metafunc.definition.get_closest_marker("colours")
     if named is None and "scripted" in metafunc.fixturenames:
         named = ONE_OF_EACH.mark
-    metafunc.parametrize("colour", named.args if named else COLOURS, indirect=True)
+    metafunc.parametrize("colour", named.args if named else EACH_COLOUR, indirect=True)
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ from curlhttp.testing import Mock
 from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.cli import run
-from tests.support.colours import AnyClient
+from tests.support.colours import COLOURS, AnyClient
 from tests.support.every_api import EVERY_API, Fetch
+
+pytestmark = pytest.mark.colours(*COLOURS)
 
 
 @EVERY_API

@@ -17,6 +17,11 @@ import curlhttp
 
 COLOURS = ("blocking", "asyncio", "uvloop", "trio")
 
+# Only tests that name uvloop run on it without `-m`.
+EACH_COLOUR = [
+    pytest.param(colour, marks=pytest.mark.uvloop) if colour == "uvloop" else colour
+    for colour in COLOURS
+]
 # What libcurl or a layer does in the same way below every loop needs no fourth colour: uvloop has
 # asyncio's engine, and counts where timers, sockets and closing do.
 WITHOUT_UVLOOP = pytest.mark.colours("blocking", "asyncio", "trio")
