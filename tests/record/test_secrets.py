@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import brotli
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from curlhttp import Record
@@ -577,6 +577,13 @@ def with_secret(inner: object, name: str, shape: str) -> object:
     wraps=st.lists(st.sampled_from(["list", "member", "string"]), max_size=4),
     indent=st.sampled_from([None, 1]),
 )
+@example(
+    inner=[['name="otp";"'], {"token://": "="}],
+    name="password",
+    shape="string",
+    wraps=["member", "string"],
+    indent=None,
+)
 def test_a_secret_is_found_in_any_json(
     inner: object, name: str, shape: str, wraps: list[str], indent: int | None
 ) -> None:
@@ -587,7 +594,8 @@ def test_a_secret_is_found_in_any_json(
         )
     masked = Redactor(["a"]).body(json.dumps(value, indent=indent).encode(), JSON)
     assert CANARY.encode() not in masked
-    json.loads(masked)
+    if masked != b"***":  # all of a body is masked if masking again changes it again and again
+        json.loads(masked)
     assert Redactor(["a"]).body(masked, JSON) == masked
 
 
