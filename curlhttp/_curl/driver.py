@@ -385,17 +385,19 @@ class Driver:
         for transfer, (due, request) in list(self._resume_at.items()):
             if due <= now:
                 del self._resume_at[transfer]
-                if transfer.request is request:  # otherwise it has ended
-                    self.resume(transfer)
+                self._resume_if_running(transfer, request)
 
     def _resume_all(self) -> None:
         end = monotonic() + _SLICE
         for _ in range(len(self._to_resume)):
-            transfer, request = self._to_resume.popleft()
-            if transfer.request is request:  # otherwise it was dropped meanwhile
-                self.resume(transfer)
+            self._resume_if_running(*self._to_resume.popleft())
             if monotonic() > end:
                 break
+
+    def _resume_if_running(self, transfer: Transfer, request: ClientRequest | None) -> None:
+        """Resume a transfer unless it has ended meanwhile; another driver may run it by now."""
+        if transfer.attached is self and transfer.request is request:
+            self.resume(transfer)
 
     def _socket_action(self, descriptor: int, bits: int) -> None:
         try:
