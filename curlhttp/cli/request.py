@@ -466,7 +466,6 @@ _HELP = {
     "curl": "Run a command that you copied as cURL. Write `curlhttp` and paste it. Options "
     "mean the same as for curl: --json sends JSON, and redirects are followed only with -L.",
 }
-_METHODS = ("get", "head", "options", "post", "put", "patch", "delete")
 _EXAMPLES = {
     "get": """
   curlhttp get api.example.org/users q==ada page==2
@@ -496,6 +495,7 @@ _EXAMPLES = {
     -b 'id=1' --data-raw '{"name": "Ada"}' --compressed""",
 }
 _OF_ANY_METHOD = ("request", "curl")
+_METHODS = _HELP.keys() - set(_OF_ANY_METHOD)
 _URL_HELP = """\b
 A URL without a scheme means http for local hosts, and https for others.
 

@@ -16,6 +16,7 @@ from curlhttp._models.body import MultipartBody
 from curlhttp._models.decoding import decode_text
 from curlhttp._models.headers import SENSITIVE
 from curlhttp._models.redaction import redact_field, redact_text, redact_url, strip_userinfo
+from curlhttp._models.url import pairs
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
@@ -145,7 +146,7 @@ class RequestEncodingMixin:
 
 def _get_fields(data: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the fields of a form: a list of values repeats the name, None is dropped."""
-    for name, values in data.items() if hasattr(data, "items") else data:
+    for name, values in pairs(data):
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
             values = (values,)
         for value in values:

@@ -217,17 +217,20 @@ _AT_THESE_POINTS = pytest.mark.skipif(
 )
 
 
-@_AT_THESE_POINTS
-@pytest.mark.parametrize("make", [_ready, _idle, _new])
-def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
-    app: AppServer, make: Callable[[str], curlhttp.Client]
-) -> None:
-    url, lost = app.url + "/bytes/3", []
+def _find_lost_slots(
+    url: str,
+    make: Callable[[str], curlhttp.Client],
+    prepare: Callable[[curlhttp.Client], Callable[[], object]],
+    files: tuple[str, ...] = _HANDOVER,
+) -> tuple[int, list[int]]:
+    """Interrupt what `prepare` returns at each point; return their number, and the bad ones."""
+    lost = []
     for number in range(1, 1000):
         with make(url) as client:
+            run = prepare(client)
             try:
-                with _Interrupt(number):
-                    client.get(url)
+                with _Interrupt(number, files):
+                    run()
                 break
             except KeyboardInterrupt:
                 if _free(client):
@@ -235,25 +238,26 @@ def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
                     continue
                 assert client.get(url).ok  # with the one slot that there is
             assert len(client._engine._pool.all) == 1  # type: ignore[attr-defined]
+    return number, lost
+
+
+@_AT_THESE_POINTS
+@pytest.mark.parametrize("make", [_ready, _idle, _new])
+def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
+    app: AppServer, make: Callable[[str], curlhttp.Client]
+) -> None:
+    url = app.url + "/bytes/3"
+    number, lost = _find_lost_slots(url, make, lambda client: lambda: client.get(url))
     assert number > 12
     assert not lost
 
 
 @_AT_THESE_POINTS
 def test_ctrl_c_while_an_unread_stream_is_closed_loses_no_slot(app: AppServer) -> None:
-    url, lost = app.url + "/bytes/3", []
-    for number in range(1, 1000):
-        with _new(url) as client:
-            stream = client.stream("GET", url)
-            try:
-                with _Interrupt(number, ("connection_pool.py",)):
-                    stream.close()
-                break
-            except KeyboardInterrupt:
-                if _free(client):
-                    lost.append(number)
-                    continue
-                assert client.get(url).ok  # with the one slot that there is
+    url = app.url + "/bytes/3"
+    number, lost = _find_lost_slots(
+        url, _new, lambda client: client.stream("GET", url).close, ("connection_pool.py",)
+    )
     assert number > 4
     assert not lost
 
