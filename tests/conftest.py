@@ -73,6 +73,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return shards.is_of_another(collection_path, config)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mix the files of a process of the whole suite."""
+    if shards.is_process(config):
+        shards.mix(items)
+
+
 def pytest_report_header() -> str | None:
     """Say how slow the machine is, which here is measured before there are workers."""
     return f"pace: {pace.PACE} times as slow as a quiet machine" if pace.PACE > 1 else None
