@@ -13,7 +13,7 @@ from typing import Any
 from curlhttp.exceptions import ReadTimeout, RequestException
 from tests.adversary.findings import Findings, find_place
 from tests.adversary.server_process import ServerProcess
-from tests.adversary.stamps import find_owners, stamp
+from tests.adversary.stamps import find_cut_owner, find_owners, stamp
 from tests.adversary.watchdog import Watchdog
 from tests.storm.fate import CHAOS_STATUS, Fate
 
@@ -73,19 +73,21 @@ class Checker:
             try:
                 yield began
             except RequestException as error:
-                self._failed(fate, error)
+                self._failed(fate, error, began)
             except Exception as error:
                 self.report(fate, f"raises {type(error).__name__}", error)
 
-    def _failed(self, fate: Fate, error: RequestException) -> None:
+    def _failed(self, fate: Fate, error: RequestException, began: float) -> None:
         self.count(type(error).__name__)
         self._outcomes[fate.name] = repr(error)
         if not error.request_sent:
             self.unsent.append(fate.name)
         if type(error) is RequestException:
             self.report(fate, "raises an error without a kind", error)
-        if isinstance(error, ReadTimeout) and not fate.stalls:
-            self.report(fate, "waits for the read timeout, though the server goes on", error)
+        waited = isinstance(error, ReadTimeout) and not fate.stalls
+        if waited and not self._is_race(fate.name, {}, began):
+            what = "waits for the read timeout, though the server goes on"
+            self.report(fate, what, error, self._asked(fate.name, began))
 
     def whole(self, fate: Fate, status: int, body: bytes, began: float) -> None:
         """Check a body that was read to its end."""
@@ -99,8 +101,9 @@ class Checker:
             self.count("whole")
         elif self.part(fate, body, began):
             # What the end of the connection ends may be cut, and nobody can tell.
-            if fate.framing != "close":
-                self.report(fate, f"a cut body passes for a whole one, after {status}", None)
+            if fate.framing != "close" and not self._is_race(fate.name, {}, began):
+                what = f"a cut body passes for a whole one, after {status}"
+                self.report(fate, what, None, f"{body!r}\n{self._asked(fate.name, began)}")
             self.count("cut")
 
     def part(self, fate: Fate, body: bytes, began: float) -> bool:
@@ -109,23 +112,34 @@ class Checker:
         if (mark * (len(body) // len(mark) + 1)).startswith(body):
             return True
         foreign = self._find_foreign(body, fate.name)
-        if not self._is_race(foreign, began):
+        if not self._is_race(fate.name, foreign, began):
             outcomes = {name: self._outcomes.get(name) for name in foreign}
             text = f"{body[:200]!r}\nof these, with their connections: {foreign}\n"
-            text += f"which ended with {outcomes}\nasked at {began}; {self._child.ask(fate.name)}"
+            text += f"which ended with {outcomes}\n{self._asked(fate.name, began)}"
             self.report(fate, "a wrong body", None, text)
         return False
 
     def _find_foreign(self, body: bytes, name: str) -> dict[str, list[Any]]:
         """Return the server's records of other requests whose stamps are in a body."""
-        return {stranger: self._child.ask(stranger) for stranger in find_owners(body) - {name}}
+        owners = (find_owners(body) | find_cut_owner(body)) - {name}
+        return {stranger: self._child.ask(stranger) for stranger in owners}
 
-    def _is_race(self, foreign: dict[str, list[Any]], began: float) -> bool:
-        """Return whether the foreign responses arrived too late to be distinguished; count that."""
+    def _asked(self, name: str, began: float) -> str:
+        return f"asked at {began}; {self._child.ask(name)}"
+
+    def _is_race(self, name: str, foreign: dict[str, list[Any]], began: float) -> bool:
+        """Return whether unsolicited bytes came too late to be distinguished; count that.
+
+        Args:
+            name: of the request that did not get its response.
+            foreign: the server's records of the requests whose responses it got, as far as known.
+            began: when it was asked.
+        """
         found = any(_came_too_late(stranger, came, began) for stranger, came in foreign.items())
-        if found:
+        if found or _is_behind_late(name, self._child.ask(name), began):
             self.count("races")
-        return found
+            return True
+        return False
 
     def controlled(self, name: str, body: bytes, began: float) -> None:
         """Check the response to a request that gets a proper response."""
@@ -133,7 +147,7 @@ class Checker:
         if body == stamp(name):
             return
         foreign = self._find_foreign(body, name)
-        if not self._is_race(foreign, began):
+        if not self._is_race(name, foreign, began):
             text = f"{name} got {body[:200]!r}\nof these, with their connections: {foreign}"
             self._findings.add(f"{self.colour}: a control gets a wrong body", text)
 
@@ -187,4 +201,22 @@ def _came_too_late(stranger: str, came: list[Any], began: float) -> bool:
         spoke = spoke or fault == "stray"
         if name == stranger and spoke and sent >= began:
             return True
+    return False
+
+
+def _is_behind_late(name: str, came: list[Any], began: float) -> bool:
+    """Return whether the request before one, on its connection, took unsolicited bytes as response.
+
+    That ended its call, and the connection went on to the next one, while the server was still
+    busy with it, or stalled.
+    """
+    for index in {entry[0] for entry in came if entry[1] == name}:
+        spoke, busy = False, False
+        for _, whose, fault, sent in (entry for entry in came if entry[0] == index):
+            if whose == name:
+                if spoke and busy:
+                    return True
+                break
+            spoke = spoke or fault == "stray"
+            busy = sent >= began
     return False

@@ -18,14 +18,16 @@ from typing import Any
 
 from tests.adversary.server_process import serve_questions
 from tests.adversary.stamps import stamp
+from tests.servers.connection import PIECE
 from tests.servers.raw import RawConnection, RawServer
 from tests.storm.fate import Fate, fate_of
 from tests.storm.http2 import http2_server
 
-_TARGET = re.compile(rb"(\w+) /(s|good)/([\w.-]+) ")
+_TARGET = re.compile(rb"([A-Z]{3,7}) /(s|good)/([\w.-]+) ")
 _PATIENCE = 30.0  # seconds for a client to continue or to leave
 _WHILE = 0.02
-_REMEMBERED = 2000  # requests
+_REMEMBERED = 20_000  # requests, for more than a read timeout
+_UNREAD = "unread"  # in the place of a fault
 
 
 # Connection, name and fault of a request, and when all that was said about it was sent.
@@ -76,11 +78,25 @@ class Storm:
             self.faults[fate.fault] += 1
         return entry
 
+    def note_unread(self, conn: RawConnection) -> None:
+        """Note requests that nobody will read, because the server ends or leaves a connection.
+
+        They stay in the socket: a socket that is closed with unread data sends RST.
+        """
+        data = conn.take_buffered()
+        with contextlib.suppress(OSError):
+            conn.sock.settimeout(0)
+            data += conn.sock.recv(PIECE, socket.MSG_PEEK)
+        for _, kind, name in _TARGET.findall(data):
+            prefix = "s" if kind == b"s" else ""
+            self._came.append([conn.index, prefix + name.decode(), _UNREAD, math.inf])
+
     def _serve(self, conn: RawConnection) -> None:
         conn.sock.settimeout(_PATIENCE)
         with contextlib.suppress(TimeoutError):
             while self._exchange(conn):
                 pass
+        self.note_unread(conn)
 
     def _exchange(self, conn: RawConnection) -> bool:
         """Respond to one request; return whether the connection continues."""
@@ -96,7 +112,7 @@ class Storm:
         fate = fate_of(self.seed, int(name))
         entry = self.note(fate, conn.index)
         assert method.decode() == fate.method
-        exchange = _Exchange(conn, fate, head)
+        exchange = _Exchange(self, conn, fate, head)
         goes_on = exchange.run()
         entry[3] = time.monotonic()
         return goes_on
@@ -109,7 +125,8 @@ def _head(status: int, *lines: bytes) -> bytes:
 class _Exchange:
     """One request and what becomes of it."""
 
-    def __init__(self, conn: RawConnection, fate: Fate, head: bytes) -> None:
+    def __init__(self, storm: Storm, conn: RawConnection, fate: Fate, head: bytes) -> None:
+        self._storm = storm
         self._conn = conn
         self._fate = fate
         self._head = head
@@ -161,14 +178,14 @@ class _Exchange:
         self._read()
         self._conn.send(self._cut())
         if self._fate.fault.startswith("reset"):
-            self._conn.reset()
+            self._reset()
         return False
 
     def _leave_at_once(self) -> bool:
         if self._fate.share < 0.5:
             self._read()
         if self._fate.fault.startswith("reset"):
-            self._conn.reset()
+            self._reset()
         return False
 
     def _stall(self) -> bool:
@@ -177,8 +194,12 @@ class _Exchange:
             self._conn.send(self._cut())
         self._conn.sock.settimeout(None)
         with contextlib.suppress(OSError):  # what was complete all the same leads to a next request
-            self._conn.sock.recv(1)
+            self._conn.sock.recv(1, socket.MSG_PEEK)
         return False
+
+    def _reset(self) -> None:
+        self._storm.note_unread(self._conn)
+        self._conn.reset()
 
     def _interim(self) -> bool:
         if self._fate.share < 0.5:
@@ -195,7 +216,7 @@ class _Exchange:
         self._conn.send(_head(413, b"Content-Length: %d" % len(mark), b"Connection: close") + mark)
         if self._fate.fault.endswith("reset"):
             time.sleep(self._fate.delay)
-            self._conn.reset()
+            self._reset()
         else:
             self._conn.sock.settimeout(_WHILE * 10)
             self._conn.finish_and_close()
