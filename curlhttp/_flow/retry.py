@@ -175,10 +175,10 @@ class Attempts:
         self, failure: Response | RequestException, now: float
     ) -> float | GiveUpReason:
         policy, deadline = self.policy, self.request.deadline
-        is_open = isinstance(failure, CircuitBreakerOpen)
-        if is_open:
+        if isinstance(failure, CircuitBreakerOpen):
             self._refund(now)
-            is_open = not self._moves  # at another endpoint, the circuit may be closed
+            if not self._moves:  # at another endpoint, the circuit may be closed
+                return "breaker"
         elif (reason := policy.get_give_up_reason(self.request, failure)) is not None:
             return reason
         if self._number > policy.max_retries:
@@ -189,10 +189,8 @@ class Attempts:
         delay = self._delay(failure, backoff)
         if delay is None:
             return "retry_after"
-        if is_open and deadline is None:
-            return "breaker"  # waiting without a limit would defeat its purpose
         if deadline is not None and now + delay > deadline - MIN_ATTEMPT_SECONDS:
-            return "breaker" if is_open else "deadline"
+            return "deadline"
         return await self._prepare_retry(now) or delay
 
     async def _prepare_retry(self, now: float) -> GiveUpReason | None:
@@ -230,9 +228,6 @@ class Attempts:
     def _delay(self, failure: Response | RequestException, backoff: float) -> float | None:
         if self._moves:
             return backoff  # what one endpoint asks for is nothing to another
-        if isinstance(failure, CircuitBreakerOpen):
-            # Before the circuit lets a call through, each attempt would be refused like this one.
-            return max(backoff, failure.retry_after)
         if isinstance(failure, RequestException):
             return backoff
         if not self.policy.heeds_retry_after(failure.status_code):
