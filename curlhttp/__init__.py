@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
-    from curlhttp._models.config import TLS, Limits, Proxy
+    from curlhttp._models.config import Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.json_codec import JSON
@@ -149,7 +149,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JSON",
-    "TLS",
     "URL",
     "ASGITransport",
     "AWSSigV4",
@@ -294,7 +293,7 @@ _NAMES = {
     "curlhttp._client.map.async_results": "AsyncResults",
     "curlhttp._client.async_client": "AsyncClient",
     "curlhttp._client.client": "Client",
-    "curlhttp._models.config": "Limits Proxy TLS",
+    "curlhttp._models.config": "Limits Proxy",
     "curlhttp._engine.engine": "Middleware Send",
     "curlhttp._flow.hooks": "AttemptEvent",
     "curlhttp._curl.engines.loops": "install_uvloop",

@@ -31,7 +31,7 @@ from curlhttp._engine.engine import (
 from curlhttp._engine.run import Offload, run_here
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
-from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
+from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies, Proxy
 from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.errors import Unpicklable, check_flags, check_number, check_object
 from curlhttp._models.headers import DEFAULT_HEADERS, Headers
@@ -145,7 +145,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         cert: Cert = None,
         pins: Pins = None,
         proxies: Proxies = None,
-        proxy: str | None = None,
+        proxy: str | Proxy | None = None,
         uds: UnixSocket = None,
         resolve: AddressMap = None,
         connect_to: HostMap = None,
@@ -637,15 +637,16 @@ def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
     return Limits(**given)
 
 
-def _choose_proxies(proxies: Proxies, proxy: str | None) -> Proxies:
+def _choose_proxies(proxies: Proxies, proxy: str | Proxy | None) -> Proxies:
     """Return the setting of both arguments: proxy is for one URL, as in httpx and aiohttp."""
     if proxy is None:
         return proxies
     if proxies is not None:
         raise TypeError("pass either proxy or proxies, not both")
-    if not isinstance(cast(object, proxy), str):
+    if not isinstance(cast(object, proxy), (str, Proxy)):
         raise TypeError(
-            f"proxy must be one URL, not {type(proxy).__name__}; proxies= takes a mapping by scheme"
+            f"proxy must be one URL or a Proxy, not {type(proxy).__name__}; "
+            "proxies= takes a mapping by scheme"
         )
     return proxy
 

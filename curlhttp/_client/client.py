@@ -50,10 +50,14 @@ class Client(BaseClient):
         http2: True to offer HTTP/2 over TLS; "prior-knowledge" to use it at once, also without
             TLS. Off by default, because one request at a time is faster over HTTP/1.1.
         http3: True to try HTTP/3 over TLS; "auto" for origins that advertise it (RFC 7838).
-        verify: see TLS; overrides REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
-        cert: see TLS.
-        proxies: a proxy URL, or a mapping as in requests; overrides the environment.
-        proxy: a proxy URL; use it instead of proxies.
+        verify: True for certifi's CA certificates, the path of a PEM file or of a directory of
+            hashed certificates, PEM bytes, "system" for the CA certificates that the machine
+            trusts, or an ssl.SSLContext; False verifies nothing. It overrides REQUESTS_CA_BUNDLE,
+            CURL_CA_BUNDLE and SSL_CERT_FILE.
+        cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
+            (certificate, key) or (certificate, key, password).
+        proxies: a proxy URL, a Proxy, or a mapping as in requests; overrides the environment.
+        proxy: a proxy URL or a Proxy; use it instead of proxies.
         max_send_rate: the maximum bytes per second that each request sends; max_receive_rate is
             for what it receives. The other route settings are those of build_request: pins, uds,
             resolve, connect_to, local_address, interface, doh, ip_version, happy_eyeballs_timeout.

@@ -256,8 +256,8 @@ def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
     """Return the TLS for verify= and cert=.
 
     Args:
-        verify: see TLS; "system" for the machine's CA certificates; or an ssl.SSLContext.
-        cert: see TLS.
+        verify: as for TLS, or "system" for the machine's CA certificates, or an ssl.SSLContext.
+        cert: as for TLS.
 
     Raises:
         OSError: a file is missing, or the machine has no CA certificates.
@@ -350,11 +350,13 @@ class RouteOptions(TypedDict, total=False):
     kept separate.
 
     Attributes:
-        proxies: a proxy URL, or a mapping as in requests.
-        verify: see TLS; "system" for the CA certificates that the machine trusts; or an
-            ssl.SSLContext, of which curlhttp uses the CA certificates, check_hostname, versions and
-            ciphers.
-        cert: see TLS.
+        proxies: a proxy URL, a Proxy, or a mapping as in requests.
+        verify: True for certifi's CA certificates, the path of a PEM file or of a directory of
+            hashed certificates, PEM bytes, "system" for the CA certificates that the machine
+            trusts, or an ssl.SSLContext, of which curlhttp uses the CA certificates,
+            check_hostname, versions and ciphers. These replace certifi's. False verifies nothing.
+        cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
+            (certificate, key) or (certificate, key, password).
         pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256. The
             server must have one of these keys (CURLOPT_PINNEDPUBLICKEY). Hosts without a pin may
             have any key.
@@ -521,7 +523,7 @@ class _TransportSelector:
         self.depends_on_url = bool(
             proxies != (None,) or self._pins or uses_environ or self._alternatives
         )
-        self._found: dict[tuple[str | None, str | None, bool], Transport] = {}
+        self._found: dict[tuple[str | Proxy | None, str | None, bool], Transport] = {}
 
     def __call__(self, url: URL) -> Transport:
         proxy = self._find_proxy(url)
@@ -533,7 +535,7 @@ class _TransportSelector:
             found = self._found[proxy, pins, http3] = self._make_transport(proxy, pins, http3)
         return found
 
-    def _find_proxy(self, url: URL) -> str | None:
+    def _find_proxy(self, url: URL) -> str | Proxy | None:
         """Return the proxy of the request, else of the client, else of the environment."""
         for choice in self._proxies:
             proxy = select_proxy(url, choice)
@@ -541,14 +543,17 @@ class _TransportSelector:
                 return proxy or None
         return None if self._environ is None else find_proxy(url, self._environ)
 
-    def _make_transport(self, proxy: str | None, pins: str | None, http3: bool) -> Transport:
+    def _make_transport(
+        self, proxy: str | Proxy | None, pins: str | None, http3: bool
+    ) -> Transport:
         if proxy and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
         if len(self._found) >= _MAX_CACHED:  # a program may change the environment's proxies
             self._found.clear()
         transport = self._base
         if proxy:
-            transport = derive_transport(transport, proxy=Proxy.parse(proxy))
+            made = Proxy.parse(proxy) if isinstance(proxy, str) else proxy
+            transport = derive_transport(transport, proxy=made)
         if http3:
             transport = derive_transport(transport, http3="auto")
         return self._with_guard(
@@ -556,23 +561,29 @@ class _TransportSelector:
         )
 
 
-def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
-    if isinstance(proxies, str):
+def _to_proxy_mapping(
+    proxies: Mapping[str, str | Proxy | None] | str | Proxy,
+) -> Mapping[str, str | Proxy | None]:
+    if isinstance(proxies, (str, Proxy)):
         proxies = {"all": proxies}
     if not hasattr(proxies, "get"):
-        shown = type(proxies).__name__
+        shown = type(cast(object, proxies)).__name__
         raise TypeError(
-            f'proxies must be a URL or a mapping by scheme, not {shown}: "http://host:1"'
+            f'proxies must be a URL, a Proxy or a mapping by scheme, not {shown}: "http://host:1"'
         )
     for key, proxy in proxies.items():
-        if proxy is not None and not isinstance(proxy, str):
-            raise TypeError(f"proxies[{key!r}] must be a URL or None, not {type(proxy).__name__}")
+        if proxy is not None and not isinstance(proxy, (str, Proxy)):
+            raise TypeError(
+                f"proxies[{key!r}] must be a URL, a Proxy or None, not {type(proxy).__name__}"
+            )
         if not _is_proxy_key(key):
             raise ValueError(
                 f"proxies has the key {key!r}: use 'http', 'https', 'all', 'no_proxy', or one with "
                 "a host, such as 'https://example.com'"
             )
-        if proxy and key != "no_proxy":
+        if isinstance(proxy, Proxy) and key == "no_proxy":
+            raise TypeError("proxies['no_proxy'] must be a list of hosts, not a Proxy")
+        if isinstance(proxy, str) and proxy and key != "no_proxy":
             Proxy.parse(proxy)  # raises now if it is invalid
     return proxies
 

@@ -261,7 +261,7 @@ def _proxy(proxy: Proxy | None, verify: Verify) -> list[Option]:
             (pycurl.PROXYPASSWORD, (proxy.password or "").encode()),
         ]
     if proxy.headers:
-        lines = [f"{name}: {value}".encode("latin-1") for name, value in proxy.headers]
+        lines = [f"{name}: {value}".encode("latin-1") for name, value in proxy.fields]
         options += [(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE), (pycurl.PROXYHEADER, lines)]
     if scheme == "https":
         options += _proxy_trust(verify)

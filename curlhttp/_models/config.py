@@ -9,10 +9,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
 from curlhttp._models.errors import check_number
+from curlhttp._models.headers import check_header
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import bracketed
 from curlhttp.exceptions import InvalidProxyURL
@@ -21,13 +22,18 @@ Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"  # a str may be "sys
 _Pem: TypeAlias = "str | bytes | os.PathLike[str]"
 Cert: TypeAlias = "_Pem | tuple[_Pem] | tuple[_Pem, _Pem] | tuple[_Pem, _Pem, str | None] | None"
 SocketOption: TypeAlias = "tuple[int, int, int | bytes] | tuple[int, int, None, int]"
-Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
+Proxies: TypeAlias = "Mapping[str, str | Proxy | None] | str | Proxy | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 HTTP3: TypeAlias = "bool | Literal['auto']"
 ShareKey: TypeAlias = "tuple[object, ...]"
 
 _LONGEST = 2**31 - 1  # seconds that libcurl accepts: 68 years
 _PROXY_PORTS = {"http": 80, "https": 443}  # as in requests; libcurl's default for http is 1080
+_NUL = "the credentials of a proxy cannot contain NUL"
+_QUOTE = (
+    "special characters in a user name or password must be percent-encoded, or write "
+    "curlhttp.Proxy(url=..., username=..., password=...)"
+)
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
 
@@ -148,56 +154,80 @@ def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | 
 @with_suggestions("Proxy")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """Describe a proxy; `Proxy.parse` creates one from a URL with credentials.
+    """Describe a proxy; pass it as `proxy` to a client, or as a value of `proxies`.
 
     Args:
-        url: the proxy's URL with host and port. Its scheme is "http", "https", "socks4", "socks4a",
-            "socks5" or "socks5h" (with socks4a and socks5h, the proxy resolves names).
+        url: the proxy's URL. Its scheme is "http" (the default), "https", "socks4", "socks4a",
+            "socks5" or "socks5h" (with socks4a and socks5h, the proxy resolves names). The default
+            port is 80 for "http", 443 for "https" and 1080 for SOCKS. It may contain credentials,
+            percent-encoded.
         username: sent to the proxy only.
-        password: sent to the proxy only.
+        password: sent to the proxy only, as it is: not percent-encoded.
         headers: names and values, sent to the proxy only.
+
+    Raises:
+        InvalidProxyURL: the URL is not valid, or its scheme is not supported.
+        InvalidHeader: a header is not valid.
+        ValueError: the credentials are both in the URL and arguments.
     """
 
     url: str
     username: str | None = None
     password: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        url, username, password = _parse_proxy(self.url)
+        if (self.username, self.password) != (None, None):
+            if username is not None:
+                raise ValueError("pass the credentials of a proxy in its URL or as arguments")
+            username, password = self.username, self.password
+            for name, value in (("username", username), ("password", password)):
+                if not isinstance(cast(object, value), (str, type(None))):
+                    raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+                if "\0" in (value or ""):
+                    raise ValueError(_NUL)
+        headers = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
+        object.__setattr__(self, "url", url)
+        object.__setattr__(self, "username", username)
+        object.__setattr__(self, "password", password)
+        object.__setattr__(self, "headers", tuple(check_header(*field) for field in headers))
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers as pairs, which they are from the start on."""
+        return cast("tuple[tuple[str, str], ...]", self.headers)
 
     @classmethod
     @lru_cache(maxsize=256)
     def parse(cls, url: str) -> Proxy:
-        """Return the Proxy for a URL, which may contain credentials.
-
-        Args:
-            url: see Proxy. The default scheme is "http". The default port is 80 for "http", 443 for
-                "https" and 1080 for SOCKS.
-
-        Raises:
-            InvalidProxyURL: the URL is not valid, or its scheme is not supported.
-        """
-        try:
-            parts = urlsplit(url if "://" in url else f"http://{url}")
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            raise InvalidProxyURL("the proxy URL has a bad host or port") from None
-        if parts.scheme not in _PROXY_SCHEMES:
-            raise InvalidProxyURL(
-                f"a proxy URL must start with one of {', '.join(_PROXY_SCHEMES)}, "
-                f"not {parts.scheme!r}"
-            )
-        if not host or any(char <= " " or char == "\\" for char in parts.netloc):
-            raise InvalidProxyURL("the proxy URL has no valid host")
-        if "\0" in unquote(parts.netloc):
-            raise InvalidProxyURL("the credentials of a proxy cannot contain NUL")
-        port = port or _PROXY_PORTS.get(parts.scheme, 1080)
-        return cls(
-            url=f"{parts.scheme}://{bracketed(host)}:{port}",
-            username=None if parts.username is None else unquote(parts.username),
-            password=None if parts.password is None else unquote(parts.password),
-        )
+        """Return the Proxy for a URL; see Proxy."""
+        return cls(url=url)
 
     def __repr__(self) -> str:
         return f"Proxy(url={self.url!r}{'' if self.username is None else ', credentials=<set>'})"
+
+
+def _parse_proxy(url: str) -> tuple[str, str | None, str | None]:
+    """Return the URL with scheme and port, the user name and the password."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise InvalidProxyURL(f"the proxy URL has a bad host or port; {_QUOTE}") from None
+    if parts.scheme not in _PROXY_SCHEMES:
+        raise InvalidProxyURL(
+            f"a proxy URL must start with one of {', '.join(_PROXY_SCHEMES)}, not {parts.scheme!r}"
+        )
+    if not host or any(char <= " " or char == "\\" for char in parts.netloc):
+        raise InvalidProxyURL(f"the proxy URL has no valid host; {_QUOTE}")
+    if "\0" in unquote(parts.netloc):
+        raise InvalidProxyURL(_NUL)
+    port = port or _PROXY_PORTS.get(parts.scheme, 1080)
+    username, password = (
+        None if part is None else unquote(part) for part in (parts.username, parts.password)
+    )
+    return f"{parts.scheme}://{bracketed(host)}:{port}", username, password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

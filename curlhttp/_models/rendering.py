@@ -267,7 +267,7 @@ def _add_proxy(line: _Command, proxy: Proxy, tls: TLS) -> None:
     if proxy.username is not None:
         user = f"{proxy.username}:{proxy.password or ''}" if line.secrets else f"{_MASK}:{_MASK}"
         line.add("--proxy-user", user)
-    for name, value in proxy.headers:
+    for name, value in proxy.fields:
         line.add("--proxy-header", f"{name}: {value if line.secrets else _MASK}")
     if proxy.url.startswith("https:"):
         if tls.verify is False:

@@ -209,7 +209,7 @@ _SYNC_AND_ASYNC = frozenset(
 
 _ROUTES: Final = {
     "proxy_auth": _PROXY,
-    "proxy_headers": f"{_PROXY}: clients send a proxy no other headers",
+    "proxy_headers": "proxy=curlhttp.Proxy(url=..., headers=...)",
     "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
     "skip_auto_headers": 'headers={"User-Agent": None}: None removes a header',
     "auto_decompress": 'headers={"Accept-Encoding": None}, or response.iter_raw() of a stream',

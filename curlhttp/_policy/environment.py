@@ -12,12 +12,15 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from netrc import netrc
 
+    from curlhttp._models.config import Proxy
     from curlhttp._models.url import URL
+
+_P = TypeVar("_P", bound="str | Proxy")
 
 _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _HAS_SYSTEM_PROXIES = sys.platform in ("darwin", "win32")
@@ -93,25 +96,27 @@ def _add_scheme(proxy: str) -> str:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def select_proxy(url: URL, proxies: Mapping[str, str | None]) -> str | None:
-    """Return the proxy that a `proxies=` mapping of requests names for a URL.
+def select_proxy(url: URL, proxies: Mapping[str, _P | None]) -> _P | str | None:
+    """Return the proxy that a `proxies=` mapping names for a URL.
 
     The keys are tried in the order "https://host", "https", "all://host", "all"; "no_proxy" has
     exceptions like the variable.
 
     Returns:
-        The proxy URL; "" for a direct connection (a key with None or "", or an exception); None if
-        the mapping has no entry, so that the environment applies.
+        The proxy; "" for a direct connection (a key with None or "", or an exception); None if the
+        mapping has no entry, so that the environment applies.
     """
     if not proxies:
         return None
     exceptions = proxies.get("no_proxy")
-    if exceptions and bypasses_proxy(url, exceptions):
+    if isinstance(exceptions, str) and bypasses_proxy(url, exceptions):
         return ""
     for key in (f"{url.scheme}://{url.host}", url.scheme, f"all://{url.host}", "all"):
         if key in proxies:
             proxy = proxies[key]
-            return _add_scheme(proxy) if proxy else ""
+            if not proxy:
+                return ""
+            return _add_scheme(proxy) if isinstance(proxy, str) else proxy
     return None
 
 

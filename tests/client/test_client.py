@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import curlhttp
-from curlhttp import TLS, URL, AsyncClient, Client, Limits, Proxy, Timeout
+from curlhttp import URL, AsyncClient, Client, Limits, Proxy, Timeout
+from curlhttp._models.config import TLS
 from curlhttp.exceptions import (
     ClientClosed,
     InvalidHeader,

@@ -228,6 +228,57 @@ def test_a_proxy_has_the_port_that_requests_would_take(given: str, url: str) -> 
     assert curlhttp.Proxy.parse(given).url == url
 
 
+async def test_a_proxy_object_has_any_password_and_headers_of_its_own(
+    make_client: MakeClient, app: AppServer, tls_made_up: AppServer
+) -> None:
+    with HTTPProxy(("us@er", "a#b/c?d e")) as proxy:
+        proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
+        made = curlhttp.Proxy(
+            url=f"127.0.0.1:{proxy.port}",
+            username="us@er",
+            password="a#b/c?d e",
+            headers={"X-Team": "a"},
+        )
+        proxied = [
+            (make_client(proxy=made), {}),
+            (make_client(proxies={"all": made}), {}),
+            (make_client(), {"proxies": made}),
+        ]
+        for client, options in proxied:
+            for target in (app.url, "https://made.up/"):
+                assert (await client.get(target, **options)).content == b"hello"
+        assert {asked.header("x-team") for asked in proxy.log} == {"a"}
+        assert len(proxy.log) >= 6
+    assert all(record.header("x-team") is None for record in (*app.requests, *tls_made_up.requests))
+
+
+def test_a_proxy_object_is_complete_and_refuses_what_contradicts_itself() -> None:
+    made = curlhttp.Proxy(url="http://us%40er:a%23b@proxy.test", headers={"X-Team": "a"})
+    assert (made.url, made.username, made.password) == ("http://proxy.test:80", "us@er", "a#b")
+    assert hash(made) == hash(
+        curlhttp.Proxy(url=made.url, username="us@er", password="a#b", headers=(("X-Team", "a"),))
+    )
+    with pytest.raises(ValueError, match="in its URL or as arguments"):
+        curlhttp.Proxy(url="http://u:p@proxy.test", password="secret")
+    with pytest.raises(ValueError, match="NUL"):
+        curlhttp.Proxy(url="http://proxy.test", username="u", password="a\0b")
+    with pytest.raises(TypeError, match="password must be a str, not bytes"):
+        curlhttp.Proxy(url="http://proxy.test", username="u", password=b"p")  # type: ignore[arg-type]
+    with pytest.raises(curlhttp.InvalidHeader):
+        curlhttp.Proxy(url="http://proxy.test", headers={"X-Team": "a\r\nb"})
+    with pytest.raises(TypeError, match="a list of hosts, not a Proxy"):
+        curlhttp.Client(proxies={"no_proxy": made})
+
+
+@pytest.mark.parametrize("password", ["a#b", "a/b", "a?b", "a b"])
+def test_a_password_that_is_not_encoded_is_explained(password: str) -> None:
+    with pytest.raises(
+        curlhttp.InvalidProxyURL, match="must be percent-encoded, or write"
+    ) as caught:
+        curlhttp.Client(proxy=f"http://me:{password}@proxy.test:3128")
+    assert password not in str(caught.value)
+
+
 async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: AppServer) -> None:
     with pytest.raises(curlhttp.InvalidProxyURL):
         await client.get(app.url, proxies="http://u:p%00q@127.0.0.1:1")

@@ -20,6 +20,7 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
+from curlhttp._models.config import TLS
 from curlhttp._models.suggestions import CLIENT_SETTINGS, TABLE
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
@@ -245,7 +246,7 @@ KEYWORDS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (curlhttp.Cache, {"expire_after": 5}, "the response headers say how long"),
     (curlhttp.Record, {"mod": "all"}, "did you mean mode=?"),
     (curlhttp.JSON, {"load": len}, "did you mean loads=?"),
-    (curlhttp.TLS, {"verfy": True}, "did you mean verify=?"),
+    (TLS, {"verfy": True}, "did you mean verify=?"),
     (curlhttp.Proxy, {"auth": ("x", "y")}, "write username= and password="),
     (curlhttp.ASGITransport, {"apps": 1}, "did you mean app=?"),
     (curlhttp.WSGITransport, {"apps": 1}, "did you mean app=?"),

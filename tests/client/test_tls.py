@@ -17,9 +17,8 @@ import pytest
 from cryptography import x509
 
 import curlhttp
-from curlhttp import TLS
 from curlhttp._curl.errors import LACKS_CERTIFICATE
-from curlhttp._models.config import Transport
+from curlhttp._models.config import TLS, Transport
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
 from tests.servers.certs import HTTP1, HTTP2
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
+from curlhttp import CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
 from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._flow.hedge import AttemptPermit, HedgeAdmission
 from curlhttp._models.body import open_body
-from curlhttp._models.config import Transport
+from curlhttp._models.config import TLS, Transport
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._policy.hedge import HeadTimes, may_hedge
 from curlhttp.exceptions import ProxyError, ReadTimeout
