@@ -200,6 +200,44 @@ class Proxy:
         return f"Proxy(url={self.url!r}{'' if self.username is None else ', credentials=<set>'})"
 
 
+def to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
+    """Return the proxies of a request or a client by scheme.
+
+    Args:
+        proxies: a URL for all schemes, or a mapping.
+
+    Raises:
+        TypeError: it is neither, or a value is not text.
+        ValueError: a key is unknown.
+        InvalidProxyURL: a URL is not valid.
+    """
+    if isinstance(proxies, str):
+        proxies = {"all": proxies}
+    if not hasattr(proxies, "get"):
+        shown = type(proxies).__name__
+        raise TypeError(
+            f'proxies must be a URL or a mapping by scheme, not {shown}: "http://host:1"'
+        )
+    for key, proxy in proxies.items():
+        if proxy is not None and not isinstance(proxy, str):
+            raise TypeError(f"proxies[{key!r}] must be a URL or None, not {type(proxy).__name__}")
+        if not _is_proxy_key(key):
+            raise ValueError(
+                f"proxies has the key {key!r}: use 'http', 'https', 'all', 'no_proxy', or one with "
+                "a host, such as 'https://example.com'"
+            )
+        if proxy and key != "no_proxy":
+            Proxy.parse(proxy)  # raises now if it is invalid
+    return proxies
+
+
+def _is_proxy_key(key: object) -> bool:
+    if not isinstance(key, str):
+        return False
+    scheme, colon, host = key.partition("://")
+    return (scheme in ("http", "https", "all") and bool(host) == bool(colon)) or key == "no_proxy"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
     """All settings that decide which connection a request may use.

@@ -1,7 +1,7 @@
 """curlhttp.get() and so on: requests' arguments and response, with the defaults of the clients.
 
-They send the clients' headers, and decode bodies by the clients' rules. `requests.api` has the
-functions that do everything as requests does.
+They send the clients' headers, decode bodies by the clients' rules, and raise errors with the
+clients' words. `requests.api` has the functions that do everything as requests does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import curlhttp.requests.sessions as sessions
 from curlhttp._models import response as _core
+from curlhttp._models.config import to_proxy_mapping
 from curlhttp._models.headers import DEFAULT_HEADERS
+from curlhttp.exceptions import RequestException
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.api import send_once
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     import curlhttp.requests._types as t
     from curlhttp._models.inputs import JSON, ParamsInput, Text
+    from curlhttp._models.request import ClientRequest
 
 
 class UTF8Response(Response):
@@ -62,9 +65,26 @@ class UTF8Response(Response):
 
         return decode_pieces(pieces, self._charset())
 
+    def _to_requests_error(self, error: Exception) -> Exception:
+        cause = error.__cause__
+        text = str(cause) if isinstance(cause, RequestException) else None
+        found = super()._to_requests_error(error)
+        if text is not None and isinstance(found, RequestException):
+            found._text = text
+        return found
+
 
 class _Adapter(HTTPAdapter):
+    """Raise requests' errors, which hold urllib3's, but with the text of the clients' errors."""
+
     _response_class = UTF8Response
+
+    def _attempt(self, sent: ClientRequest) -> _core.Response:
+        try:
+            return super()._attempt(sent)
+        except RequestException as error:
+            error._text = str(error)
+            raise
 
 
 _USER_AGENT = f"python-requests/{__version__}"
@@ -82,11 +102,61 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
 
     Raises:
         RequestException: the request could not be sent, or no response was received.
+        TypeError, ValueError: an argument is invalid, as in the clients.
     """
+    if len(kwargs) > 1:  # get() always passes params
+        if kwargs.get("proxies"):
+            kwargs["proxies"] = to_proxy_mapping(kwargs["proxies"])  # type: ignore[arg-type]
+        if kwargs.get("json") is not None and any(map(kwargs.get, ("data", "content", "files"))):
+            _encode_body(kwargs)  # raises, because requests would leave the JSON out
     session = sessions.Session()
     if session.headers.get("User-Agent") == _USER_AGENT:  # else a program has replaced them
         session.headers = _headers.copy()
-    return send_once(session, _adapter, method, url, kwargs)
+    try:
+        return send_once(session, _adapter, method, url, kwargs)
+    except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
+        # A wrong argument, or what a function of the caller's has raised.
+        if not getattr(error, "request_sent", False):
+            _check(method, url, kwargs)
+        raise
+
+
+# Any, here and below: these run because an argument has the wrong type.
+def _encode_body(options: Any) -> None:
+    """Raise the clients' error for a body that cannot be sent."""
+    from curlhttp._models.body import encode_body
+
+    encode_body(**{name: options.get(name) for name in ("content", "data", "json", "files")})
+
+
+def _check(method: str, url: Any, options: Any) -> None:
+    """Raise the clients' error for an invalid argument."""
+    from curlhttp._models.config import TLS
+    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.headers import Headers, check_method
+    from curlhttp._models.timeout import Timeout
+    from curlhttp._models.url import parse_url
+    from curlhttp._policy.auth import to_auth
+
+    given = options.get
+    check_method(method)
+    parse_url(url).with_params(given("params"))
+    Headers().merged(given("headers") or {})
+    _encode_body(options)
+    to_auth(given("auth"))
+    Cookies(given("cookies") or {})
+    if not hasattr(given("timeout"), "_connect"):  # urllib3's
+        Timeout.of(given("timeout"))
+    verify, cert = given("verify"), given("cert")
+    TLS(verify=True if verify is None else verify, cert=tuple(cert) if type(cert) is list else cert)
+    # What the clients take, and requests does not:
+    for name in ("headers", "cookies", "hooks"):
+        value = given(name)
+        if value is not None and not hasattr(value, "items"):
+            raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
+    for name, value in dict(given("cookies") or {}).items():
+        if not isinstance(value, str):
+            raise TypeError(f"cookies[{name!r}] must be a str, not {type(value).__name__}")
 
 
 def get(
