@@ -582,3 +582,15 @@ def test_the_servers_speak_all_three_protocols(kind: str) -> None:
                 worker.answer()
                 figures = worker.ask(url=f"{url}/200", count=20, concurrency=5, size=200)
                 assert (figures["requests"], figures["errors"]) == (20, 0)
+
+
+def test_no_name_of_a_line_lies_over_the_title_of_its_panel() -> None:
+    plots = pytest.importorskip("benchmarks.plots", exc_type=ImportError)
+    figure, [panel] = plots._panels([2.0])
+    ends = {f"client {number}": (1.0, 0.99) for number in range(8)}
+    plots._label(panel, ends, dict.fromkeys(ends, "black"))
+    places = [each.xy[1] for each in panel.texts]
+    plots.pyplot.close(figure)
+    step = 15 / panel.bbox.height
+    assert max(places) <= 1.0 - 0.5 * step
+    assert [b - a for a, b in zip(places, places[1:], strict=False)] == pytest.approx([step] * 7)
