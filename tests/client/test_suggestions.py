@@ -913,6 +913,23 @@ def test_the_error_for_sending_a_url_says_what_makes_a_request() -> None:
     assert message.endswith("not str; client.build_request(method, url) makes one")
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("stream", "build_request(method, url, stream=True), or client.stream(method, url)"),
+        ("auth", "build_request(method, url, auth=...)"),
+        ("verify", "build_request(method, url, verify=...)"),
+        ("follow", "send() has no keyword 'follow'; write follow_redirects="),
+    ],
+)
+def test_the_error_for_a_keyword_of_send_says_where_to_pass_it(option: str, text: str) -> None:
+    client, other = a_client(), an_async_client()
+    wrong: dict[str, Any] = {option: True}
+    request = client.build_request("GET", URL)
+    assert get_message(client.send, request, **wrong).endswith(text)
+    assert get_message(lambda: asyncio.run(other.send(request, **wrong))).endswith(text)
+
+
 def test_limits_of_a_timeout_without_keywords_are_refused() -> None:
     make: Any = curlhttp.Timeout
     for wrong in ((3, 5), ((3, 5),)):
