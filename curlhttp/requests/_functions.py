@@ -12,6 +12,7 @@ import curlhttp.requests.sessions as sessions
 from curlhttp._models import response as _core
 from curlhttp._models.config import to_proxy_mapping
 from curlhttp._models.headers import DEFAULT_HEADERS
+from curlhttp._models.url import get_fields
 from curlhttp.exceptions import RequestException
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests.adapters import HTTPAdapter
@@ -104,7 +105,11 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         RequestException: the request could not be sent, or no response was received.
         TypeError, ValueError: an argument is invalid, as in the clients.
     """
-    if len(kwargs) > 1:  # get() always passes params
+    if len(kwargs) > 1 or kwargs.get("params"):  # get() always passes params
+        for name in ("params", "data"):
+            fields: object = kwargs.get(name)
+            if type(fields) is dict and any(map(_is_no_text, fields.values())):
+                get_fields(name, fields)  # raises, because requests would send the keys, or lines
         if kwargs.get("proxies"):
             kwargs["proxies"] = to_proxy_mapping(kwargs["proxies"])  # type: ignore[arg-type]
         if kwargs.get("json") is not None and any(map(kwargs.get, ("data", "content", "files"))):
@@ -119,6 +124,10 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         if not getattr(error, "request_sent", False):
             _check(method, url, kwargs)
         raise
+
+
+def _is_no_text(value: object) -> bool:
+    return type(value) is dict or hasattr(value, "read")
 
 
 # Any, here and below: these run because an argument has the wrong type.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import threading
@@ -221,6 +222,9 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
     (URL, {"headers": {"Authorization": "s3cret\n"}}),
     (URL, {"params": 5}),
     (URL, {"params": [1, 2]}),
+    (URL, {"params": {"a": {"b": 1}}}),
+    (URL, {"data": {"a": {"b": 1}}}),
+    (URL, {"data": {"a": io.BytesIO(b"1")}}),
     (URL, {"data": 5}),
     (URL, {"data": [1]}),
     (URL, {"json": {1, 2}}),
