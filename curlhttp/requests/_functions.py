@@ -13,7 +13,7 @@ from curlhttp._models import response as _core
 from curlhttp._models.config import to_proxy_mapping
 from curlhttp._models.headers import DEFAULT_HEADERS
 from curlhttp._models.url import get_fields
-from curlhttp.exceptions import RequestException
+from curlhttp.exceptions import RequestException, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.api import send_once
@@ -119,6 +119,13 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         session.headers = _headers.copy()
     try:
         return send_once(session, _adapter, method, url, kwargs)
+    except TooManyRedirects as error:
+        if isinstance(error.response, UTF8Response):  # else a program's
+            error._text = (
+                f"{error} The response to {error.response._name_request()} is another one; "
+                "curlhttp.Client(max_redirects=...) sets the limit"
+            )
+        raise
     except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
         # A wrong argument, or what a function of the caller's has raised.
         if not getattr(error, "request_sent", False):

@@ -342,6 +342,14 @@ def test_an_error_within_a_body_has_the_text_of_the_clients(
     assert str(error_of(fetch)).startswith(f"GET {app.url}{path}: the ")
 
 
+def test_too_many_redirects_name_the_last_url(app: AppServer) -> None:
+    url = f"{app.url}/redirect/40"
+    text = str(error_of(curlhttp.get, url))
+    assert text.startswith(f"Exceeded 30 redirects. The response to GET {app.url}/redirect/10 is")
+    assert "Client(max_redirects=...)" in text
+    assert str(error_of(requests.get, url)) == "Exceeded 30 redirects."
+
+
 def test_proxies_may_be_one_url(app: AppServer) -> None:
     with HTTPProxy() as proxy:
         assert curlhttp.get(app.url, proxies=proxy.url).text == "hello"  # type: ignore[arg-type]
