@@ -202,13 +202,20 @@ def _curve_panel(panel: Any, title: str, cases: list[Case], colours: dict[str, s
 def _label(panel: Any, ends: dict[str, tuple[float, float]], colours: dict[str, str]) -> None:
     """Write names next to the ends of lines, moved apart if they would overlap."""
     panel.figure.canvas.draw()
-    height, least = panel.bbox.height, 0.0
-    for client, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
-        share = panel.transAxes.inverted().transform(panel.transData.transform((x, y)))[1]
-        least = max(least, share)
+    to_share = panel.transData + panel.transAxes.inverted()
+    names = sorted(ends, key=lambda client: ends[client][1])
+    step = 15 / panel.bbox.height
+    places, least, most = [], 0.0, 1.0 - 0.5 * step  # above the panel is its title
+    for client in names:
+        places.append(max(least, to_share.transform(ends[client])[1]))
+        least = places[-1] + step
+    for number in reversed(range(len(names))):
+        places[number] = min(places[number], most)
+        most = places[number] - step
+    for client, place in zip(names, places, strict=True):
         panel.annotate(
             client,
-            xy=(1.0, least),
+            xy=(1.0, place),
             xycoords="axes fraction",
             xytext=(4, 0),
             textcoords="offset points",
@@ -216,7 +223,6 @@ def _label(panel: Any, ends: dict[str, tuple[float, float]], colours: dict[str, 
             va="center",
             fontsize=9,
         )
-        least += 15 / height
 
 
 # --- million ---

@@ -129,6 +129,7 @@ class RequestException(OSError):
     budget_exhausted: bool = False
     timings: Timings | None = None
     _attempts: tuple[Attempt, ...] = ()
+    _text: str | None = None  # what str() returns; None for the text of the arguments
 
     def __init__(
         self,
@@ -147,6 +148,9 @@ class RequestException(OSError):
         self.curl_code = curl_code
         self.request_sent = request_sent
         self.timings = timings
+
+    def __str__(self) -> str:
+        return super().__str__() if self._text is None else self._text
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Itera
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -15,6 +15,7 @@ from curlhttp._client.request_builder import (
     DownloadOptions,
     RequestOptions,
     disable_redirects,
+    refuse_options,
     set_verb_signatures,
 )
 from curlhttp._client.stream import AsyncStreamedResponse
@@ -173,12 +174,18 @@ class AsyncClient(BaseClient):
         built = self._build_any_request(method, url, options)
         return await self.flow(built)
 
-    async def send(self, request: ClientRequest | UserRequest) -> Response:
+    async def send(self, request: ClientRequest | UserRequest, **options: NoReturn) -> Response:
         """Send a request from build_request, or another one with the client's settings added.
+
+        Args:
+            request: has all settings.
+            options: none; build_request takes them.
 
         Raises:
             RequestException: the request could not be sent, or no response was received.
         """
+        if options:
+            refuse_options(options)
         built = self.complete(request)
         return await self.flow(built)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
 from curlhttp._client.request_builder import (
@@ -12,6 +12,7 @@ from curlhttp._client.request_builder import (
     DownloadOptions,
     RequestOptions,
     disable_redirects,
+    refuse_options,
     set_verb_signatures,
 )
 from curlhttp._client.stream import StreamedResponse
@@ -143,12 +144,18 @@ class Client(BaseClient):
         built = self._build_any_request(method, url, options)
         return send_sync(self.flow, built)
 
-    def send(self, request: ClientRequest | UserRequest) -> Response:
+    def send(self, request: ClientRequest | UserRequest, **options: NoReturn) -> Response:
         """Send a request from build_request, or another one with the client's settings added.
+
+        Args:
+            request: has all settings.
+            options: none; build_request takes them.
 
         Raises:
             RequestException: the request could not be sent, or no response was received.
         """
+        if options:
+            refuse_options(options)
         built = self.complete(request)
         return send_sync(self.flow, built)
 

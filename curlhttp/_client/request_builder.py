@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from inspect import Parameter, Signature
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._client.routing import RouteOptions, Routing
 from curlhttp._models.body import encode_body
@@ -93,6 +93,19 @@ def check_options(
             from curlhttp._models.suggestions import no_option
 
             raise no_option(getattr(type(client), method), name, other)
+
+
+def refuse_options(options: Iterable[str]) -> NoReturn:
+    """Raise TypeError for keywords of send(): it says where to pass them."""
+    from curlhttp._models.suggestions import no_keyword
+
+    name = next(iter(options))
+    if name not in RequestOptions.__annotations__:
+        raise no_keyword("request", "send()", name, ())
+    where = f"client.build_request(method, url, {name}=...)"
+    if name == "stream":
+        where = "client.build_request(method, url, stream=True), or client.stream(method, url)"
+    raise TypeError(f"send() takes only a request: write {where}")
 
 
 class RequestBuilder:

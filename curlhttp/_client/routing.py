@@ -26,6 +26,7 @@ from curlhttp._models.config import (
     Verify,
     derive_transport,
     get_transport,
+    to_proxy_mapping,
 )
 from curlhttp._models.errors import check_number, validate_path
 from curlhttp._models.url import bracketed, parse_url
@@ -514,7 +515,7 @@ class _TransportSelector:
         self._with_guard = routing.with_guard
         self.direct = self._with_guard(self._base)
         self._pins = join_pins(settings.get("pins"))
-        self._proxies = [_to_proxy_mapping(choice) for choice in proxies if choice is not None]
+        self._proxies = [to_proxy_mapping(choice) for choice in proxies if choice is not None]
         # The environment's proxies do not apply to a Unix socket.
         uses_environ = routing.uses_environ_proxies and self.direct.unix_socket is None
         self._environ = routing.environ if uses_environ else None
@@ -559,40 +560,6 @@ class _TransportSelector:
         return self._with_guard(
             transport if pins is None else derive_transport(transport, pins=pins)
         )
-
-
-def _to_proxy_mapping(
-    proxies: Mapping[str, str | Proxy | None] | str | Proxy,
-) -> Mapping[str, str | Proxy | None]:
-    if isinstance(proxies, (str, Proxy)):
-        proxies = {"all": proxies}
-    if not hasattr(proxies, "get"):
-        shown = type(cast(object, proxies)).__name__
-        raise TypeError(
-            f'proxies must be a URL, a Proxy or a mapping by scheme, not {shown}: "http://host:1"'
-        )
-    for key, proxy in proxies.items():
-        if proxy is not None and not isinstance(proxy, (str, Proxy)):
-            raise TypeError(
-                f"proxies[{key!r}] must be a URL, a Proxy or None, not {type(proxy).__name__}"
-            )
-        if not _is_proxy_key(key):
-            raise ValueError(
-                f"proxies has the key {key!r}: use 'http', 'https', 'all', 'no_proxy', or one with "
-                "a host, such as 'https://example.com'"
-            )
-        if isinstance(proxy, Proxy) and key == "no_proxy":
-            raise TypeError("proxies['no_proxy'] must be a list of hosts, not a Proxy")
-        if isinstance(proxy, str) and proxy and key != "no_proxy":
-            Proxy.parse(proxy)  # raises now if it is invalid
-    return proxies
-
-
-def _is_proxy_key(key: object) -> bool:
-    if not isinstance(key, str):
-        return False
-    scheme, colon, host = key.partition("://")
-    return (scheme in ("http", "https", "all") and bool(host) == bool(colon)) or key == "no_proxy"
 
 
 def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transport:

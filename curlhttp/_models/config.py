@@ -230,6 +230,50 @@ def _parse_proxy(url: str) -> tuple[str, str | None, str | None]:
     return f"{parts.scheme}://{bracketed(host)}:{port}", username, password
 
 
+def to_proxy_mapping(
+    proxies: Mapping[str, str | Proxy | None] | str | Proxy,
+) -> Mapping[str, str | Proxy | None]:
+    """Return the proxies of a request or a client by scheme.
+
+    Args:
+        proxies: a URL or a Proxy for all schemes, or a mapping.
+
+    Raises:
+        TypeError: it is neither, or a value is none.
+        ValueError: a key is unknown.
+        InvalidProxyURL: a URL is not valid.
+    """
+    if isinstance(proxies, (str, Proxy)):
+        proxies = {"all": proxies}
+    if not hasattr(proxies, "get"):
+        shown = type(cast(object, proxies)).__name__
+        raise TypeError(
+            f'proxies must be a URL, a Proxy or a mapping by scheme, not {shown}: "http://host:1"'
+        )
+    for key, proxy in proxies.items():
+        if proxy is not None and not isinstance(proxy, (str, Proxy)):
+            raise TypeError(
+                f"proxies[{key!r}] must be a URL, a Proxy or None, not {type(proxy).__name__}"
+            )
+        if not _is_proxy_key(key):
+            raise ValueError(
+                f"proxies has the key {key!r}: use 'http', 'https', 'all', 'no_proxy', or one with "
+                "a host, such as 'https://example.com'"
+            )
+        if isinstance(proxy, Proxy) and key == "no_proxy":
+            raise TypeError("proxies['no_proxy'] must be a list of hosts, not a Proxy")
+        if isinstance(proxy, str) and proxy and key != "no_proxy":
+            Proxy.parse(proxy)  # raises now if it is invalid
+    return proxies
+
+
+def _is_proxy_key(key: object) -> bool:
+    if not isinstance(key, str):
+        return False
+    scheme, colon, host = key.partition("://")
+    return (scheme in ("http", "https", "all") and bool(host) == bool(colon)) or key == "no_proxy"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
     """All settings that decide which connection a request may use.

@@ -146,7 +146,7 @@ def _convert_by_msgspec(value: object, to: object) -> object:
 
     try:
         return msgspec.convert(value, to, str_keys=True)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # a lone surrogate
         raise Misfit(str(error)) from error
 
 

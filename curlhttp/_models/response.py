@@ -398,11 +398,7 @@ class Response(SuggestingAttributes):
         body = self.content if self._encoding is None else self.text
         extensions = getattr(self.request, "extensions", None)
         loads = None if not extensions else extensions.get("curlhttp.json")
-        try:
-            value = read_json(body, options, self, json.loads if loads is None else loads)
-        except JSONDecodeError as error:
-            error._detail = f"; {self._describe()}"
-            raise
+        value = read_json(body, options, self, json.loads if loads is None else loads)
         return value if type is None else self._convert(value, type)
 
     def _convert(self, value: object, to: object) -> object:
@@ -414,16 +410,19 @@ class Response(SuggestingAttributes):
             # The __qualname__ of list[User] is "list".
             shown = to if hasattr(to, "__args__") else getattr(to, "__qualname__", to)
             raise JSONTypeError(
-                f"the JSON does not fit {shown}: {misfit}; {self.request} got {self.status_code}",
+                f"the JSON does not fit {shown}: {misfit}; {self._name_request()} got "
+                f"{self.status_code}",
                 request=self.request,
                 response=self,
             ) from misfit.__cause__
 
-    def _describe(self) -> str:
-        """Say which response this is, for errors about its body."""
-        text = self.text
+    def _name_request(self) -> str:
+        return str(self.request)
+
+    def _describe(self, text: str) -> str:
+        """Say which response this is, for errors about its body, whose text is given."""
         kind = self.headers.get("content-type", "no Content-Type")
-        shown = f"{self.request} got {self.status_code} and {kind}"
+        shown = f"{self._name_request()} got {self.status_code} and {kind}"
         if not text:
             return f"{shown}, with an empty body"
         if text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
@@ -570,7 +569,7 @@ def read_json(
     try:
         return loads(body, **options)
     except json.JSONDecodeError as error:
-        raise JSONDecodeError(error.msg, error.doc, error.pos, response=response) from error
+        raise _make_json_error(error.msg, error.doc, response, error.pos) from error
     except UnicodeDecodeError as error:
         raise _make_json_error(f"the body is not {error.encoding}", body, response) from error
     except RecursionError as error:
@@ -585,9 +584,15 @@ def read_json(
 
 
 # Any: see read_json
-def _make_json_error(what: str, body: str | bytes, response: Any) -> JSONDecodeError:
+def _make_json_error(
+    what: str, body: str | bytes, response: Any, position: int = 0
+) -> JSONDecodeError:
     text = body if isinstance(body, str) else response.text
-    return JSONDecodeError(what, text, 0, response=response)
+    error = JSONDecodeError(what, text, position, response=response)
+    describe = getattr(response, "_describe", None)  # the raw response of the drop-in has none
+    if describe is not None:
+        error._detail = f"; {describe(text)}"
+    return error
 
 
 def _redact_block(block: bytes) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from curlhttp._models.suggestions import with_suggestions
 
@@ -23,6 +23,7 @@ AuthFlow: TypeAlias = Generator["ClientRequest | UserRequest", "Response", None]
 AsyncAuthFlow: TypeAlias = AsyncGenerator["ClientRequest | UserRequest", "Response"]
 """The return type of async_auth_flow."""
 
+_Prepared = TypeVar("_Prepared", bound=Any)  # the drop-in's request, which this cannot import
 _IN_ASYNC_CLIENT, _IN_CLIENT = "async_auth_flow", "sync_auth_flow"
 
 
@@ -72,12 +73,24 @@ class Auth:
         """Return the value of Authorization if it is always the same, None if it takes a flow."""
         return None
 
-    def __call__(self, request: object) -> NoReturn:
-        """Raise TypeError, because a Session of the drop-in calls its auth and drives no flow."""
-        raise TypeError(
-            f"{type(self).__name__} is for Client and AsyncClient; a Session takes "
-            "(user, password), or a function that changes a PreparedRequest"
-        )
+    def __call__(self, request: _Prepared) -> _Prepared:
+        """Set Authorization for a Session of the drop-in, which calls its auth.
+
+        Args:
+            request: a PreparedRequest.
+
+        Raises:
+            TypeError: the value is not always the same, and a Session drives no flow.
+        """
+        value = self.known_header()
+        if not value:
+            raise TypeError(
+                f"{type(self).__name__} is for Client and AsyncClient; the functions of curlhttp "
+                "and a Session take (user, password), a BearerAuth with a constant token, or a "
+                "function that changes a PreparedRequest and returns it"
+            )
+        request.headers["Authorization"] = value
+        return request
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"

@@ -45,6 +45,7 @@ _SECRETS = (  # parameters of the command
     ),
     *("data", "data_raw", "encoded", "url_query", "url_option"),
 )
+_LONGEST_NAME = 200  # bytes; file systems allow 255, and "-1" and ".part.json" may follow
 _PARTIAL_SUFFIXES = (".part", ".part.json")  # files of an interrupted download
 
 
@@ -102,9 +103,7 @@ def choose_name(response: Response, url: str) -> Path:
         name = f"index{guess_extension(kind) or ''}"
     if name.lower().endswith(_PARTIAL_SUFFIXES):
         name += ".bin"
-    stem, suffix = os.path.splitext(name)
-    if stem.endswith(".tar"):
-        stem, suffix = stem.removesuffix(".tar"), f".tar{suffix}"
+    stem, suffix = _split_suffix(name)
     names = chain([name], (f"{stem}-{number}{suffix}" for number in count(1)))
     return Path(next(each for each in names if not _find_existing(each)))
 
@@ -126,8 +125,20 @@ def _parse_server_name(response: Response) -> str | None:
 def _sanitize_name(text: str) -> str | None:
     """Return the last segment of a path as a safe file name, or None if nothing is left of it."""
     name = printable(text.replace("\\", "/").rpartition("/")[2]).strip().lstrip(".")
-    name = name.encode("utf-8", "replace").decode()[:200]
-    return name or None
+    name = name.encode("utf-8", "replace").decode()
+    stem, suffix = _split_suffix(name)
+    room = _LONGEST_NAME - len(suffix.encode())
+    if room < _LONGEST_NAME // 2:  # hardly a suffix
+        stem, suffix, room = name, "", _LONGEST_NAME
+    return stem.encode()[:room].decode("utf-8", "ignore") + suffix or None
+
+
+def _split_suffix(name: str) -> tuple[str, str]:
+    """Split a file name before its suffix, such as ".txt" or ".tar.gz"."""
+    stem, suffix = os.path.splitext(name)
+    if stem.endswith(".tar"):
+        stem, suffix = stem.removesuffix(".tar"), f".tar{suffix}"
+    return stem, suffix
 
 
 def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:

@@ -1,16 +1,19 @@
 """curlhttp.get() and so on: requests' arguments and response, with the defaults of the clients.
 
-They send the clients' headers, and decode bodies by the clients' rules. `requests.api` has the
-functions that do everything as requests does.
+They send the clients' headers, decode bodies by the clients' rules, and raise errors with the
+clients' words. `requests.api` has the functions that do everything as requests does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import curlhttp.requests.sessions as sessions
 from curlhttp._models import response as _core
+from curlhttp._models.config import Proxy, to_proxy_mapping
 from curlhttp._models.headers import DEFAULT_HEADERS
+from curlhttp._models.url import get_fields
+from curlhttp.exceptions import RequestException, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.api import send_once
@@ -19,12 +22,13 @@ from curlhttp.requests.sessions import set_verb_signatures
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from typing_extensions import Unpack
 
     import curlhttp.requests._types as t
     from curlhttp._models.inputs import JSON, ParamsInput, Text
+    from curlhttp._models.request import ClientRequest
 
 
 class UTF8Response(Response):
@@ -62,14 +66,41 @@ class UTF8Response(Response):
 
         return decode_pieces(pieces, self._charset())
 
+    def _to_requests_error(self, error: Exception) -> Exception:
+        cause = error.__cause__
+        text = str(cause) if isinstance(cause, RequestException) else None
+        found = super()._to_requests_error(error)
+        if text is not None and isinstance(found, RequestException):
+            found._text = text
+        return found
+
 
 class _Adapter(HTTPAdapter):
+    """Raise requests' errors, which hold urllib3's, but with the text of the clients' errors."""
+
     _response_class = UTF8Response
+
+    def _attempt(self, sent: ClientRequest) -> _core.Response:
+        try:
+            return super()._attempt(sent)
+        except RequestException as error:
+            error._text = str(error)
+            raise
 
 
 _USER_AGENT = f"python-requests/{__version__}"
 _headers: CaseInsensitiveDict[Text | None] = CaseInsensitiveDict(DEFAULT_HEADERS)
 _adapter = _Adapter()  # adapters are thread-safe and open nothing before the first request
+
+
+def _to_urls(proxies: t.ProxiesInput) -> t.ProxiesInput:
+    found = to_proxy_mapping(proxies or {})
+    for key, proxy in found.items():
+        if isinstance(proxy, Proxy):
+            raise TypeError(
+                f"proxies[{key!r}] must be a URL; curlhttp.Client(proxies=...) takes a Proxy"
+            )
+    return cast("Mapping[str, str | None]", found)
 
 
 def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
@@ -82,11 +113,76 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
 
     Raises:
         RequestException: the request could not be sent, or no response was received.
+        TypeError, ValueError: an argument is invalid, as in the clients.
     """
+    if len(kwargs) > 1 or kwargs.get("params"):  # get() always passes params
+        for name in ("params", "data"):
+            fields: object = kwargs.get(name)
+            if type(fields) is dict and any(map(_is_no_text, fields.values())):
+                get_fields(name, fields)  # raises, because requests would send the keys, or lines
+        if kwargs.get("proxies"):
+            kwargs["proxies"] = _to_urls(kwargs["proxies"])
+        if kwargs.get("json") is not None and any(map(kwargs.get, ("data", "content", "files"))):
+            _encode_body(kwargs)  # raises, because requests would leave the JSON out
     session = sessions.Session()
     if session.headers.get("User-Agent") == _USER_AGENT:  # else a program has replaced them
         session.headers = _headers.copy()
-    return send_once(session, _adapter, method, url, kwargs)
+    try:
+        return send_once(session, _adapter, method, url, kwargs)
+    except TooManyRedirects as error:
+        if isinstance(error.response, UTF8Response):  # else a program's
+            error._text = (
+                f"{error} The response to {error.response._name_request()} is another one; "
+                "curlhttp.Client(max_redirects=...) sets the limit"
+            )
+        raise
+    except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
+        # A wrong argument, or what a function of the caller's has raised.
+        if not getattr(error, "request_sent", False):
+            _check(method, url, kwargs)
+        raise
+
+
+def _is_no_text(value: object) -> bool:
+    return type(value) is dict or hasattr(value, "read")
+
+
+# Any, here and below: these run because an argument has the wrong type.
+def _encode_body(options: Any) -> None:
+    """Raise the clients' error for a body that cannot be sent."""
+    from curlhttp._models.body import encode_body
+
+    encode_body(**{name: options.get(name) for name in ("content", "data", "json", "files")})
+
+
+def _check(method: str, url: Any, options: Any) -> None:
+    """Raise the clients' error for an invalid argument."""
+    from curlhttp._models.config import TLS
+    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.headers import Headers, check_method
+    from curlhttp._models.timeout import Timeout
+    from curlhttp._models.url import parse_url
+    from curlhttp._policy.auth import to_auth
+
+    given = options.get
+    check_method(method)
+    parse_url(url).with_params(given("params"))
+    Headers().merged(given("headers") or {})
+    _encode_body(options)
+    to_auth(given("auth"))
+    Cookies(given("cookies") or {})
+    if not hasattr(given("timeout"), "_connect"):  # urllib3's
+        Timeout.of(given("timeout"))
+    verify, cert = given("verify"), given("cert")
+    TLS(verify=True if verify is None else verify, cert=tuple(cert) if type(cert) is list else cert)
+    # What the clients take, and requests does not:
+    for name in ("headers", "cookies", "hooks"):
+        value = given(name)
+        if value is not None and not hasattr(value, "items"):
+            raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
+    for name, value in dict(given("cookies") or {}).items():
+        if not isinstance(value, str):
+            raise TypeError(f"cookies[{name!r}] must be a str, not {type(value).__name__}")
 
 
 def get(

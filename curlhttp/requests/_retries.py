@@ -291,7 +291,7 @@ def _copy_as(
     error: e.RequestException, kind: type[e.RequestException], *args: object
 ) -> e.RequestException:
     """Return an error of another class with the same attributes."""
-    return kind(
+    twin = kind(
         *args,
         request=error.request,
         response=error.response,
@@ -299,3 +299,5 @@ def _copy_as(
         request_sent=error.request_sent,
         timings=error.timings,
     )
+    twin._text = error._text
+    return twin

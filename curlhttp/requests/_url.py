@@ -84,9 +84,10 @@ def _split(url: str) -> _Split | None:
     found = _parse(url)
     if not found.scheme:
         shown = display_url(url)
-        raise MissingSchema(
-            f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown}?"
-        )
+        hint = f"Perhaps you meant https://{shown}?"
+        if url[:1] == "/" and url[:2] != "//":
+            hint = "It is relative; write the whole URL, such as https://example.com/"
+        raise MissingSchema(f"Invalid URL {shown!r}: No scheme supplied. {hint}")
     if not found.host:
         raise InvalidURL(f"Invalid URL {display_url(url)!r}: No host supplied")
     host = found.host if found.host.isascii() else _to_a_labels(found.host)

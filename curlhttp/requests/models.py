@@ -542,7 +542,12 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             from curlhttp.requests.auth import HTTPBasicAuth
 
             auth = HTTPBasicAuth(*auth)
-        self.__dict__.update(auth(self).__dict__)
+        if isinstance(auth, type) or not callable(auth):
+            _refuse_auth(auth)
+        signed = auth(self)
+        if cast(object, signed) is None:
+            raise AttributeError("auth must return the request that it was called with, not None")
+        self.__dict__.update(signed.__dict__)
         self.prepare_content_length(self.body)
 
     def prepare_hooks(self, hooks: t.HooksInput) -> None:
@@ -550,6 +555,19 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         for event, hook in (hooks or {}).items():
             if hook or event not in self.hooks:
                 self.register_hook(event, hook)
+
+
+def _refuse_auth(auth: object) -> None:
+    """Raise TypeError for an auth= that the clients refuse, too, in their words."""
+    from curlhttp._policy.auth import to_auth
+
+    try:
+        to_auth(auth)  # type: ignore[arg-type]
+    except TypeError as error:
+        kind = type(auth).__name__
+        # requests has only the first part.
+        why = "" if callable(auth) else f"{kind!r} object is not callable: "
+        raise TypeError(f"{why}{error}") from None
 
 
 def _is_stream(data: object) -> bool:
@@ -881,6 +899,9 @@ class Response(_core.Response, metaclass=_AnyResponse):
                 except UnicodeDecodeError:
                     pass  # try text instead
         return _core.read_json(self.text, kwargs, self)
+
+    def _name_request(self) -> str:
+        return f"{getattr(self.request, 'method', None) or 'the request'} {_redact_url(self.url)}"
 
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
         """Yield the decoded body in pieces.

@@ -469,7 +469,7 @@ class Session(SessionRedirectMixin):
             headers: replace the session's headers of the same name; None removes one.
             cookies: for this request only.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
-            auth: (user, password) or a function of the prepared request.
+            auth: (user, password) or a function of the prepared request, which returns it.
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
                 for the session's.
             allow_redirects: follow redirects.
@@ -489,6 +489,8 @@ class Session(SessionRedirectMixin):
         if content is not None:
             if data is not None:
                 raise TypeError("content and data are the same: pass only one")
+            if isinstance(content, Mapping):
+                raise TypeError("content= is a body as it is; data= takes a form, json= any JSON")
             data = content
         prepared = self.prepare_request(
             Request(

@@ -1,4 +1,4 @@
-"""Tables that fit a phone, and a search that puts how-to pages first: hooks of mkdocs.
+"""Tables that fit a phone, and a search that puts how-to pages first and takes whole sentences.
 
 Each cell is told the heading of its column, which is shown where cells are below each other; and
 code in cells may break behind punctuation, so that it need not within a name. extra.css does it.
@@ -6,7 +6,9 @@ code in cells may break behind punctuation, so that it need not within a name. e
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
@@ -20,6 +22,31 @@ _OPENING = re.compile(r'<span class="(?:p|o)">[(=]</span>')
 _BREAK = re.compile(r"(&\w+;|<[^>]+>)|([./(,=:|\[{-]+)(?=[^\s./(,=:|\[{-])")
 # How far the titles of a folder count in the search; those of how-to pages count 1.
 _BOOSTS = {"decisions": 0.1, "reference": 0.2, "migrating": 0.5, "comparison.md": 0.5}
+# The search looks for each word of a text, also at the start of longer words: "a" finds "async" and
+# "auth" in the tags, which count most. So it leaves these words out.
+_LITTLE_WORDS = (
+    "a an and any are as at be by can could do does for from how i if in into is it its my not of "
+    "on only or should so some that the their them there this to want we what when where which "
+    "will with would you your"
+)
+# Runs in the worker of the search, before its own function gets the text that was typed.
+_LEAVE_OUT = """(little => addEventListener("message", ({data: message}) => {
+    if (message.type !== 2) return;
+    const words = message.data.replace(/[?!.,]+(?=\\s|$)/g, "").split(/\\s+/).filter(Boolean);
+    const kept = words.filter(word => !little.has(word.toLowerCase()));
+    if (kept.length < 2) message.data = kept[0] || message.data;
+    // "connecting" is found as "connect", which is also the start of "connection".
+    else message.data = kept.map(word => word.replace(/(\\w{4,})ing$/, "$1")).join(" ");
+}))(new Set(LITTLE.split(" ")));
+"""
+
+
+def on_post_build(config: Any, **_: object) -> None:
+    """Let the search find for a whole sentence what it finds for its nouns."""
+    scripts = Path(config["site_dir"], "assets", "javascripts", "workers")
+    for worker in scripts.glob("search.*.js"):
+        first = _LEAVE_OUT.replace("LITTLE", json.dumps(_LITTLE_WORDS))
+        worker.write_text(first + worker.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:

@@ -7,9 +7,16 @@ import shlex
 import signal
 import stat
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from curlhttp._models.request import ClientRequest
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import NO_TIME
+from curlhttp.cli.download import choose_name
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -322,3 +329,57 @@ def test_a_download_to_a_given_file(app: AppServer, tmp_path: Path) -> None:
     ended = run("get", app.url + "/bytes/9", "--download", "-s", "-o", tmp_path / "file")
     assert (ended.status, ended.err) == (0, "")
     assert (tmp_path / "file").stat().st_size == 9
+
+
+# --- names that no server can break ---
+
+PIECES = st.sampled_from(
+    ["attachment; filename=", "; filename*=UTF-8''", '"', "%2F", "..", "/", "\\", "\0", "é", ".gz"]
+)
+
+
+def named(disposition: str, path: str = "/", kind: str = "text/plain") -> Path:
+    """Return the name that is chosen for a response."""
+    lines = ["HTTP/1.1 200 OK", f"Content-Disposition: {disposition}", f"Content-Type: {kind}"]
+    head = Head("".join(f"{line}\r\n" for line in [*lines, ""]).encode("utf-8", "replace"))
+    request = ClientRequest("GET", "http://a.test/")
+    return choose_name(Response(request, head, b"", NO_TIME), f"http://a.test{path}")
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("\u20ac" * 300 + ".txt", ".txt"),
+        ("\u20ac" * 300 + ".tar.gz", ".tar.gz"),
+        ("a" * 300, ""),
+        ("a." + "\u20ac" * 300, ""),
+    ],
+)
+def test_a_long_name_is_cut_at_bytes_and_keeps_its_suffix(
+    name: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    header = "attachment; filename*=UTF-8''" + quote(name)
+    chosen = str(named(header))
+    assert chosen.endswith(suffix)
+    assert name.startswith(chosen.removesuffix(suffix))
+    assert 190 < len(chosen.encode()) <= 200
+    Path(chosen + ".part.json").touch()
+    assert str(named(header)) not in (chosen, "")
+    assert "-1" in str(named(header))
+
+
+@given(
+    st.one_of(st.text(max_size=400), st.lists(PIECES | st.text(max_size=90)).map("".join)),
+    st.text(st.characters(exclude_characters="[]"), max_size=400),
+    st.text(max_size=40),
+)
+def test_a_server_cannot_choose_a_name_that_is_no_file_here(
+    disposition: str, path: str, kind: str
+) -> None:
+    chosen = str(named(disposition, f"/{path}", kind))
+    assert chosen
+    assert "/" not in chosen
+    assert not chosen.startswith(".")
+    assert len(chosen.encode()) <= 255 - len(".part.json")
+    assert not os.path.lexists(chosen)

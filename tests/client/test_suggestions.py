@@ -431,7 +431,7 @@ WRONG = [
     ({"cookies": 3}, "not int"),
     ({"files": 3}, "files are a mapping or pairs, not int"),
     ({"files": {"a": ()}}, "(name, file[, type[, headers]])"),
-    ({"proxies": 3}, "proxies must be a URL or a mapping"),
+    ({"proxies": 3}, "proxies must be a URL, a Proxy or a mapping"),
     ({"timeout": "3"}, "or None, not str"),
     ({"timeout": (1, "3")}, "the read timeout must be a number of seconds or None, not '3'"),
 ]
@@ -469,7 +469,7 @@ def test_the_error_for_a_redirect_loop_names_the_last_url() -> None:
 
 
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({"proxies": {"http": 5}}, r"proxies\['http'\] must be a URL or None, not int"),
+    ({"proxies": {"http": 5}}, r"proxies\['http'\] must be a URL, a Proxy or None, not int"),
     ({"cookies": ["a"]}, "cookies are a mapping, pairs or a jar, such as"),
     ({"hsts": 5}, "hsts must be a str or an os.PathLike, not 5"),
     (
@@ -912,6 +912,23 @@ def test_the_error_for_a_body_that_was_not_awaited_says_so() -> None:
 def test_the_error_for_sending_a_url_says_what_makes_a_request() -> None:
     message = get_message(a_client().send, URL)
     assert message.endswith("not str; client.build_request(method, url) makes one")
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("stream", "build_request(method, url, stream=True), or client.stream(method, url)"),
+        ("auth", "build_request(method, url, auth=...)"),
+        ("verify", "build_request(method, url, verify=...)"),
+        ("follow", "send() has no keyword 'follow'; write follow_redirects="),
+    ],
+)
+def test_the_error_for_a_keyword_of_send_says_where_to_pass_it(option: str, text: str) -> None:
+    client, other = a_client(), an_async_client()
+    wrong: dict[str, Any] = {option: True}
+    request = client.build_request("GET", URL)
+    assert get_message(client.send, request, **wrong).endswith(text)
+    assert get_message(lambda: asyncio.run(other.send(request, **wrong))).endswith(text)
 
 
 def test_limits_of_a_timeout_without_keywords_are_refused() -> None:

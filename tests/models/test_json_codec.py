@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -23,11 +24,15 @@ from typing import (
 from uuid import UUID
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import JSON
 from curlhttp._models import json_codec
 from curlhttp._models.json_codec import Misfit
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import NO_TIME
 from curlhttp.exceptions import JSONDecodeError, JSONTypeError
 from curlhttp.testing import Answer
 from tests.support.scripted import Scripted
@@ -105,6 +110,24 @@ WHOLE = {
     "friends": [{"id": 2, "name": "Bob"}],
     "more": "is ignored",
 }
+
+TYPES: list[Any] = [
+    *(None, int, float, bool, str, date, datetime, Decimal, UUID, Role, User, Stamped, Model),
+    *(Struct, Checked, list[User], dict[str, int], dict[int, str], set[Any], list[Model]),
+    *(tuple[int, str], Address | None, Literal["a", 1], frozenset[Address], list[Struct]),
+]
+# JSON as Python reads it, with NaN, huge numbers and lone surrogates.
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+    | st.sampled_from([10**400, -(10**30), "admin", "\ud800", "1e999999999", "2026-01-01", "NaN"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["id", "name", "at", "day", "price", "pair", "kind", "friends", "scores"])
+        | st.text(max_size=3),
+        inner,
+        max_size=5,
+    ),
+    max_leaves=12,
+)  # fmt: skip
 
 
 def test_a_dataclass_and_all_in_it() -> None:
@@ -391,3 +414,26 @@ def test_bad_settings_are_refused() -> None:
         with pytest.raises(TypeError, match=r"json must be a curlhttp\.JSON.* its body"):
             client(json={"a": 1})  # type: ignore[arg-type]
     assert repr(JSON(loads=json.loads)).startswith("JSON(loads=<function loads")
+
+
+@given(
+    st.one_of(
+        VALUES.map(lambda value: json.dumps(value).encode()),
+        st.binary(max_size=40),
+        st.sampled_from(
+            [b"[" * 100_000, b"9" * 5000, b"\xff\xfe{\x00", b"\xef\xbb\xbf1", b"1e9999"]
+        ),
+    ),
+    st.sampled_from(TYPES),
+    st.sampled_from([None, "latin-1", "utf-16", "no such charset"]),
+)
+@example(b'["\\ud800"]', list[Struct], None)
+def test_a_body_is_the_type_or_an_error_of_the_response(
+    body: bytes, to: Any, encoding: str | None
+) -> None:
+    request = curlhttp.ClientRequest("GET", "http://a.test/")
+    response = Response(request, Head(b"HTTP/1.1 200 OK\r\n\r\n"), body, NO_TIME)
+    response.encoding = encoding
+    with suppress(JSONDecodeError, JSONTypeError):
+        found = response.json(type=to)
+        assert not isinstance(to, type) or isinstance(found, to)

@@ -250,3 +250,21 @@ def test_it_is_not_pickled() -> None:
         pickle.dumps(endpoints)
     assert repr(endpoints) == f"Endpoints(['{A}', '{B}'], choose='least_pending')"
     assert repr(Client(base_url=endpoints)) == f"<curlhttp.Client {A}>"
+
+
+# --- cookies ---
+
+LINES = st.lists(
+    st.sampled_from(["a=1", "Domain=", "Path=", "=", ";", "test", "/x", "..", "a.test", '"', "\0"])
+    | st.text(max_size=9)
+).map("".join)
+
+
+@given(LINES)
+def test_any_cookie_of_an_endpoint_is_stored_as_of_the_first_or_ignored(line: str) -> None:
+    endpoints = Endpoints(["http://a.test/x/", "http://b.test/y/"])
+    url = URL("http://b.test/y/z")
+    moved = endpoints.localize_cookie(line, url)
+    assert moved.partition(";")[0] == line.partition(";")[0]
+    assert endpoints.localize_cookie(line, URL("http://a.test/x/z")) == line
+    endpoints.make_jar(None).store(url, [line])

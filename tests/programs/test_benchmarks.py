@@ -10,6 +10,7 @@ import shutil
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -582,3 +583,15 @@ def test_the_servers_speak_all_three_protocols(kind: str) -> None:
                 worker.answer()
                 figures = worker.ask(url=f"{url}/200", count=20, concurrency=5, size=200)
                 assert (figures["requests"], figures["errors"]) == (20, 0)
+
+
+def test_no_name_of_a_line_lies_over_the_title_of_its_panel() -> None:
+    plots = pytest.importorskip("benchmarks.plots", exc_type=ImportError)
+    figure, [panel] = plots._panels([4.0])
+    ends = {f"client {number}": (1.0, 0.99) for number in range(8)}
+    plots._label(panel, ends, dict.fromkeys(ends, "black"))
+    places = [each.xy[1] for each in panel.texts]
+    plots.pyplot.close(figure)
+    gaps = [high - low for low, high in pairwise(places)]
+    assert max(places) < 1.0 - 0.4 * gaps[0]
+    assert gaps == pytest.approx([gaps[0]] * 7)

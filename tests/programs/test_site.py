@@ -83,6 +83,20 @@ FIRST_PAGES = {
     "HAR": "how-to/recording",
     "exceptions": "reference/errors",
     "requests": "migrating/requests",
+    "requests per second": "how-to/resilience",
+    "10 requests per second": "how-to/resilience",
+    "thread safe": "how-to/many-requests",
+    "thread-safe": "how-to/many-requests",
+    "threads": "how-to/many-requests",
+    "form with a file": "how-to/uploads",
+    "how do I set a timeout for connecting only": "how-to/timeouts",
+    "how do I send a form with a file?": "how-to/uploads",
+    "how can I limit the requests per second?": "how-to/resilience",
+    "is a client thread-safe?": "how-to/many-requests",
+    "how do I turn off the verification of certificates": "how-to/proxies-tls",
+    "how do I retry a request": "how-to/resilience",
+    "where are the cookies": "how-to/cookies",
+    "what is an idempotency key": "how-to/resilience",
 }
 
 pytestmark = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import threading
@@ -14,7 +15,8 @@ import curlhttp
 from curlhttp import requests
 from curlhttp.exceptions import InvalidURL, MissingSchema
 from curlhttp.requests import _functions, sessions
-from tests.servers import AppServer, payload
+from tests.servers import AppServer, HTTPProxy, RawConnection, RawServer, payload, refused_port
+from tests.support.pace import paced
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +196,174 @@ def test_headers_that_a_program_has_replaced_are_kept(
     monkeypatch.setattr(sessions, "Session", Mine)
     curlhttp.get(app.url)
     assert app.requests[-1].header("user-agent") == "mine"
+
+
+# --- the messages of the clients ---
+
+URL = "http://127.0.0.1:1/"
+WRONG: list[tuple[Any, dict[str, Any]]] = [
+    ("/x", {}),
+    ("", {}),
+    ("//host/x", {}),
+    ("http//host", {}),
+    ("localhost:8000/x", {}),
+    ("ftp://user:s3cret@host/", {}),
+    ("http://host:99999/", {}),
+    ("http://a b/", {}),
+    (None, {}),
+    (5, {}),
+    (["http://host/"], {}),
+    (URL, {"auth": "Bearer s3cret"}),
+    (URL, {"auth": ["user", "s3cret"]}),
+    (URL, {"auth": curlhttp.BearerAuth}),
+    (URL, {"headers": "Accept: text/html"}),
+    (URL, {"headers": {"X": 5}}),
+    (URL, {"headers": {5: "x"}}),
+    (URL, {"headers": {"Authorization": "s3cret\n"}}),
+    (URL, {"params": 5}),
+    (URL, {"params": [1, 2]}),
+    (URL, {"params": {"a": {"b": 1}}}),
+    (URL, {"data": {"a": {"b": 1}}}),
+    (URL, {"data": {"a": io.BytesIO(b"1")}}),
+    (URL, {"data": 5}),
+    (URL, {"data": [1]}),
+    (URL, {"json": {1, 2}}),
+    (URL, {"json": 1, "data": {"a": 1}}),
+    (URL, {"json": 1, "files": {"a": b"1"}}),
+    (URL, {"json": 1, "content": b"1"}),
+    (URL, {"content": 5}),
+    (URL, {"content": object()}),
+    (URL, {"files": "a.txt"}),
+    (URL, {"files": {"a": ("name",)}}),
+    (URL, {"files": {"a": {}}}),
+    (URL, {"files": {"a": b"1"}, "data": "text"}),
+    (URL, {"cookies": "a=1"}),
+    (URL, {"timeout": "5"}),
+    (URL, {"timeout": 0}),
+    (URL, {"timeout": True}),
+    (URL, {"timeout": [1, 2]}),
+    (URL, {"timeout": ("1", 2)}),
+    (URL, {"proxies": {"htps": "http://user:s3cret@proxy"}}),
+    (URL, {"proxies": {"http://": "http://proxy"}}),
+    (URL, {"proxies": {"http": 5}}),
+    (URL, {"proxies": ["http://proxy"]}),
+    (URL, {"proxies": {"http": "http://"}}),
+    ("https://127.0.0.1:1/", {"verify": []}),
+    ("https://127.0.0.1:1/", {"verify": "/no/such/file"}),
+    ("https://127.0.0.1:1/", {"cert": "/no/such/file"}),
+    ("https://127.0.0.1:1/", {"cert": {"a": "b"}}),
+    ("http://no-such-host.invalid/?token=s3cret", {}),
+]
+
+
+def error_of(call: Any, *args: Any, **options: Any) -> Exception:
+    """Return the error of a call; no message shows a secret."""
+    with pytest.raises(Exception) as caught:
+        call(*args, **options)
+    assert "s3cret" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(("url", "options"), WRONG)
+def test_an_error_says_what_that_of_a_client_says(url: Any, options: dict[str, Any]) -> None:
+    with curlhttp.Client() as client:
+        expected = error_of(client.post, url, **options)
+    found = error_of(curlhttp.post, url, **options)
+    assert str(found) == str(expected)
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize("method", [None, 5, "", "A B"])
+def test_a_wrong_method_is_an_error_as_in_a_client(method: Any) -> None:
+    with curlhttp.Client() as client:
+        expected = error_of(client.request, method, URL)
+    assert str(error_of(curlhttp.request, method, URL)) == str(expected)
+    assert "comes first" in str(error_of(curlhttp.request, URL, "GET"))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"headers": [("A", "b")]}, "headers must be a mapping, not list"),
+        ({"cookies": [("a", "b")]}, "cookies must be a mapping, not list"),
+        ({"cookies": {"a": 5}}, r"cookies\['a'\] must be a str, not int"),
+        ({"hooks": print}, "hooks must be a mapping, not builtin_function_or_method"),
+        (
+            {"proxies": {"http": curlhttp.Proxy(url="http://proxy")}},
+            r"proxies\['http'\] must be a URL; curlhttp.Client\(proxies=...\) takes a Proxy",
+        ),
+    ],
+)
+def test_what_only_clients_take_is_an_error_that_says_so(
+    options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(TypeError, match=text):
+        curlhttp.get(URL, **options)
+
+
+def test_an_error_of_the_callers_function_is_passed_on(app: AppServer) -> None:
+    def fail(response: Any, **options: Any) -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match=r"^mine$"):
+        curlhttp.get(app.url, hooks={"response": fail})
+    assert len(app.requests) == 1
+
+
+def test_a_network_error_has_the_text_of_the_clients_and_the_parts_of_requests() -> None:
+    with refused_port() as port:
+        url = f"http://127.0.0.1:{port}/"
+        with curlhttp.Client() as client:
+            expected = str(error_of(client.get, url))
+        found: Any = error_of(curlhttp.get, url)
+        theirs = error_of(requests.get, url)
+    assert str(found) == expected
+    assert str(theirs) == str(found.args[0]) != expected
+    assert isinstance(found.args[0].reason, requests.packages.urllib3.exceptions.HTTPError)
+    assert str(pickle.loads(pickle.dumps(found))) == expected
+
+
+def test_http_where_tls_is_expected_says_so() -> None:
+    def handler(conn: RawConnection) -> None:
+        conn.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        conn.finish_and_close()
+
+    with RawServer(handler) as server:
+        text = str(error_of(curlhttp.get, server.url.replace("http:", "https:")))
+    assert text.startswith("GET https://")
+    assert "maybe the URL must begin with http://" in text
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(("path", "read"), [("/truncated", 30), ("/stall-after", 0.05)])
+def test_an_error_within_a_body_has_the_text_of_the_clients(
+    app: AppServer, path: str, read: float, streamed: bool
+) -> None:
+    def fetch() -> None:
+        with curlhttp.get(app.url + path, stream=streamed, timeout=(30, paced(read))) as response:
+            _ = response.content
+
+    assert str(error_of(fetch)).startswith(f"GET {app.url}{path}: the ")
+
+
+def test_too_many_redirects_name_the_last_url(app: AppServer) -> None:
+    url = f"{app.url}/redirect/40"
+    text = str(error_of(curlhttp.get, url))
+    assert text.startswith(f"Exceeded 30 redirects. The response to GET {app.url}/redirect/10 is")
+    assert "Client(max_redirects=...)" in text
+    assert str(error_of(requests.get, url)) == "Exceeded 30 redirects."
+
+
+def test_proxies_may_be_one_url(app: AppServer) -> None:
+    with HTTPProxy() as proxy:
+        assert curlhttp.get(app.url, proxies=proxy.url).text == "hello"  # type: ignore[arg-type]
+        assert len(proxy.log) == 1
+
+
+def test_json_of_a_page_names_its_url(app: AppServer) -> None:
+    app.route("/html", lambda record, conn: conn.reply(200, b"<html>Log in"))
+    with curlhttp.Client() as client:
+        expected = error_of(client.get(app.url + "/html").json)
+    found = error_of(curlhttp.get(app.url + "/html").json)
+    assert str(found) == str(expected)
+    assert f"GET {app.url}/html got 200" in str(found)

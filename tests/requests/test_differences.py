@@ -634,14 +634,81 @@ def test_the_alias_is_no_installed_distribution() -> None:
 
 
 @pytest.mark.parametrize(
-    "auth", [curlhttp.BasicAuth("u", "p"), curlhttp.BearerAuth("t"), curlhttp.DigestAuth("u", "p")]
+    ("auth", "value"),
+    [
+        (curlhttp.BasicAuth("u", "p"), "Basic dTpw"),
+        (curlhttp.BearerAuth("t"), "Bearer t"),
+    ],
 )
-def test_an_auth_of_the_clients_says_that_it_is_for_them(
+def test_an_auth_of_the_clients_with_a_constant_header_is_taken(
+    session: requests.Session, app: AppServer, auth: Any, value: str
+) -> None:
+    session.get(app.url, auth=auth)
+    assert app.requests[-1].header("authorization") == value
+    session.auth = auth
+    session.get(app.url)
+    assert app.requests[-1].header("authorization") == value
+
+
+@pytest.mark.parametrize("auth", [curlhttp.BearerAuth(lambda: "t"), curlhttp.DigestAuth("u", "p")])
+def test_other_auths_of_the_clients_say_that_they_are_for_them(
     session: requests.Session, app: AppServer, auth: Any
 ) -> None:
     with pytest.raises(TypeError, match=f"{type(auth).__name__} is for Client and AsyncClient"):
         session.get(app.url, auth=auth)
     session.auth = auth
-    with pytest.raises(TypeError, match="a Session takes"):
+    with pytest.raises(TypeError, match="and a Session take"):
         session.get(app.url)
+    assert not app.requests
+
+
+@pytest.mark.parametrize(
+    ("auth", "text"),
+    [
+        ("Bearer t", "'str' object is not callable: auth must be .*BearerAuth"),
+        (["u", "p"], "'list' object is not callable: .*write a tuple"),
+        (curlhttp.BearerAuth, "^auth must be an object, not a class"),
+    ],
+)
+def test_an_error_says_what_auth_takes(
+    session: requests.Session, app: AppServer, auth: Any, text: str
+) -> None:
+    with pytest.raises(TypeError, match=text):
+        session.get(app.url, auth=auth)
+    assert not app.requests
+
+
+def test_a_function_for_auth_that_returns_nothing_says_so(session: requests.Session) -> None:
+    auth: Any = lambda request: None  # noqa: E731
+    with pytest.raises(AttributeError, match="auth must return the request"):
+        session.get("http://127.0.0.1:1/", auth=auth)
+
+
+def test_no_url_is_proposed_for_a_relative_one(session: requests.Session) -> None:
+    with pytest.raises(requests.exceptions.MissingSchema) as caught:
+        session.get("/x")
+    assert "https:///" not in str(caught.value)
+    assert "It is relative" in str(caught.value)
+
+
+def test_json_of_a_page_names_its_url_and_its_beginning(
+    session: requests.Session, app: AppServer
+) -> None:
+    app.route("/page", lambda record, conn: conn.reply(200, b"<html>Log in"))
+    found = session.get(app.url + "/page?token=s3cret")
+    with pytest.raises(requests.JSONDecodeError) as caught:
+        found.json()
+    error = caught.value
+    text = str(error)
+    assert text.startswith("Expecting value: line 1 column 1 (char 0); GET http://")
+    assert "/page?token=*** got 200 and" in text
+    assert "<html>Log in" in text
+    assert (error.msg, error.doc, error.pos) == ("Expecting value", "<html>Log in", 0)
+    assert str(pickle.loads(pickle.dumps(error))) == text
+
+
+def test_content_is_no_form(session: requests.Session, app: AppServer) -> None:
+    form: Any = {"a": "1"}
+    with pytest.raises(TypeError, match="data= takes a form"):
+        session.post(app.url, content=form)
     assert not app.requests
