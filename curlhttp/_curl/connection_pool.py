@@ -266,7 +266,7 @@ class ConnectionPool:
         make: Callable[[Transfer], Transfer | None] | None = None,
         held: list[Transfer] | None = None,
     ) -> None:
-        heir: Transfer | None = None
+        successor: Transfer | None = None
         is_found = False
         try:
             with self._lock:
@@ -277,12 +277,12 @@ class ConnectionPool:
                 self.all.discard(transfer)
             try:
                 if make is not None:
-                    heir = make(transfer)
+                    successor = make(transfer)
             finally:
                 transfer.close()  # first, because the next holder of the slot may open a connection
-            if heir is not None and held is not None:
+            if successor is not None and held is not None:
                 with self._lock:
-                    held.append(self._idle.add(transfer.key, heir, self._max_connections))
+                    held.append(self._idle.add(transfer.key, successor, self._max_connections))
         finally:
             if is_found and not held:
                 with self._lock:

@@ -338,7 +338,7 @@ class Driver:
             self._collect()
             self._read_timer()
 
-    def outlives(self, transfer: Transfer) -> bool:
+    def keeps_connection(self, transfer: Transfer) -> bool:
         """Return whether a connection can be kept after a body that nobody reads; never wait.
 
         An HTTP/1 connection can if the rest of the body is already here. Callers often stop right

@@ -112,8 +112,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
             return
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         wrapper = ClientTracing(tracing)
-        engines = wrapper.engines
-        stop = observe_connections(tracing.meter, meter_provider, lambda: list(engines))
+        stop = observe_connections(tracing.meter, meter_provider, wrapper.list_engines)
         end = finalize(client, _stop, stop)
         end.atexit = False
         self._clients[client] = wrapper, end

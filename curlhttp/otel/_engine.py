@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -209,19 +210,23 @@ class ClientTracing:
 
     Args:
         tracing: traces attempts.
-
-    Attributes:
-        engines: the engines of the client, whose connections are counted.
     """
 
     def __init__(self, tracing: Tracing) -> None:
-        self.engines: WeakSet[Engine] = WeakSet()
+        self._engines: WeakSet[Engine] = WeakSet()
+        self._lock = Lock()
         self._tracing = tracing
 
     def wrap(self, engine: Engine) -> Engine:
         """Return an engine whose attempts are traced."""
-        self.engines.add(engine)
+        with self._lock:
+            self._engines.add(engine)
         return TracedEngine(self._tracing, engine)
+
+    def list_engines(self) -> list[Engine]:
+        """Return the engines of the client, whose connections are counted."""
+        with self._lock:  # the thread of the metrics asks, while others open engines
+            return list(self._engines)
 
     def close(self) -> None:
         """Do nothing: spans end with their attempts."""

@@ -505,7 +505,7 @@ def test_a_thread_that_reads_while_another_closes_gets_no_other_response() -> No
         incoming = stream._incoming
         next(stream.iter_bytes())
         rest.arrive()
-        looks, found = Driver.outlives, []
+        looks, found = Driver.keeps_connection, []
 
         def look(driver: Driver, transfer: Any) -> bool:
             with pytest.raises(StreamConsumedError):  # the other thread, at the worst moment
@@ -514,7 +514,7 @@ def test_a_thread_that_reads_while_another_closes_gets_no_other_response() -> No
             return found[-1]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Driver, "outlives", look)
+            patch.setattr(Driver, "keeps_connection", look)
             stream.close()
         other = client.stream("GET", server.url)
         with pytest.raises(StreamConsumedError):

@@ -245,7 +245,7 @@ class BlockingEngine:
         if incoming.wake is None:
             held: list[Transfer] = []
             try:
-                self._pool.replace(incoming, self._make_heir, held)
+                self._pool.replace(incoming, self._make_successor, held)
                 if held:
                     self._pool.release(held)
             except BaseException:  # Ctrl-C
@@ -258,18 +258,18 @@ class BlockingEngine:
         if driver is not None:
             driver.shut_down_sockets(incoming)
 
-    def _make_heir(self, incoming: Transfer) -> Transfer | None:
+    def _make_successor(self, incoming: Transfer) -> Transfer | None:
         """Return a transfer that keeps the connection of an abandoned one; None if it is lost.
 
         The abandoned one cannot be used again, because a thread that is just about to read its
         response would read that of the next request.
         """
         driver: PooledDriver = incoming.driver
-        if not driver.outlives(incoming):
+        if not driver.keeps_connection(incoming):
             return None
-        heir = Transfer(self._limits, incoming.shares, self.totals)
-        heir.connections = incoming.connections
-        return heir
+        successor = Transfer(self._limits, incoming.shares, self.totals)
+        successor.connections = incoming.connections
+        return successor
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Abandon a response from a finalizer, which may run in any thread."""

@@ -207,7 +207,7 @@ class MultiEngine(ABC):
             return
         if incoming.wake is None:
             try:
-                self._driver.outlives(incoming)
+                self._driver.keeps_connection(incoming)
             finally:
                 self._drop(incoming)
             return
