@@ -175,7 +175,7 @@ class Redactor:
             if masked == body:
                 return masked
             body = masked
-        return _MASKED
+        return b'"%s"' % _MASKED if "json" in media_type.lower() else _MASKED
 
     def _mask_body(self, body: bytes, media_type: str, depth: int) -> bytes:
         if not body:

@@ -594,8 +594,7 @@ def test_a_secret_is_found_in_any_json(
         )
     masked = Redactor(["a"]).body(json.dumps(value, indent=indent).encode(), JSON)
     assert CANARY.encode() not in masked
-    if masked != b"***":  # all of a body is masked if masking again changes it again and again
-        json.loads(masked)
+    json.loads(masked)
     assert Redactor(["a"]).body(masked, JSON) == masked
 
 
