@@ -178,7 +178,7 @@ async def test_one_proxy_for_all(make_client: Any, app: AppServer) -> None:
 def test_mistakes_with_proxies(make: Any) -> None:
     with pytest.raises(TypeError, match="either proxy or proxies"):
         make(proxy="http://p:1", proxies={"http": "http://p:1"})
-    with pytest.raises(TypeError, match="proxy must be one URL, not dict; proxies= takes"):
+    with pytest.raises(TypeError, match="proxy must be one URL or a Proxy, not dict; proxies="):
         make(proxy={"http": "http://p:1"})
     for key in ("htp", "https://", "ftp://a", 5):
         with pytest.raises(ValueError, match=r"proxies has the key .*: use 'http', 'https', 'all'"):

@@ -156,8 +156,7 @@ C13 flow/test_breaker       test_failures_that_the_server_did_not_cause_do_not_o
 C13 policy/test_breaker_outcomes  test_failures_that_the_server_did_not_cause_are_not_counted
 C13 policy/test_breaker_outcomes  test_each_status_counts_as_the_table_says
 C14 flow/test_breaker       test_each_attempt_is_a_call_and_a_refusal_ends_the_retries
-C14 flow/test_breaker       test_retries_wait_for_the_open_time_if_there_is_time
-C14 flow/test_chain         test_an_open_breaker_is_waited_for_if_that_fits_the_deadline
+C14 flow/test_chain         test_nothing_waits_for_an_open_breaker
 C14 flow/test_chain         test_an_open_breaker_ends_the_retries
 C15 flow/test_breaker       test_a_streamed_response_counts_at_its_head
 C15 flow/test_breaker       test_a_streamed_response_may_count_at_its_end
