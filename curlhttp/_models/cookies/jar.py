@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from curlhttp._models.cookies.parsing import (
     CONTROL,
@@ -48,6 +48,7 @@ MAX_COOKIES = 3000
 MAX_HEADER = 50 * 4096  # characters
 
 _Key = TypeVar("_Key")
+_T = TypeVar("_T")
 
 _BY_DOMAIN = (DefaultCookiePolicy.domain_return_ok, CookieRules.domain_return_ok)
 
@@ -348,7 +349,24 @@ class CookieConflictError(RuntimeError):
     """Report that several cookies have the name; pass a domain or a path to get()."""
 
 
-class NamedCookies(CookieStore, MutableMapping[str, _Value]):
+if TYPE_CHECKING:
+
+    class _Mapping(Generic[_Value]):
+        """What a MutableMapping adds, but for its __iter__: list(jar) has Cookie objects."""
+
+        def __setitem__(self, name: str, value: _Value) -> None: ...
+        def __eq__(self, other: object) -> bool: ...
+        def setdefault(self, name: str, default: _Value, /) -> _Value: ...
+        def pop(self, name: str, default: _Value | _T = ..., /) -> _Value | _T: ...
+        def update(
+            self, other: Mapping[str, _Value] | Iterable[tuple[str, _Value]], /, **names: _Value
+        ) -> None: ...
+
+else:
+    _Mapping = MutableMapping
+
+
+class NamedCookies(CookieStore, _Mapping[_Value]):
     """A CookieStore that is also a dictionary of names.
 
     Iterating yields Cookie objects; keys(), values() and items() return names and values.
@@ -357,9 +375,6 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
     def _get_value(self, cookie: Cookie) -> _Value:
         """Return the value that the dictionary has for a cookie."""
         raise NotImplementedError
-
-    def __iter__(self) -> Iterator[Cookie]:  # type: ignore[override]
-        return super().__iter__()
 
     def __contains__(self, name: object) -> bool:
         return any(cookie.name == name for cookie in self)
@@ -370,19 +385,19 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
     def __delitem__(self, name: str) -> None:
         remove_cookie_by_name(self, name)
 
-    def keys(self) -> list[str]:  # type: ignore[override]
+    def keys(self) -> list[str]:
         """Return the names; a name that several cookies have is repeated."""
         return [cookie.name for cookie in self]
 
-    def values(self) -> list[_Value]:  # type: ignore[override]
+    def values(self) -> list[_Value]:
         """Return the values in the order of keys()."""
         return [self._get_value(cookie) for cookie in self]
 
-    def items(self) -> list[tuple[str, _Value]]:  # type: ignore[override]
+    def items(self) -> list[tuple[str, _Value]]:
         """Return names and values in the order of keys()."""
         return [(cookie.name, self._get_value(cookie)) for cookie in self]
 
-    def get(  # type: ignore[override]
+    def get(
         self,
         name: str,
         default: _Value | None = None,
