@@ -81,6 +81,8 @@ def explain_call(
         if not bare:
             return TypeError(f"{subject} takes only keywords, such as {named}")
         rest = f"; the others need keywords, such as {named}" if named else ""
+        if "positional" in TABLE.get(context, {}):
+            rest += f": {TABLE[context]['positional']}"
         return TypeError(f"{subject} takes only {', '.join(bare)} without a keyword{rest}")
     if " missing " in text:
         return TypeError(f"{subject} is{text[text.index(' missing ') :]}")
@@ -405,13 +407,14 @@ TABLE: Final[dict[str, dict[str, str]]] = {
     "RateLimit": {
         **dict.fromkeys(
             ("max_rate", "calls", "requests", "requests_per_second", "per_second", "limit"),
-            "rate=, the requests per second, such as RateLimit(10), or RateLimit(100 / 60) for 100 "
-            "per minute",
+            "rate=, the requests per second, such as RateLimit(10), or "
+            "RateLimit(10 / 60, burst=10) for 10 per minute",
         ),
         **dict.fromkeys(
             ("time_period", "period", "seconds", "interval", "per_minute"),
-            "rate=, which is per second: RateLimit(100 / 60) for 100 per minute",
+            "rate=, which is per second: RateLimit(10 / 60, burst=10) for 10 per minute",
         ),
+        "positional": "RateLimit(10 / 60, burst=10) for 10 per minute",
         "capacity": "burst=",
         "bucket": "burst=",
         "redis": "store=curlhttp.redis.RedisStore(url)",

@@ -233,7 +233,7 @@ KEYWORDS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (curlhttp.Limits, {"max_keepalive": 5}, "write max_keepalive_connections="),
     (curlhttp.CircuitBreaker, {"fail_max": 5}, "write failure_threshold="),
     (curlhttp.CircuitBreaker, {"failure_treshold": 5}, "did you mean failure_threshold=?"),
-    (curlhttp.RateLimit, {"max_rate": 5}, "RateLimit(100 / 60) for 100 per minute"),
+    (curlhttp.RateLimit, {"max_rate": 5}, "RateLimit(10 / 60, burst=10) for 10 per minute"),
     (curlhttp.ConcurrencyLimit, {"max_concurrency": 5}, "write limit="),
     (curlhttp.AdaptiveLimit, {"maximun": 5}, "did you mean maximum=?"),
     (curlhttp.Hedge, {"delay": 0.3}, 'write after=0.3 or after="p95"'),
@@ -267,6 +267,17 @@ def test_the_error_for_too_many_or_too_few_arguments_of_a_setting_names_it() -> 
     assert get_message(policy, 3, 0.5) == (
         "RetryPolicy() takes only max_retries without a keyword; the others need keywords, such as "
         "backoff_strategy=, statuses=, methods="
+    )
+    assert get_message(limit, 10, 60) == (
+        "RateLimit() takes only rate without a keyword; the others need keywords, such as burst=, "
+        "per=, store=: RateLimit(10 / 60, burst=10) for 10 per minute"
+    )
+    assert get_message(curlhttp.ConcurrencyLimit, 10, 60) == (
+        "ConcurrencyLimit() takes only limit without a keyword; the others need keywords, such as "
+        "per=, store="
+    )
+    assert get_message(curlhttp.RetryBudget, 0.2, 10).startswith(
+        "RetryBudget() takes only ratio without a keyword; the others need keywords, such as "
     )
     assert get_message(limit) == "RateLimit() is missing 1 required positional argument: 'rate'"
 
@@ -610,7 +621,7 @@ WRONG_POLICIES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (curlhttp.CircuitBreaker, {"count_tls": "no"}, "count_tls must be True or False"),
     (curlhttp.CircuitBreaker, {"max_origins": "9"}, "max_origins must be a whole number from 1 on"),
     (make_rate_limit, {"rate": "5/s"}, r"requests per second: RateLimit\(5\), or .* not '5/s'"),
-    (make_rate_limit, {"rate": (5, 60)}, r"RateLimit\(100 / 60\) for 100 per minute"),
+    (make_rate_limit, {"rate": (5, 60)}, r"RateLimit\(10 / 60, burst=10\) for 10 per minute"),
     (make_rate_limit, {"burst": "5"}, "burst must be a whole number from 1 on, not '5'"),
     (make_rate_limit, {"store": "redis://localhost"}, r"such as curlhttp.redis.RedisStore"),
     (curlhttp.ConcurrencyLimit, {"limit": "5"}, "limit must be a whole number from 1 on, not '5'"),
