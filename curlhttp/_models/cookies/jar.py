@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from curlhttp._models.cookies.parsing import (
     CONTROL,
@@ -342,13 +342,33 @@ def _are_related(one: str, other: str) -> bool:
 # --- a dictionary of names ---
 
 _Value = TypeVar("_Value")
+_Default = TypeVar("_Default")
 
 
 class CookieConflictError(RuntimeError):
     """Report that several cookies have the name; pass a domain or a path to get()."""
 
 
-class NamedCookies(CookieStore, MutableMapping[str, _Value]):
+if TYPE_CHECKING:
+
+    class _Names(Generic[_Value]):
+        """What MutableMapping adds, except that it says that iterating yields the keys."""
+
+        def __eq__(self, other: object) -> bool: ...
+        def __setitem__(self, name: str, value: _Value) -> None: ...
+        def setdefault(self, name: str, default: _Value) -> _Value: ...
+        def popitem(self) -> tuple[str, _Value]: ...
+        @overload
+        def pop(self, name: str) -> _Value: ...
+        @overload
+        def pop(self, name: str, default: _Default) -> _Value | _Default: ...
+        def pop(self, name: str, default: object = None) -> object: ...
+
+else:
+    _Names = MutableMapping
+
+
+class NamedCookies(CookieStore, _Names[_Value]):
     """A CookieStore that is also a dictionary of names.
 
     Iterating yields Cookie objects; keys(), values() and items() return names and values.
@@ -357,9 +377,6 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
     def _get_value(self, cookie: Cookie) -> _Value:
         """Return the value that the dictionary has for a cookie."""
         raise NotImplementedError
-
-    def __iter__(self) -> Iterator[Cookie]:  # type: ignore[override]
-        return super().__iter__()
 
     def __contains__(self, name: object) -> bool:
         return any(cookie.name == name for cookie in self)
@@ -370,19 +387,19 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
     def __delitem__(self, name: str) -> None:
         remove_cookie_by_name(self, name)
 
-    def keys(self) -> list[str]:  # type: ignore[override]
+    def keys(self) -> list[str]:
         """Return the names; a name that several cookies have is repeated."""
         return [cookie.name for cookie in self]
 
-    def values(self) -> list[_Value]:  # type: ignore[override]
+    def values(self) -> list[_Value]:
         """Return the values in the order of keys()."""
         return [self._get_value(cookie) for cookie in self]
 
-    def items(self) -> list[tuple[str, _Value]]:  # type: ignore[override]
+    def items(self) -> list[tuple[str, _Value]]:
         """Return names and values in the order of keys()."""
         return [(cookie.name, self._get_value(cookie)) for cookie in self]
 
-    def get(  # type: ignore[override]
+    def get(
         self,
         name: str,
         default: _Value | None = None,
@@ -404,7 +421,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
         found = _find_cookies(self, None, domain, path)
         return {cookie.name: self._get_value(cookie) for cookie in found}
 
-    def update(  # type: ignore[override]
+    def update(
         self,
         other: Mapping[str, _Value] | Iterable[tuple[str, _Value]] | CookieJar = (),
         **names: _Value,
@@ -423,7 +440,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             other = tuple(other)
             if not all(isinstance(each, (tuple, list)) and len(each) == 2 for each in other):
                 raise TypeError('cookies are a mapping, pairs or a jar, such as {"name": "value"}')
-        super().update(other, **names)
+        MutableMapping.update(self, other, **names)
 
     def _get_only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:
         found = _find_cookies(self, name, domain, path)
