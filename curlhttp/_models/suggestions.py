@@ -142,7 +142,7 @@ def no_attribute(context: str, subject: str, owner: object, name: str) -> Attrib
     """
     text = f"{subject} has no attribute {name!r}"
     other = name[1:] if name.startswith("a") else f"a{name}"
-    if context == "response" and other in _SYNC_AND_ASYNC and hasattr(type(owner), other):
+    if "response" in context and other in _SYNC_AND_ASYNC and hasattr(type(owner), other):
         return AttributeError(f"{text}; write response.{other}()")
     if name in TABLE[context]:
         return AttributeError(text + _instead(context, name, (), ""))
@@ -168,6 +168,7 @@ _HOOKS = 'hooks={"request": ..., "response": ...}'
 _VERIFY = "verify=False, the path of CA certificates, or an ssl.SSLContext"
 _PROXY = 'proxies="http://user:password@host:port"'
 _STREAM = "`with client.stream(method, url) as response:`, which has it"
+_PIECES = "response.iter_{0}(), or response.aiter_{0}() with an AsyncClient"
 _LIMITS = "limits=curlhttp.Limits(...), or its fields, such as max_connections=100"
 _MIDDLEWARE = "middleware=[...], each `async def middleware(request, send)`"
 _CERT = "cert=(certificate, key) and verify=, or verify=an ssl.SSLContext"
@@ -213,6 +214,7 @@ _ROUTES: Final = {
     "proxy_auth": _PROXY,
     "proxy_headers": "proxy=curlhttp.Proxy(url=..., headers=...)",
     "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
+    "max_retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
     "skip_auto_headers": 'headers={"User-Agent": None}: None removes a header',
     "auto_decompress": 'headers={"Accept-Encoding": None}, or response.iter_raw() of a stream',
     "ssl": _VERIFY,
@@ -479,6 +481,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "proxy_auth": 'proxies={"http": url, "https": url}, with user:password@ in the url',
         "retry": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
         "retries": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
+        "max_retries": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
         "raise_for_status": 'response.raise_for_status(), or hooks={"response": ...}',
         "middlewares": "curlhttp.Client(middleware=[...])",
         "base_url": "curlhttp.Client(base_url=...)",
@@ -523,12 +526,12 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "is_server_error": "response.status_code >= 500, or is_error",
         "is_informational": "response.status_code < 200, which no final response has",
         "is_stream_consumed": "response.content: the body is in memory",
-        "num_bytes_downloaded": _STREAM,
+        "num_bytes_downloaded": "len(response.content), which is decoded",
         "download_progress": "client.download(url, path, progress=...)",
         "upload_complete": "progress= of the request",
         "extensions": "response.http_version, response.timings and response.certificate",
         "conn_info": "response.http_version, response.timings and response.certificate",
-        "connection": _STREAM,
+        "connection": "response.timings.peer and response.timings.local, the addresses",
         "raw": f"{_STREAM} as response.iter_raw()",
         "stream": f"{_STREAM} as response.iter_bytes()",
         "readline": f"{_STREAM} as response.iter_lines()",
@@ -638,3 +641,15 @@ TABLE: Final[dict[str, dict[str, str]]] = {
     },
 }
 """What to write here for a name of other libraries: by its context, then by that name."""
+
+TABLE["streamed_response"] = {
+    **TABLE["response"],
+    "num_bytes_downloaded": f"a sum of len(piece) in a loop over {_PIECES.format('raw')}",
+    "raw": _PIECES.format("raw"),
+    **dict.fromkeys(("stream", "iter_content"), _PIECES.format("bytes")),
+    "readline": _PIECES.format("lines"),
+    "closed": "response.is_closed",
+    **dict.fromkeys(
+        ("release", "wait_for_close"), "response.close(), or response.aclose() with an AsyncClient"
+    ),
+}
