@@ -479,9 +479,10 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         **_ROUTES,
         "proxy": 'proxies={"http": url, "https": url}',
         "proxy_auth": 'proxies={"http": url, "https": url}, with user:password@ in the url',
-        "retry": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
-        "retries": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
-        "max_retries": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
+        **dict.fromkeys(
+            ("retry", "retries", "max_retries"),
+            "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
+        ),
         "raise_for_status": 'response.raise_for_status(), or hooks={"response": ...}',
         "middlewares": "curlhttp.Client(middleware=[...])",
         "base_url": "curlhttp.Client(base_url=...)",
