@@ -77,6 +77,8 @@ class StreamedResponse(BaseStreamedResponse):
 class AsyncStreamedResponse(BaseStreamedResponse):
     """A streamed response of `AsyncClient`. Read it once, and close it or use `async with`."""
 
+    _read_call = "await response.aread()"
+
     async def aread(self) -> bytes:
         """Read the whole body and return it decoded.
 

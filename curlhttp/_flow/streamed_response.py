@@ -27,6 +27,9 @@ _PIECE = 64 * 1024  # bytes decoded at once
 class BaseStreamedResponse(Response):
     """Base class of streamed responses of both clients."""
 
+    _suggestions = "streamed_response"
+    _read_call = "response.read()"
+
     def __init__(self, request: ClientRequest, incoming: Incoming, engine: Engine) -> None:
         # First the attributes that the finalizer uses, because of Ctrl-C.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
@@ -43,6 +46,8 @@ class BaseStreamedResponse(Response):
     def content(self) -> bytes:
         """Return the body once it was read."""
         if self._content is None:
+            if self._incoming is None and not self._consumed:
+                raise self._make_closed_error()
             raise RuntimeError(
                 CONSUMED
                 if self._consumed
@@ -77,8 +82,15 @@ class BaseStreamedResponse(Response):
         if self._consumed:
             raise StreamConsumedError(CONSUMED, response=self)
         if self._incoming is None:
-            raise StreamConsumedError("this response was closed before it was read", response=self)
+            raise self._make_closed_error()
         self._consumed = True
+
+    def _make_closed_error(self) -> StreamConsumedError:
+        return StreamConsumedError(
+            f"{self.request}: this response was closed before it was read; if you need its body, "
+            f"call {self._read_call} within the `with` block, before raise_for_status()",
+            response=self,
+        )
 
     async def _read_raw(self) -> bytes:
         """Return the next piece without decoding it, b"" at the end.

@@ -145,7 +145,7 @@ class Response(SuggestingAttributes):
     _history: list[Response] | None = None
     _encoding: str | None = None
     # Not Cookies, which is loaded late: some programs evaluate these types (requests-cache).
-    _cookies: Cookies | None = None
+    _cookies: object = None
     _certificate: str | None = None
 
     def __init__(
@@ -253,7 +253,7 @@ class Response(SuggestingAttributes):
             self._cookies = cookies = Cookies()
             if self.sets_cookies:
                 store_cookies(cookies, self.request.url, self.headers.get_list("set-cookie"))
-        return self._cookies
+        return cast("Cookies", self._cookies)
 
     @property
     def sets_cookies(self) -> bool:

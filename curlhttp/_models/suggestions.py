@@ -81,6 +81,8 @@ def explain_call(
         if not bare:
             return TypeError(f"{subject} takes only keywords, such as {named}")
         rest = f"; the others need keywords, such as {named}" if named else ""
+        if "positional" in TABLE.get(context, {}):
+            rest += f": {TABLE[context]['positional']}"
         return TypeError(f"{subject} takes only {', '.join(bare)} without a keyword{rest}")
     if " missing " in text:
         return TypeError(f"{subject} is{text[text.index(' missing ') :]}")
@@ -140,7 +142,7 @@ def no_attribute(context: str, subject: str, owner: object, name: str) -> Attrib
     """
     text = f"{subject} has no attribute {name!r}"
     other = name[1:] if name.startswith("a") else f"a{name}"
-    if context == "response" and other in _SYNC_AND_ASYNC and hasattr(type(owner), other):
+    if "response" in context and other in _SYNC_AND_ASYNC and hasattr(type(owner), other):
         return AttributeError(f"{text}; write response.{other}()")
     if name in TABLE[context]:
         return AttributeError(text + _instead(context, name, (), ""))
@@ -166,6 +168,7 @@ _HOOKS = 'hooks={"request": ..., "response": ...}'
 _VERIFY = "verify=False, the path of CA certificates, or an ssl.SSLContext"
 _PROXY = 'proxies="http://user:password@host:port"'
 _STREAM = "`with client.stream(method, url) as response:`, which has it"
+_PIECES = "response.iter_{0}(), or response.aiter_{0}() with an AsyncClient"
 _LIMITS = "limits=curlhttp.Limits(...), or its fields, such as max_connections=100"
 _MIDDLEWARE = "middleware=[...], each `async def middleware(request, send)`"
 _CERT = "cert=(certificate, key) and verify=, or verify=an ssl.SSLContext"
@@ -211,6 +214,7 @@ _ROUTES: Final = {
     "proxy_auth": _PROXY,
     "proxy_headers": "proxy=curlhttp.Proxy(url=..., headers=...)",
     "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
+    "max_retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
     "skip_auto_headers": 'headers={"User-Agent": None}: None removes a header',
     "auto_decompress": 'headers={"Accept-Encoding": None}, or response.iter_raw() of a stream',
     "ssl": _VERIFY,
@@ -405,13 +409,14 @@ TABLE: Final[dict[str, dict[str, str]]] = {
     "RateLimit": {
         **dict.fromkeys(
             ("max_rate", "calls", "requests", "requests_per_second", "per_second", "limit"),
-            "rate=, the requests per second, such as RateLimit(10), or RateLimit(100 / 60) for 100 "
-            "per minute",
+            "rate=, the requests per second, such as RateLimit(10), or "
+            "RateLimit(10 / 60, burst=10) for 10 per minute",
         ),
         **dict.fromkeys(
             ("time_period", "period", "seconds", "interval", "per_minute"),
-            "rate=, which is per second: RateLimit(100 / 60) for 100 per minute",
+            "rate=, which is per second: RateLimit(10 / 60, burst=10) for 10 per minute",
         ),
+        "positional": "RateLimit(10 / 60, burst=10) for 10 per minute",
         "capacity": "burst=",
         "bucket": "burst=",
         "redis": "store=curlhttp.redis.RedisStore(url)",
@@ -474,8 +479,10 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         **_ROUTES,
         "proxy": 'proxies={"http": url, "https": url}',
         "proxy_auth": 'proxies={"http": url, "https": url}, with user:password@ in the url',
-        "retry": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
-        "retries": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
+        **dict.fromkeys(
+            ("retry", "retries", "max_retries"),
+            "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
+        ),
         "raise_for_status": 'response.raise_for_status(), or hooks={"response": ...}',
         "middlewares": "curlhttp.Client(middleware=[...])",
         "base_url": "curlhttp.Client(base_url=...)",
@@ -520,12 +527,12 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "is_server_error": "response.status_code >= 500, or is_error",
         "is_informational": "response.status_code < 200, which no final response has",
         "is_stream_consumed": "response.content: the body is in memory",
-        "num_bytes_downloaded": _STREAM,
+        "num_bytes_downloaded": "len(response.content), which is decoded",
         "download_progress": "client.download(url, path, progress=...)",
         "upload_complete": "progress= of the request",
         "extensions": "response.http_version, response.timings and response.certificate",
         "conn_info": "response.http_version, response.timings and response.certificate",
-        "connection": _STREAM,
+        "connection": "response.timings.peer and response.timings.local, the addresses",
         "raw": f"{_STREAM} as response.iter_raw()",
         "stream": f"{_STREAM} as response.iter_bytes()",
         "readline": f"{_STREAM} as response.iter_lines()",
@@ -635,3 +642,15 @@ TABLE: Final[dict[str, dict[str, str]]] = {
     },
 }
 """What to write here for a name of other libraries: by its context, then by that name."""
+
+TABLE["streamed_response"] = {
+    **TABLE["response"],
+    "num_bytes_downloaded": f"a sum of len(piece) in a loop over {_PIECES.format('raw')}",
+    "raw": _PIECES.format("raw"),
+    **dict.fromkeys(("stream", "iter_content"), _PIECES.format("bytes")),
+    "readline": _PIECES.format("lines"),
+    "closed": "response.is_closed",
+    **dict.fromkeys(
+        ("release", "wait_for_close"), "response.close(), or response.aclose() with an AsyncClient"
+    ),
+}

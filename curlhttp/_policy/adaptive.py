@@ -248,7 +248,7 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
     _why_not = "it knows the requests that are under way; make a new one where it is needed"
 
     def __init__(
-        self, initial: int = 20, minimum: int = 1, maximum: int = 1000, per: Per = "origin"
+        self, initial: int = 20, minimum: int = 1, maximum: int = 1000, *, per: Per = "origin"
     ) -> None:
         for name, value in (("initial", initial), ("minimum", minimum), ("maximum", maximum)):
             check_number(name, value, least=1, whole=True)
@@ -259,7 +259,7 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
             )
         self.minimum = minimum
         self.maximum = maximum
-        super().__init__(initial, per)
+        super().__init__(initial, per=per)
 
     def _clear(self) -> None:
         super()._clear()

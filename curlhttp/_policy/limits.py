@@ -164,7 +164,7 @@ class ConcurrencyLimit(Limit["Lease"]):
 
     adapts: bool = False  # the limit changes with what note_response and note_failure are told
 
-    def __init__(self, limit: int, per: Per = "origin", *, store: Store | None = None) -> None:
+    def __init__(self, limit: int, *, per: Per = "origin", store: Store | None = None) -> None:
         check_number("limit", limit, least=1, whole=True)
         check_store(store)
         self.limit = limit
@@ -492,7 +492,7 @@ class RateLimit(Limit["Reservation"]):
     make up for up to 45 ms. Clients, threads and event loops can share one limit.
 
     Args:
-        rate: requests per second in the long run.
+        rate: requests per second in the long run; 10 / 60 means 10 per minute.
         burst: the maximum number of requests that may be sent at once after a pause.
         per: "origin" to limit each origin separately, None to limit all together.
         store: a Store through which processes share the rate, or None for this process alone.
@@ -504,20 +504,20 @@ class RateLimit(Limit["Reservation"]):
     Source: the generic cell rate algorithm, ITU-T I.371.
     """
 
-    _per_hint = "; the rate is per second: RateLimit(100 / 60) is 100 per minute"
+    _per_hint = "; the rate is per second: RateLimit(10 / 60, burst=10) is 10 per minute"
 
     def __init__(
         self,
         rate: float,
+        *,
         burst: int = 1,
         per: Per = "origin",
-        *,
         store: Store | None = None,
     ) -> None:
         if isinstance(cast(object, rate), (str, tuple)):
             raise TypeError(
-                "rate must be a number of requests per second: RateLimit(5), or RateLimit(100 / 60)"
-                f" for 100 per minute, not {rate!r:.100}"
+                "rate must be a number of requests per second: RateLimit(5), or "
+                f"RateLimit(10 / 60, burst=10) for 10 per minute, not {rate!r:.100}"
             )
         check_number("rate", rate, above=0, unit="requests per second")
         check_number("burst", burst, least=1, whole=True)
@@ -710,4 +710,4 @@ class RateLimit(Limit["Reservation"]):
             wakes.append(next(iter(bucket.waiting)).wake)
 
     def __repr__(self) -> str:
-        return f"RateLimit({self.rate:g}, {self.burst}, per={self.per!r})"
+        return f"RateLimit({self.rate:g}, burst={self.burst}, per={self.per!r})"

@@ -195,10 +195,10 @@ class RetryBudget:
     def __init__(
         self,
         ratio: float = 0.2,
+        *,
         reserve: float = 10.0,
         window: float = 10.0,
         max_origins: int = 1000,
-        *,
         store: Store | None = None,
     ) -> None:
         check_number("ratio", ratio)

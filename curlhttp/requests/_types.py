@@ -65,6 +65,16 @@ CertInput: TypeAlias = "Cert | list[str]"
 ProxiesInput: TypeAlias = "Mapping[str, str | None] | None"
 
 
+# Any, because these are parameters of methods that programs override, with the narrower types of
+# requests. A method may not accept less than the one that it overrides.
+AnyMethod: TypeAlias = Any  # str | bytes
+AnyUrl: TypeAlias = Any  # UrlInput
+AnyStream: TypeAlias = Any  # bool | None
+AnyTimeout: TypeAlias = Any  # TimeoutInput
+AnyVerify: TypeAlias = Any  # VerifyInput
+AnyCert: TypeAlias = Any  # CertInput
+AnyProxies: TypeAlias = Any  # ProxiesInput
+
 # Any, because programs pass their own objects:
 AnyRetry: TypeAlias = Any  # urllib3's Retry, a subclass, or an object like it
 AnyRaw: TypeAlias = Any  # a RawResponse, urllib3's HTTPResponse, or that of a cache or a mock
@@ -87,13 +97,19 @@ class AdapterOptions(RouteOptions, total=False):
     timeout: TimeoutInput
 
 
-class SendOptions(AdapterOptions, total=False):
-    """The keywords of Session.send."""
+class SendOptions(TypedDict, total=False):
+    """The keywords of Session.send, which programs override."""
 
+    stream: AnyStream
+    timeout: AnyTimeout
+    verify: AnyVerify
+    cert: AnyCert
+    proxies: AnyProxies
     allow_redirects: bool
 
 
-class _AnyVerb(SendOptions, total=False):
+class _AnyVerb(AdapterOptions, total=False):
+    allow_redirects: bool
     headers: HeadersInput
     cookies: CookiesInput
     files: FilesInput | None

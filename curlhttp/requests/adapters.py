@@ -119,10 +119,10 @@ class BaseAdapter:
         self,
         request: PreparedRequest,
         stream: bool = False,
-        timeout: t.TimeoutInput = None,
-        verify: t.VerifyInput = True,
-        cert: t.CertInput = None,
-        proxies: t.ProxiesInput = None,
+        timeout: t.AnyTimeout = None,
+        verify: t.AnyVerify = True,
+        cert: t.AnyCert = None,
+        proxies: t.AnyProxies = None,
     ) -> Response:
         """Send a prepared request and return the response; see HTTPAdapter.send."""
         raise NotImplementedError
@@ -372,7 +372,7 @@ class HTTPAdapter(BaseAdapter):
         if "_pool_owner" in own:
             self._pool_owner.is_guarded = self.guard is not None
 
-    def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
+    def cert_verify(self, conn: Any, url: str, verify: t.AnyVerify, cert: t.AnyCert) -> None:
         """Set verify= and cert= on a pool.
 
         Args:
@@ -396,7 +396,7 @@ class HTTPAdapter(BaseAdapter):
             conn.cert_file, conn.key_file = (*_cert_files(cert), None)[:2]
 
     def build_connection_pool_key_attributes(
-        self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
+        self, request: PreparedRequest, verify: t.AnyVerify, cert: t.AnyCert = None
     ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
         """Return the keys of a request's pool: the host, and the TLS settings."""
         return _get_host(str(request.url)), _get_tls(verify, cert)
@@ -404,9 +404,9 @@ class HTTPAdapter(BaseAdapter):
     def get_connection_with_tls_context(
         self,
         request: PreparedRequest,
-        verify: t.VerifyInput,
-        proxies: t.ProxiesInput = None,
-        cert: t.CertInput = None,
+        verify: t.AnyVerify,
+        proxies: t.AnyProxies = None,
+        cert: t.AnyCert = None,
     ) -> Any:
         """Return the pool for a request.
 
@@ -421,7 +421,7 @@ class HTTPAdapter(BaseAdapter):
         manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
         return manager.connection_from_host(**host, pool_kwargs=tls)
 
-    def get_connection(self, url: str, proxies: t.ProxiesInput = None) -> Any:
+    def get_connection(self, url: str, proxies: t.AnyProxies = None) -> Any:
         """Return the pool for a URL (deprecated in requests)."""
         warnings.warn(
             "get_connection is not used any more; override get_connection_with_tls_context",
@@ -432,7 +432,7 @@ class HTTPAdapter(BaseAdapter):
         manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
         return manager.connection_from_url(url)
 
-    def request_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> str:
+    def request_url(self, request: PreparedRequest, proxies: t.AnyProxies) -> str:
         """Return the request target: a path, or a URL for a proxy."""
         url = str(request.url)
         proxy = self._proxy(url, proxies)
@@ -464,10 +464,10 @@ class HTTPAdapter(BaseAdapter):
         self,
         request: PreparedRequest,
         stream: bool = False,
-        timeout: t.TimeoutInput = None,
-        verify: t.VerifyInput = True,
-        cert: t.CertInput = None,
-        proxies: t.ProxiesInput = None,
+        timeout: t.AnyTimeout = None,
+        verify: t.AnyVerify = True,
+        cert: t.AnyCert = None,
+        proxies: t.AnyProxies = None,
     ) -> Response:
         """Send a prepared request and return the response.
 

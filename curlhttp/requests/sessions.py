@@ -167,10 +167,10 @@ class SessionRedirectMixin:
         resp: Response,
         req: PreparedRequest,
         stream: bool = False,
-        timeout: t.TimeoutInput = None,
-        verify: t.VerifyInput = True,
-        cert: t.CertInput = None,
-        proxies: t.ProxiesInput = None,
+        timeout: t.AnyTimeout = None,
+        verify: t.AnyVerify = True,
+        cert: t.AnyCert = None,
+        proxies: t.AnyProxies = None,
         yield_requests: bool = False,
         **adapter_kwargs: Any,
     ) -> Iterator[Any]:
@@ -281,7 +281,7 @@ class SessionRedirectMixin:
                 prepared_request.prepare_auth(found)
 
     def rebuild_proxies(
-        self, prepared_request: PreparedRequest, proxies: t.ProxiesInput
+        self, prepared_request: PreparedRequest, proxies: t.AnyProxies
     ) -> dict[str, str | None]:
         """Return the proxies for the next hop, and set Proxy-Authorization for them."""
         from curlhttp.requests._url import get_auth_from_url
@@ -439,8 +439,8 @@ class Session(SessionRedirectMixin):
 
     def request(
         self,
-        method: str,
-        url: t.UrlInput,
+        method: t.AnyMethod,
+        url: t.AnyUrl,
         params: ParamsInput | None = None,
         data: t.DataInput = None,
         headers: t.HeadersInput = None,
@@ -569,7 +569,7 @@ class Session(SessionRedirectMixin):
         if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
         follows = kwargs.pop("allow_redirects", True)
-        options: t.AdapterOptions = kwargs
+        options = cast("t.AdapterOptions", kwargs)
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         if self._guard is not None:
@@ -672,11 +672,11 @@ class Session(SessionRedirectMixin):
 
     def merge_environment_settings(
         self,
-        url: str,
-        proxies: t.ProxiesInput,
+        url: t.AnyUrl,
+        proxies: t.AnyProxies,
         stream: bool | None,
-        verify: t.VerifyInput,
-        cert: t.CertInput,
+        verify: t.AnyVerify,
+        cert: t.AnyCert,
     ) -> t.RouteOptions:
         """Merge the settings of a request with the session's and the environment's.
 

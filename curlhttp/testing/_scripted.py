@@ -158,8 +158,8 @@ class Fault:
     delay: float = 0.0
 
 
-Step: TypeAlias = "Answer | Fault | RequestException | int"
-"""One step of a script; a number is the status of a response without a body."""
+Step: TypeAlias = Answer | Fault | RequestException | int
+"""One step of a script, or what a function returns for a request; an int is a status code."""
 
 Script: TypeAlias = "Iterable[Step] | Callable[[ClientRequest], Step]"
 

@@ -284,6 +284,22 @@ async def test_a_closed_response_cannot_be_read(client: AnyClient, app: AppServe
         await collect(stream, "bytes")
 
 
+async def test_the_error_for_the_unread_body_of_an_error_says_to_read_it_within_the_block(
+    client: AnyClient, app: AppServer
+) -> None:
+    url = app.url + "/status/404"
+    with pytest.raises(HTTPError) as caught:
+        async with await client.stream("GET", url) as stream:
+            stream.real.raise_for_status()
+    response = caught.value.response
+    assert response is not None
+    call = "call response.read()" if client.is_blocking else "call await response.aread()"
+    with pytest.raises(StreamConsumedError, match="closed before it was read") as unread:
+        _ = response.text
+    assert f"{call} within the `with` block, before raise_for_status()" in str(unread.value)
+    assert url in str(unread.value)
+
+
 @pytest.mark.parametrize("kind", ["bytes", "raw"])
 async def test_a_closed_response_does_not_pass_its_part_for_the_body(
     client: AnyClient, app: AppServer, kind: str

@@ -8,6 +8,7 @@ import inspect
 import io
 import math
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -51,6 +52,7 @@ CONSTRUCTED = [
     ({"cookie_jar": None}, "cookies="),
     ({"ssl": False}, "verify=False"),
     ({"app": None}, "ASGITransport"),
+    ({"max_retries": 2}, "write retry=3"),
     ({"heders": {}}, "did you mean headers=?"),
 ]
 
@@ -90,6 +92,7 @@ ASKED = [
     ({"ssl": False}, "verify=False"),
     ({"raise_for_status": True}, "response.raise_for_status()"),
     ({"extensions": {}}, "timeout="),
+    ({"max_retries": 2}, "write retry=3"),
     ({"hooks": {}}, "for the client"),
     ({"chunked": True}, "sent with chunked coding"),
     ({"read_bufsize": 1}, "leave it out"),
@@ -155,6 +158,39 @@ def test_a_stream_says_how_its_own_colour_reads(app: AppServer) -> None:
     with curlhttp.Client() as client, client.stream("GET", app.url) as response:
         assert get_message(getattr, response, "aiter_lines").endswith("write response.iter_lines()")
     assert asyncio.run(read()).endswith("write response.aiter_lines()")
+
+
+STREAMS = [curlhttp.StreamedResponse, curlhttp.AsyncStreamedResponse]
+OF_AN_INSTANCE = {"status_code", "request", "default_encoding"}
+OF_ONE_COLOUR = {
+    *("read", "aread", "close", "aclose"),
+    *(f"{a}iter_{kind}" for a in ("", "a") for kind in ("bytes", "raw", "text", "lines")),
+}
+
+
+def test_the_hints_of_a_stream_name_what_streams_have(app: AppServer) -> None:
+    with curlhttp.Client() as client, client.stream("GET", app.url) as response:
+        hints = {
+            name: get_message(getattr, response, name)
+            for name in TABLE["streamed_response"]
+            if not hasattr(response, name)
+        }
+        read = "response.iter_raw(), or response.aiter_raw() with an AsyncClient"
+        assert hints["raw"].endswith(f"write {read}")
+        assert hints["num_bytes_downloaded"].endswith(f"len(piece) in a loop over {read}")
+    for name, hint in hints.items():
+        assert "client.stream" not in hint, name
+        for each in set(re.findall(r"response\.(\w+)", hint)) - OF_AN_INSTANCE:
+            assert any(hasattr(kind, each) for kind in STREAMS), (name, each)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_each_attribute_of_a_stream_of_httpx_is_there_or_explained(kind: type) -> None:
+    httpx = pytest.importorskip("httpx", reason="compares with httpx")
+    public = {name for name in dir(httpx.Response) if not name.startswith("_")}
+    missing = {name for name in public if not hasattr(kind, name)}
+    missing -= OF_ONE_COLOUR | OF_AN_INSTANCE
+    assert missing - set(TABLE["streamed_response"]) == set()
 
 
 def test_with_and_async_with_are_not_mixed_up() -> None:
@@ -233,7 +269,7 @@ KEYWORDS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (curlhttp.Limits, {"max_keepalive": 5}, "write max_keepalive_connections="),
     (curlhttp.CircuitBreaker, {"fail_max": 5}, "write failure_threshold="),
     (curlhttp.CircuitBreaker, {"failure_treshold": 5}, "did you mean failure_threshold=?"),
-    (curlhttp.RateLimit, {"max_rate": 5}, "RateLimit(100 / 60) for 100 per minute"),
+    (curlhttp.RateLimit, {"max_rate": 5}, "RateLimit(10 / 60, burst=10) for 10 per minute"),
     (curlhttp.ConcurrencyLimit, {"max_concurrency": 5}, "write limit="),
     (curlhttp.AdaptiveLimit, {"maximun": 5}, "did you mean maximum=?"),
     (curlhttp.Hedge, {"delay": 0.3}, 'write after=0.3 or after="p95"'),
@@ -267,6 +303,17 @@ def test_the_error_for_too_many_or_too_few_arguments_of_a_setting_names_it() -> 
     assert get_message(policy, 3, 0.5) == (
         "RetryPolicy() takes only max_retries without a keyword; the others need keywords, such as "
         "backoff_strategy=, statuses=, methods="
+    )
+    assert get_message(limit, 10, 60) == (
+        "RateLimit() takes only rate without a keyword; the others need keywords, such as burst=, "
+        "per=, store=: RateLimit(10 / 60, burst=10) for 10 per minute"
+    )
+    assert get_message(curlhttp.ConcurrencyLimit, 10, 60) == (
+        "ConcurrencyLimit() takes only limit without a keyword; the others need keywords, such as "
+        "per=, store="
+    )
+    assert get_message(curlhttp.RetryBudget, 0.2, 10).startswith(
+        "RetryBudget() takes only ratio without a keyword; the others need keywords, such as "
     )
     assert get_message(limit) == "RateLimit() is missing 1 required positional argument: 'rate'"
 
@@ -610,7 +657,7 @@ WRONG_POLICIES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (curlhttp.CircuitBreaker, {"count_tls": "no"}, "count_tls must be True or False"),
     (curlhttp.CircuitBreaker, {"max_origins": "9"}, "max_origins must be a whole number from 1 on"),
     (make_rate_limit, {"rate": "5/s"}, r"requests per second: RateLimit\(5\), or .* not '5/s'"),
-    (make_rate_limit, {"rate": (5, 60)}, r"RateLimit\(100 / 60\) for 100 per minute"),
+    (make_rate_limit, {"rate": (5, 60)}, r"RateLimit\(10 / 60, burst=10\) for 10 per minute"),
     (make_rate_limit, {"burst": "5"}, "burst must be a whole number from 1 on, not '5'"),
     (make_rate_limit, {"store": "redis://localhost"}, r"such as curlhttp.redis.RedisStore"),
     (curlhttp.ConcurrencyLimit, {"limit": "5"}, "limit must be a whole number from 1 on, not '5'"),

@@ -811,7 +811,7 @@ async def test_each_attempt_needs_its_own_permit_of_the_limits(
     hedging: MakeClient, plain: Course, room: int
 ) -> None:
     concurrency = ConcurrencyLimit(room)
-    for limits in ({"concurrency_limit": concurrency}, {"rate_limit": RateLimit(0.01, room)}):
+    for limits in ({"concurrency_limit": concurrency}, {"rate_limit": RateLimit(0.01, burst=room)}):
         expected = b"second" if room == 2 else b"first"
         plain.answer_with(expected)
         assert (await hedging(**limits).get(plain.url)).content == expected

@@ -265,7 +265,7 @@ def test_each_attempt_passes_the_limit_then_the_breaker_and_pays_as_a_retry() ->
     with curlhttp.Client(
         transport=Watched([503] * 5, trace),
         retry=steady(4, budget=Budget()),
-        rate_limit=Rate(100, 100),
+        rate_limit=Rate(100, burst=100),
         breaker=Breaker(failure_threshold=2),
     ) as client:
         with pytest.raises(e.CircuitBreakerOpen):

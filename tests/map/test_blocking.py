@@ -30,7 +30,7 @@ def _engines(client: Client) -> list[Any]:
 def test_a_map_loads_no_event_loop_and_starts_no_thread(app: AppServer) -> None:
     code = """
 import sys, threading, curlhttp
-with curlhttp.Client(retry=2, rate_limit=curlhttp.RateLimit(1e6, 100)) as client:
+with curlhttp.Client(retry=2, rate_limit=curlhttp.RateLimit(1e6, burst=100)) as client:
     urls = [sys.argv[1] + "/bytes/5"] * 100 + [sys.argv[1] + "/status/503"]
     seen = []
     for result in client.map(urls):

@@ -103,7 +103,7 @@ def test_it_cannot_be_pickled_or_copied_and_the_error_says_why() -> None:
 
 
 def test_its_repr_is_its_constructor() -> None:
-    assert repr(AdaptiveLimit(3, 2, 9, None)) == "AdaptiveLimit(3, 2, 9, per=None)"
+    assert repr(AdaptiveLimit(3, 2, 9, per=None)) == "AdaptiveLimit(3, 2, 9, per=None)"
 
 
 # --- growing ---

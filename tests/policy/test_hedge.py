@@ -252,7 +252,7 @@ def test_a_refusal_of_the_budget_costs_no_other_permit() -> None:
 
 @pytest.mark.parametrize("who", ["rate", "concurrency", "circuits"])
 def test_a_refusal_by_another_policy_takes_nothing_from_the_budget(who: str) -> None:
-    rate, concurrency = RateLimit(0.1, 2), ConcurrencyLimit(1)
+    rate, concurrency = RateLimit(0.1, burst=2), ConcurrencyLimit(1)
     circuits, budget = CircuitBreaker(1), RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
     if who == "rate":
         assert rate.try_acquire(ORIGIN, 0.0)

@@ -396,7 +396,7 @@ def test_origins_without_traffic_are_forgotten() -> None:
 def test_no_period_has_more_than_the_rate_and_a_burst(
     rate: float, burst: int, gaps: list[float], leavers: set[int]
 ) -> None:
-    limit = RateLimit(rate, burst)
+    limit = RateLimit(rate, burst=burst)
     now, sent, waiting = 0.0, list[float](), list[tuple[int, Reservation]]()
 
     def let_go(until: float) -> None:
@@ -460,7 +460,7 @@ def test_timers_that_fire_late_cost_no_rate(rate: int, burst: int, late: str) ->
         "up to 15 ms": lambda: chance.random() * 0.015,
         "40 ms now and then": lambda: 0.04 if chance.random() < 0.1 else 0.0001,
     }
-    sent = sent_in_line(RateLimit(rate, burst), 3 * rate, by[late])
+    sent = sent_in_line(RateLimit(rate, burst=burst), 3 * rate, by[late])
     assert len(sent) - 1 >= 0.95 * rate * sent[-1]
     assert most_above(sent, rate, burst) <= 1e-6
 
@@ -508,7 +508,7 @@ def test_after_a_pause_nothing_is_made_up_for() -> None:
 def test_no_second_has_more_than_the_rate_and_a_burst_however_late_timers_are(
     rate: float, burst: int, gaps: list[float], lates: list[float]
 ) -> None:
-    limit = RateLimit(rate, burst)
+    limit = RateLimit(rate, burst=burst)
     now, sent, waiting, late = 0.0, list[float](), list[Reservation](), cycle(lates)
     wakes = math.inf  # when the first in line does
 
@@ -577,7 +577,7 @@ def test_a_forked_child_starts_with_empty_lines() -> None:
         (lambda: RateLimit(0), "rate"),
         (lambda: RateLimit(math.inf), "rate"),
         (lambda: RateLimit(math.nan), "rate"),
-        (lambda: RateLimit(1, 0), "burst"),
+        (lambda: RateLimit(1, burst=0), "burst"),
         (lambda: RateLimit(1, per="host"), "per"),  # type: ignore[arg-type]
         (lambda: ConcurrencyLimit(0), "limit"),
         (lambda: ConcurrencyLimit(1, per="host"), "per"),  # type: ignore[arg-type]
@@ -589,5 +589,5 @@ def test_settings_out_of_range_are_refused(make: Callable[[], Any], what: str) -
 
 
 def test_limits_have_a_repr() -> None:
-    assert repr(RateLimit(2.5, 3)) == "RateLimit(2.5, 3, per='origin')"
+    assert repr(RateLimit(2.5, burst=3)) == "RateLimit(2.5, burst=3, per='origin')"
     assert repr(ConcurrencyLimit(4, per=None)) == "ConcurrencyLimit(4, per=None)"

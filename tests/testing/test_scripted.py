@@ -310,7 +310,7 @@ def test_threads_share_one_script() -> None:
 
 
 async def test_limits_wait_on_the_engines_clock(scripted: Scripted) -> None:
-    client, engine = scripted([200] * 3, rate_limit=curlhttp.RateLimit(0.1, 1))
+    client, engine = scripted([200] * 3, rate_limit=curlhttp.RateLimit(0.1, burst=1))
     for _ in range(3):
         await client.get(URL)
     assert [sent.at for sent in engine.sent] == pytest.approx([0.0, 10.0, 20.0])

@@ -211,7 +211,7 @@ def _get_limits(options: _FetchOptions) -> dict[str, object]:
         settings["concurrency_limit"] = ConcurrencyLimit(options["per_host"])
     if options["rate"]:
         per = None if options["rate_per"] == "all" else options["rate_per"]
-        settings["rate_limit"] = RateLimit(options["rate"], options["burst"], per)
+        settings["rate_limit"] = RateLimit(options["rate"], burst=options["burst"], per=per)
     return settings
 
 
