@@ -38,7 +38,7 @@ from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
-from curlhttp._models.suggestions import CLIENT_SETTINGS, with_suggestions
+from curlhttp._models.suggestions import CLIENT_SETTINGS, no_change, with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp._policy.auth import to_auth
@@ -592,12 +592,11 @@ class BaseClient(Unpicklable, RequestBuilder):
     if not TYPE_CHECKING:  # type checkers reject these; each client defines one of the pairs
 
         def __setattr__(self, name, value):
-            # A Session's settings can be changed like this. Here the value would be ignored.
+            # A Session's settings can be changed like this, httpx's too. It would do nothing here.
             if name in CLIENT_SETTINGS:
                 kind = type(self)
                 if getattr(kind, name, None) is getattr(BaseClient, name, None):
-                    how = f"create a client with {kind.__name__}({name}=...)"
-                    raise AttributeError(f"{name} cannot be changed: {how}")
+                    raise no_change(kind.__name__, name)
             object.__setattr__(self, name, value)
 
         def __enter__(self):

@@ -149,6 +149,12 @@ def no_attribute(context: str, subject: str, owner: object, name: str) -> Attrib
     return AttributeError(text, name=name, obj=owner)  # Python itself suggests a close name
 
 
+def no_change(kind: str, name: str) -> AttributeError:
+    """Return the error for a setting of a client that is assigned to."""
+    known = TABLE["client"].get(name, f"{name}=...")
+    return AttributeError(f"{name} cannot be changed: create a client with {kind}({known})")
+
+
 def _instead(context: str, name: str, known: Iterable[str], sign: str) -> str:
     instead = TABLE.get(context, {}).get(name)
     if instead is None:
@@ -194,6 +200,7 @@ CLIENT_SETTINGS = frozenset(
         *("ip_version", "json", "local_address", "max_receive_rate", "max_redirects"),
         *("max_response_size", "max_send_rate", "middleware", "params", "pins", "proxies"),
         *("proxy", "raise_for_status", "resolve", "retry", "timeout", "trust_env", "uds", "verify"),
+        *("event_hooks", "mounts"),  # of httpx
     )
 )
 _BODY_OPTIONS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})

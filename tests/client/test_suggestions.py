@@ -887,6 +887,9 @@ def test_a_setting_cannot_be_changed_after_the_client_was_created(make: Any) -> 
     for name in ("verify", "auth", "proxies", "params", "timeout", "max_redirects"):
         message = get_message(setattr, client, name, None)
         assert message == f"{name} cannot be changed: create a client with {kind}({name}=...)"
+    message = get_message(setattr, client, "event_hooks", {})
+    assert message.startswith("event_hooks cannot be changed: create a client with ")
+    assert f"{kind}(hooks={{" in message
     client.headers, client.cookies = {"X-Key": "1"}, {"a": "1"}
     assert client.cookies["a"] == client.headers["X-Key"] == "1"
 
