@@ -145,7 +145,7 @@ class Response(SuggestingAttributes):
     _history: list[Response] | None = None
     _encoding: str | None = None
     # Not Cookies, which is loaded late: some programs evaluate these types (requests-cache).
-    _cookies: object = None  # a Cookies, whose module is loaded late
+    _cookies: object = None
     _certificate: str | None = None
 
     def __init__(

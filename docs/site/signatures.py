@@ -24,7 +24,7 @@ PUBLIC = {
 }
 ALIASES = {" | _HasAuthFlow": "", "UserRequest": "Request"}
 # Names of two words or in capitals are links wherever they stand, others where they are named.
-PLAIN = re.compile(r"(?<![\w.`\[/\"'])([A-Z][a-z]+[A-Z]\w*|TLS|URL)(?![\w`\]/(]|\.\w)")
+PLAIN = re.compile(r"(?<![\w.`\[/\"'])([A-Z][a-z]+[A-Z]\w*|URL)(?![\w`\]/(]|\.\w)")
 NAMED = re.compile(r"(?<=\b[Ss]ee )([A-Za-z_]+)\b|(?<=\b[Aa] )([A-Z][a-z]+)\b(?!\.\w)")
 
 RAISED = re.compile(r" +[A-Z]\w+(, [A-Z]\w+)*: ")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.servers import AppConnection, AppServer, BlackHole, Record
-from tests.support.internals import finish_script, run_script, start_script
+from tests.support.internals import finish_script, run_script, start_script, wait_until_asleep
 from tests.support.pace import assert_in_time
 
 pytestmark = pytest.mark.slow
@@ -86,8 +86,7 @@ def _interrupt(app: AppServer, code: str, hole: str, path: str) -> float:
     assert process.stdout.readline() == "going\n"
     if path not in ("connect", "pool"):
         assert app.wait_for(lambda: bool(app.requests))
-    # A program that sleeps in its system call cannot be detected; a signal too early is no error.
-    app.wait_for(lambda: False, timeout=0.1)
+    wait_until_asleep(process)
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"

@@ -193,7 +193,7 @@ def test_a_client_shows_its_constructor(pages: dict[str, str], client: str, http
 
 def test_names_in_docstrings_are_links(pages: dict[str, str]) -> None:
     page = pages["reference/clients/index.html"]
-    for target in ("RetryPolicy", "TLS", "build_request", "PublicOnly"):
+    for target in ("RetryPolicy", "URL", "build_request", "PublicOnly"):
         assert re.search(rf'<a class="autorefs[^>]*href="[^"]*\.{target}"', page), target
 
 

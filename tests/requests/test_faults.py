@@ -45,7 +45,13 @@ from tests.servers import (
     respond_and_reset,
     response,
 )
-from tests.support.internals import count_descriptors, finish_script, run_script, start_script
+from tests.support.internals import (
+    count_descriptors,
+    finish_script,
+    run_script,
+    start_script,
+    wait_until_asleep,
+)
 from tests.support.pace import assert_in_time, paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry
@@ -231,7 +237,7 @@ def test_ctrl_c_ends_a_stalled_request_once_and_for_all(app: AppServer, path: st
     assert process.stdout is not None
     assert process.stdout.readline() == "going\n"
     assert app.wait_for(lambda: bool(app.requests))
-    app.wait_for(lambda: False, timeout=0.05)  # its sleep in a system call cannot be detected
+    wait_until_asleep(process)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"

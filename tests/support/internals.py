@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,26 @@ def start_script(code: str, *arguments: str, **environment: str) -> subprocess.P
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def wait_until_asleep(process: subprocess.Popen[str]) -> None:
+    """Wait until a program sleeps in a system call: its state says so, and it uses no CPU.
+
+    Python loses a KeyboardInterrupt that comes in a finalizer, for example while it imports.
+    """
+    seen = [_look(process.pid)]
+    while len(seen) < 4 or set(seen[-4:]) != {seen[-1]} or seen[-1][0] not in "S?":
+        time.sleep(0.05)
+        seen.append(_look(process.pid))
+
+
+def _look(pid: int) -> tuple[str, ...]:
+    """Return the state of a process and its ticks of CPU; "?" where nothing says that."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ("?",)
+    return fields[0], *fields[11:13]
 
 
 def finish_script(process: subprocess.Popen[str], seconds: float = 120) -> str:

@@ -73,12 +73,17 @@ def cookies_and_auth(client: Client) -> None:
     client.get(URL, auth=curlhttp.BasicAuth)  # refused
     client.get(URL, auth=lambda: None)  # refused
     client.cookies.sett("a", "b")  # refused
+    [cookie.upper() for cookie in client.cookies]  # refused
+    client.get(URL, params={cookie.name: cookie.domain for cookie in client.cookies})
+    dict(client.cookies)["a"].upper()
+    if client.cookies == {"a": "1"} and "a" in client.cookies:
+        client.cookies.pop("a", None)
     client.get(URL, max_response_size=client.cookies["a"])  # refused
     client.get(client.cookies["a"])
     names: list[str] = list(client.cookies)  # refused
     names = list(client.cookies.keys())
-    names += [*dict(client.cookies), *(cookie.name for cookie in client.cookies)]
-    print(client.cookies == {"a": client.cookies.pop("a", None), "b": client.cookies.pop("b")})
+    names.append(client.cookies.pop("b"))
+    print(names, client.cookies.popitem())
     client.get(URL, cookies={"a": "b"}, auth=("user", "password"))
     client.get(URL, cookies=[("a", "b")], auth=curlhttp.BearerAuth("token"))
     client.get(URL, cookies=curlhttp.Cookies({"a": "b"}), auth=None)

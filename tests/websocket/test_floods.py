@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from curlhttp._client.websocket import connection
 from curlhttp.exceptions import ReadTimeout, WebSocketClosed, WebSocketRefused
 from tests.servers import Certs, RawConnection, RawServer, respond_and_close, response
 from tests.servers.websocket import (
@@ -90,6 +91,20 @@ async def test_recv_ends_in_its_time(client: AnyClient, kind: str) -> None:
         for seconds in (0, paced(0.05)):
             with pytest.raises(ReadTimeout):
                 await ws.recv(seconds)
+        await ws.close()
+
+
+async def test_recv_leaves_what_it_has_no_time_for_to_the_next_one(
+    client: AnyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_TURN", 0.0)
+    with RawServer(speaking(echo)) as server, anyio.fail_after(NEVER):
+        ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
+        arrived = frame(PING) * 20_000 + frame(TEXT, b"after the pings")
+        ws.real._connection._add_received(arrived)
+        with pytest.raises(ReadTimeout):
+            await ws.recv(0)
+        assert await ws.recv(None) == "after the pings"
         await ws.close()
 
 

@@ -266,7 +266,7 @@ class WebSocketConnection:
             is_late = False
             while True:
                 if self._received or self._is_at_end:
-                    await self._parse_in_turns()
+                    is_late |= await self._parse_in_turns(end)
                 with self._lock:
                     if self.inbox.messages:
                         return self.inbox.pop()
@@ -283,18 +283,25 @@ class WebSocketConnection:
         finally:
             self._has_receiver = False
 
-    async def _parse_in_turns(self) -> None:
-        """Parse up to the next message, and let other tasks run in between."""
+    async def _parse_in_turns(self, end: float | None) -> bool:
+        """Parse up to the next message, and let other tasks run in between.
+
+        Returns:
+            True if the time is up before all is parsed: a flood of pings takes long.
+        """
         turn_ends = self._now() + _TURN
         while True:
             with self._lock:
                 self._parse()
                 is_enough = self.inbox.messages and not self.inbox.discards
                 if not self._received or is_enough or self._has_ended:
-                    return
+                    return False
             if self._is_overdue():
-                return
-            if self._now() >= turn_ends:
+                return False
+            now = self._now()
+            if now >= turn_ends:
+                if end is not None and now >= end:
+                    return True
                 await self._make_waiter().wait(0)
                 turn_ends = self._now() + _TURN
 
@@ -521,7 +528,7 @@ class WebSocketConnection:
             if waiter is not None:
                 await waiter.wait(self.settings.close_timeout)
             while not self._has_ended and is_mine:
-                await self._parse_in_turns()
+                await self._parse_in_turns(None)
                 if not self._has_ended:
                     await self._receive_more(None)
         finally:

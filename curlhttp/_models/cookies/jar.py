@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from curlhttp._models.cookies.parsing import (
     CONTROL,
@@ -48,6 +48,7 @@ MAX_COOKIES = 3000
 MAX_HEADER = 50 * 4096  # characters
 
 _Key = TypeVar("_Key")
+_T = TypeVar("_T")
 
 _BY_DOMAIN = (DefaultCookiePolicy.domain_return_ok, CookieRules.domain_return_ok)
 
@@ -342,7 +343,6 @@ def _are_related(one: str, other: str) -> bool:
 # --- a dictionary of names ---
 
 _Value = TypeVar("_Value")
-_Default = TypeVar("_Default")
 
 
 class CookieConflictError(RuntimeError):
@@ -351,24 +351,23 @@ class CookieConflictError(RuntimeError):
 
 if TYPE_CHECKING:
 
-    class _Names(Generic[_Value]):
-        """What MutableMapping adds, except that it says that iterating yields the keys."""
+    class _Mapping(Generic[_Value]):
+        """What a MutableMapping adds, but for its __iter__: list(jar) has Cookie objects."""
 
-        def __eq__(self, other: object) -> bool: ...
         def __setitem__(self, name: str, value: _Value) -> None: ...
-        def setdefault(self, name: str, default: _Value) -> _Value: ...
+        def __eq__(self, other: object) -> bool: ...
         def popitem(self) -> tuple[str, _Value]: ...
-        @overload
-        def pop(self, name: str) -> _Value: ...
-        @overload
-        def pop(self, name: str, default: _Default) -> _Value | _Default: ...
-        def pop(self, name: str, default: object = None) -> object: ...
+        def setdefault(self, name: str, default: _Value, /) -> _Value: ...
+        def pop(self, name: str, default: _Value | _T = ..., /) -> _Value | _T: ...
+        def update(
+            self, other: Mapping[str, _Value] | Iterable[tuple[str, _Value]], /, **names: _Value
+        ) -> None: ...
 
 else:
-    _Names = MutableMapping
+    _Mapping = MutableMapping
 
 
-class NamedCookies(CookieStore, _Names[_Value]):
+class NamedCookies(CookieStore, _Mapping[_Value]):
     """A CookieStore that is also a dictionary of names.
 
     Iterating yields Cookie objects; keys(), values() and items() return names and values.
@@ -421,7 +420,7 @@ class NamedCookies(CookieStore, _Names[_Value]):
         found = _find_cookies(self, None, domain, path)
         return {cookie.name: self._get_value(cookie) for cookie in found}
 
-    def update(
+    def update(  # type: ignore[override]
         self,
         other: Mapping[str, _Value] | Iterable[tuple[str, _Value]] | CookieJar = (),
         **names: _Value,
@@ -440,7 +439,7 @@ class NamedCookies(CookieStore, _Names[_Value]):
             other = tuple(other)
             if not all(isinstance(each, (tuple, list)) and len(each) == 2 for each in other):
                 raise TypeError('cookies are a mapping, pairs or a jar, such as {"name": "value"}')
-        MutableMapping.update(self, other, **names)
+        super().update(other, **names)
 
     def _get_only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:
         found = _find_cookies(self, name, domain, path)
