@@ -57,8 +57,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return None
     if config.option.file_or_dir:
         return 0
-    if shards.NOT_SLOW in config.option.markexpr:
-        config.pluginmanager.register(shards.Shards(config))
+    if shards.NOT_SLOW not in config.option.markexpr:
+        return shards.PROCESSES_OF_SLOW
+    config.pluginmanager.register(shards.Shards(config))
     return shards.PROCESSES
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 PROCESSES = 8  # on two cores, because much of it waits
+PROCESSES_OF_SLOW = 6  # which wait less
 NOT_SLOW = "not slow"  # other tests have other times
 
 _TESTS = Path(__file__).parents[1]
