@@ -386,7 +386,7 @@ async def test_making_a_client_does_not_wait_for_redis(
 async def test_a_redis_with_late_replies_is_treated_as_unavailable(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    timeout = paced(0.05)
+    timeout = paced(0.2)
     with Delayed(redis.port, 0) as delayed:
         store = make_store(f"redis://127.0.0.1:{delayed.port}/0", timeout=timeout)
         client = make_client(rate_limit=RateLimit(10_000, burst=10_000, store=store))
