@@ -103,7 +103,7 @@ def _to_urls(proxies: t.ProxiesInput) -> t.ProxiesInput:
     return cast("Mapping[str, str | None]", found)
 
 
-def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
+def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> UTF8Response:
     """Send a request and return the response.
 
     Args:
@@ -128,7 +128,7 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
     if session.headers.get("User-Agent") == _USER_AGENT:  # else a program has replaced them
         session.headers = _headers.copy()
     try:
-        return send_once(session, _adapter, method, url, kwargs)
+        return cast(UTF8Response, send_once(session, _adapter, method, url, kwargs))
     except TooManyRedirects as error:
         if isinstance(error.response, UTF8Response):  # else a program's
             error._text = (
@@ -187,17 +187,17 @@ def _check(method: str, url: Any, options: Any) -> None:
 
 def get(
     url: t.UrlInput, params: ParamsInput | None = None, **kwargs: Unpack[t.GetOptions]
-) -> Response:
+) -> UTF8Response:
     """Send GET; see request."""
     return request("GET", url, params=params, **kwargs)
 
 
-def options(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
+def options(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> UTF8Response:
     """Send OPTIONS; see request."""
     return request("OPTIONS", url, **kwargs)
 
 
-def head(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
+def head(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> UTF8Response:
     """Send HEAD; see request. Redirects are not followed by default."""
     kwargs.setdefault("allow_redirects", False)
     return request("HEAD", url, **kwargs)
@@ -205,27 +205,29 @@ def head(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
 
 def post(
     url: t.UrlInput, data: t.DataInput = None, json: JSON = None, **kwargs: Unpack[t.PostOptions]
-) -> Response:
+) -> UTF8Response:
     """Send POST; see request."""
     return request("POST", url, data=data, json=json, **kwargs)
 
 
-def put(url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]) -> Response:
+def put(url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]) -> UTF8Response:
     """Send PUT; see request."""
     return request("PUT", url, data=data, **kwargs)
 
 
-def patch(url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]) -> Response:
+def patch(
+    url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]
+) -> UTF8Response:
     """Send PATCH; see request."""
     return request("PATCH", url, data=data, **kwargs)
 
 
-def delete(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
+def delete(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> UTF8Response:
     """Send DELETE; see request."""
     return request("DELETE", url, **kwargs)
 
 
-def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
+def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> UTF8Response:
     """Send a request and return when the head has arrived; use the response in `with`."""
     kwargs["stream"] = True
     return request(method, url, **kwargs)

@@ -569,7 +569,7 @@ class Session(SessionRedirectMixin):
         if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
         follows = kwargs.pop("allow_redirects", True)
-        options = cast("t.AdapterOptions", kwargs)
+        options: t.AdapterOptions = kwargs
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         if self._guard is not None:

@@ -319,6 +319,7 @@ def apply_timeouts(
     Raises:
         AssertionError: the delay is infinite and no timeout applies.
     """
+    kind: type[RequestException]
     read = request.timeout.read if waits_for_response else None
     silence = math.inf if read is None else read
     left = math.inf if request.deadline is None else max(0.0, request.deadline - now)
@@ -327,9 +328,15 @@ def apply_timeouts(
         return seconds, None
     if math.isinf(limit):
         raise AssertionError(f"{request} would wait forever: it has no timeout")
-    kind, what = (DeadlineExceeded, "total") if left <= silence else (ReadTimeout, "read timeout")
+    if left <= silence:
+        kind = DeadlineExceeded
+        text = f"the total timeout of {request.timeout.total} s ran out"
+    else:
+        kind = ReadTimeout
+        text = f"the server was silent for {read} s after the request; it may be slow, or raise "
+        text += "timeout=Timeout(read=...)"
     return limit, kind(
-        f"{request}: the {what} ran out",
+        f"{request}: {text}",
         request=request,
         curl_code=28,
         request_sent=was_sent,

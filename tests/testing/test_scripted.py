@@ -184,7 +184,7 @@ async def test_a_server_that_stops_reading_runs_into_the_write_timeout(
 
 async def test_a_server_that_is_silent_runs_into_the_read_timeout(scripted: Scripted) -> None:
     client, engine = scripted([silent(), Answer(delay=4.9), Answer(delay=5.1)])
-    with pytest.raises(e.ReadTimeout):
+    with pytest.raises(e.ReadTimeout, match=r"silent for .* s after the request; it may be slow"):
         await client.get(URL, timeout=5)
     assert (await client.get(URL, timeout=5)).ok
     with pytest.raises(e.ReadTimeout):

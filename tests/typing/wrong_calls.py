@@ -245,6 +245,9 @@ async def awaited(client: AsyncClient) -> None:
 
 def drop_in() -> None:
     curlhttp.get()  # refused
+    status: str = curlhttp.get(URL).raise_for_status().json(type=int)  # refused
+    status = curlhttp.get(URL).raise_for_status().json(type=str)
+    print(status)
     curlhttp.get(3)  # refused
     curlhttp.get(URL, headers=3)  # refused
     curlhttp.get(URL, headers={"X-Number": 3})  # refused
