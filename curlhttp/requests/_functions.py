@@ -29,10 +29,24 @@ if TYPE_CHECKING:
     import curlhttp.requests._types as t
     from curlhttp._models.inputs import JSON, ParamsInput, Text
     from curlhttp._models.request import ClientRequest
+    from curlhttp.requests.cookies import RequestsCookieJar
+    from curlhttp.requests.models import PreparedRequest
 
 
 class UTF8Response(Response):
     """A response as in requests, whose text is UTF-8 if the server names no charset."""
+
+    if TYPE_CHECKING:  # those of the base class are Any, because programs assign their own objects
+        status_code: int
+        url: str
+        reason: str
+        headers: CaseInsensitiveDict[str]
+        cookies: RequestsCookieJar
+        history: list[Response]
+        request: PreparedRequest
+
+        @property
+        def content(self) -> bytes: ...
 
     _encoding: Any = None
     encoding = _core.Response.encoding
