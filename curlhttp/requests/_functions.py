@@ -6,7 +6,7 @@ clients' words. `requests.api` has the functions that do everything as requests 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import curlhttp.requests.sessions as sessions
 from curlhttp._models import response as _core
@@ -47,6 +47,15 @@ class UTF8Response(Response):
 
         @property
         def content(self) -> bytes: ...
+        @overload
+        def iter_lines(
+            self, chunk_size: int | None = ..., *, delimiter: Any = ...
+        ) -> Iterator[bytes]: ...
+        @overload
+        def iter_lines(
+            self, chunk_size: int | None = ..., decode_unicode: bool = ..., delimiter: Any = ...
+        ) -> Iterator[Any]: ...
+        def iter_lines(self, *args: Any, **kwargs: Any) -> Iterator[Any]: ...
 
     _encoding: Any = None
     encoding = _core.Response.encoding
@@ -242,7 +251,10 @@ def delete(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> UTF8Response:
 
 
 def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> UTF8Response:
-    """Send a request and return when the head has arrived; use the response in `with`."""
+    """Send a request and return when the head has arrived; use the response in `with`.
+
+    As in requests, its iter_lines() yields bytes; iter_lines(decode_unicode=True) yields str.
+    """
     kwargs["stream"] = True
     return request(method, url, **kwargs)
 
