@@ -11,6 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from errno import ECONNREFUSED
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -181,7 +182,9 @@ def to_step(step: Step) -> Answer | Fault:
 
 def refused() -> Fault:
     """Return a refused connection: the request is not sent."""
-    return Fault(ConnectionError("the connection was refused", curl_code=7))
+    error = ConnectionError("the connection was refused", curl_code=7)
+    error.errno = ECONNREFUSED
+    return Fault(error)
 
 
 def unresolved() -> Fault:
@@ -348,6 +351,7 @@ def copy_error(
 ) -> RequestException:
     """Return a copy of an error for one attempt, because raising it sets its traceback."""
     clone = copy.copy(error)
+    clone.errno = error.errno  # which copy() leaves out
     clone.request = request
     clone.request_sent = clone.request_sent or was_sent
     return clone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import itertools
 import threading
@@ -127,6 +128,7 @@ async def test_an_unsent_request_did_not_arrive(scripted: Scripted) -> None:
         assert engine.sent[-1].arrived is arrived
         assert engine.sent[-1].body == (b"pay" if arrived else b"")
         assert caught.value.refused is (make is stream_refused)
+        assert caught.value.errno == (errno.ECONNREFUSED if make is refused else None)
 
 
 async def test_an_error_of_the_script_can_be_raised_again_and_again(scripted: Scripted) -> None:
