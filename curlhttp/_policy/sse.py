@@ -73,8 +73,8 @@ class Reconnections:
         return delay
 
     def _may_follow(self, failure: RequestException | None) -> bool:
-        if failure is None:
-            return self._policy.may_repeat(self._request)
+        if failure is None:  # a POST would ask for all of it again
+            return self._request.method in self._policy.methods
         if isinstance(failure, CircuitBreakerOpen):
             return math.isfinite(failure.retry_after)
         response = failure.response

@@ -102,13 +102,19 @@ def test_a_wrong_number_is_refused(most: Any) -> None:
 
 
 def test_a_request_that_is_not_idempotent_is_not_sent_twice() -> None:
-    for failure in (None, broken()):
-        assert reconnections(method="POST").next_delay(failure, None, None) is None
-        allowed = reconnections(method="POST", key="1")
-        assert allowed.next_delay(failure, None, None) is not None
-        policy = steady(retry_non_idempotent=True)
-        allowed = reconnections(method="POST", retry=policy)
-        assert allowed.next_delay(failure, None, None) is not None
+    assert reconnections(method="POST").next_delay(broken(), None, None) is None
+    policy = steady(retry_non_idempotent=True)
+    for options in ({"key": "1"}, {"retry": policy}):
+        allowed = reconnections(method="POST", **options)
+        assert allowed.next_delay(broken(), None, None) is not None
+
+
+def test_a_post_is_not_sent_again_after_the_end_of_its_stream() -> None:
+    policy = steady(retry_non_idempotent=True)
+    for options in ({}, {"key": "1"}, {"retry": policy}):
+        ended = reconnections(method="POST", **options)
+        assert ended.next_delay(None, None, None) is None
+    assert reconnections().next_delay(None, None, None) is not None
 
 
 def test_permanent_errors_end_the_stream() -> None:
