@@ -6,7 +6,7 @@ clients' words. `requests.api` has the functions that do everything as requests 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import curlhttp.requests.sessions as sessions
 from curlhttp._models import response as _core
@@ -33,8 +33,13 @@ if TYPE_CHECKING:
     from curlhttp.requests.models import PreparedRequest
 
 
+_T = TypeVar("_T")
+
+
 class UTF8Response(Response):
     """A response as in requests, whose text is UTF-8 if the server names no charset."""
+
+    _encoding: Any = None
 
     if TYPE_CHECKING:  # those of the base class are Any, because programs assign their own objects
         status_code: int
@@ -44,9 +49,17 @@ class UTF8Response(Response):
         cookies: RequestsCookieJar
         history: list[Response]
         request: PreparedRequest
+        encoding: str | None
 
         @property
         def content(self) -> bytes: ...
+        @property
+        def text(self) -> str: ...
+        @overload
+        def json(self, *, type: type[_T], **options: object) -> _T: ...
+        @overload
+        def json(self, *, type: object = None, **options: object) -> Any: ...
+        def json(self, **options: object) -> Any: ...
         @overload
         def iter_lines(
             self, chunk_size: int | None = ..., *, delimiter: str | bytes | None = ...
@@ -60,10 +73,10 @@ class UTF8Response(Response):
         ) -> Iterator[Any]: ...
         def iter_lines(self, *args: object, **kwargs: object) -> Iterator[Any]: ...
 
-    _encoding: Any = None
-    encoding = _core.Response.encoding
-    text = _core.Response.text
-    json = _core.Response.json
+    else:
+        encoding = _core.Response.encoding
+        text = _core.Response.text
+        json = _core.Response.json
 
     def raise_for_status(self) -> UTF8Response:
         """Return this response, or raise for a 4xx or 5xx status.
