@@ -401,6 +401,10 @@ async def test_a_redis_with_late_replies_is_treated_as_unavailable(
 
         link._serve = serve
         await until(lambda: link.is_connected)
+        while not delayed.questions:  # what follows a new connection must not be late
+            await client.get(app.url)
+        await until(lambda: link._inbox.empty() and len(begun) == len(ended))
+        app.reset_counts()
         delayed.seconds = 4 * timeout
         before = delayed.questions
         for _ in range(12):
