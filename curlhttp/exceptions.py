@@ -289,7 +289,9 @@ class BlockedAddress(ConnectionError):
 
 
 class CircuitBreakerOpen(ConnectionError):
-    """Report that the origin's circuit breaker refused the request; nothing was sent.
+    """Report that the origin's circuit breaker refused the attempt, which was not sent.
+
+    Earlier attempts of the request may have been sent, see `request_sent` and `attempts`.
 
     Attributes:
         retry_after: seconds until requests may be permitted again; math.inf if it was forced open.

@@ -59,7 +59,8 @@ def make_open_error(origin: str, seconds: float) -> CircuitBreakerOpen:
     """
     until = "until it is reset" if seconds == math.inf else f"for {max(0.0, seconds):.3g} s"
     return CircuitBreakerOpen(
-        f"the circuit breaker of {origin} is open {until}; nothing was sent", retry_after=seconds
+        f"the circuit breaker of {origin} is open {until}; this attempt was not sent",
+        retry_after=seconds,
     )
 
 
