@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -45,10 +46,10 @@ class Shards:
 
     def pytest_sessionstart(self) -> None:
         """Say what happens before there is something to see."""
-        minutes = sum(_seconds_by_file().values()) / PROCESSES / 60
+        minutes = ceil(sum(_seconds_by_file().values()) / PROCESSES / 60)  # they start, too
         self.write(
             f"{PROCESSES} processes import {sum(map(len, self._shards))} files of tests, and run "
-            f"them for about {minutes:.0f} minutes on two quiet cores; `-k smoke` runs a few"
+            f"them for about {minutes} minutes on two quiet cores; `-k smoke` runs a few"
         )
 
     def pytest_configure_node(self, node: WorkerController) -> None:
