@@ -20,7 +20,6 @@ from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
-    ReadTimeout,
     RemoteProtocolError,
     RequestException,
     ResponseTooLarge,
@@ -497,23 +496,6 @@ def early_response_error(request: ClientRequest) -> RemoteProtocolError:
         "so it belongs to another one; the request may have been processed",
         request=request,
         curl_code=0,
-        request_sent=True,
-    )
-
-
-def read_timeout_error(request: ClientRequest, *, has_head: bool) -> ReadTimeout:
-    """Return the exception for a server that was silent for longer than the read timeout.
-
-    Args:
-        request: sent to the server.
-        has_head: the head of the response has arrived.
-    """
-    what = "within the response body" if has_head else "after the request"
-    return ReadTimeout(
-        f"{request}: the server was silent for "
-        f"{request.timeout.read} s {what}; it may be slow, or raise timeout=Timeout(read=...)",
-        request=request,
-        curl_code=pycurl.E_OPERATION_TIMEDOUT,
         request_sent=True,
     )
 

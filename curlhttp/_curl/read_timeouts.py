@@ -14,10 +14,11 @@ from math import inf
 
 import pycurl
 
-from curlhttp._curl.errors import read_timeout_error, write_timeout_error
+from curlhttp._curl.errors import write_timeout_error
 from curlhttp._curl.head import parse_response_head
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body import Body
+from curlhttp._models.errors import read_timeout_error
 from curlhttp._models.request import ClientRequest
 from curlhttp.exceptions import Timeout
 

@@ -1,4 +1,4 @@
-"""Errors that several modules raise: for wrong settings, after close(), for pickling; notes."""
+"""Errors that several modules raise: wrong settings, timeouts, closed clients, pickling; notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, NoReturn, cast
 
-from curlhttp.exceptions import ClientClosed, StreamConsumedError
+from curlhttp.exceptions import ClientClosed, ReadTimeout, StreamConsumedError
 
 if TYPE_CHECKING:
     from curlhttp._models.request import ClientRequest
@@ -125,6 +125,23 @@ def check_object(name: str, value: object, attribute: str, example: str) -> None
     if value is not None and (isinstance(value, type) or not hasattr(value, attribute)):
         kind = example.partition("(")[0]
         raise TypeError(f"{name} must be a {kind}, such as {example}, not {value!r:.100}")
+
+
+def read_timeout_error(request: ClientRequest, *, has_head: bool) -> ReadTimeout:
+    """Return the exception for a server that was silent for longer than the read timeout.
+
+    Args:
+        request: sent to the server.
+        has_head: the head of the response has arrived.
+    """
+    what = "within the response body" if has_head else "after the request"
+    return ReadTimeout(
+        f"{request}: the server was silent for "
+        f"{request.timeout.read} s {what}; it may be slow, or raise timeout=Timeout(read=...)",
+        request=request,
+        curl_code=28,  # CURLE_OPERATION_TIMEDOUT
+        request_sent=True,
+    )
 
 
 def client_closed(request: ClientRequest | None = None) -> ClientClosed:

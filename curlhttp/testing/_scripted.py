@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 from curlhttp._engine.engine import AttemptResult, Engine, HedgePlan
 from curlhttp._models.body import read_whole
 from curlhttp._models.decoding import decode_content
-from curlhttp._models.errors import client_closed
+from curlhttp._models.errors import client_closed, read_timeout_error
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response, has_body
@@ -27,7 +27,6 @@ from curlhttp.exceptions import (
     ConnectionError,
     ConnectTimeout,
     DeadlineExceeded,
-    ReadTimeout,
     RequestException,
     ResponseTooLarge,
     SSLError,
@@ -322,7 +321,6 @@ def apply_timeouts(
     Raises:
         AssertionError: the delay is infinite and no timeout applies.
     """
-    kind: type[RequestException]
     read = request.timeout.read if waits_for_response else None
     silence = math.inf if read is None else read
     left = math.inf if request.deadline is None else max(0.0, request.deadline - now)
@@ -331,19 +329,17 @@ def apply_timeouts(
         return seconds, None
     if math.isinf(limit):
         raise AssertionError(f"{request} would wait forever: it has no timeout")
+    error: RequestException
     if left <= silence:
-        kind = DeadlineExceeded
-        text = f"the total timeout of {request.timeout.total} s ran out"
+        error = DeadlineExceeded(
+            f"{request}: the total timeout of {request.timeout.total} s ran out",
+            request=request,
+            curl_code=28,
+        )
     else:
-        kind = ReadTimeout
-        text = f"the server was silent for {read} s after the request; it may be slow, or raise "
-        text += "timeout=Timeout(read=...)"
-    return limit, kind(
-        f"{request}: {text}",
-        request=request,
-        curl_code=28,
-        request_sent=was_sent,
-    )
+        error = read_timeout_error(request, has_head=False)
+    error.request_sent = was_sent
+    return limit, error
 
 
 def copy_error(

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import anyio.lowlevel
 
-from curlhttp._curl.errors import read_timeout_error
 from curlhttp._engine.engine import Engine, Waiter
+from curlhttp._models.errors import read_timeout_error
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, get_reason_phrase
 from curlhttp._models.timings import Timings
