@@ -82,10 +82,12 @@ def start_script(code: str, *arguments: str, **environment: str) -> subprocess.P
 def wait_until_asleep(process: subprocess.Popen[str]) -> None:
     """Wait until a program sleeps in a system call: its state says so, and it uses no CPU.
 
+    One that has ended is asleep, too, so that the test sees what it printed.
+
     Python loses a KeyboardInterrupt that comes in a finalizer, for example while it imports.
     """
     seen = [_look(process.pid)]
-    while len(seen) < 4 or set(seen[-4:]) != {seen[-1]} or seen[-1][0] not in "S?":
+    while len(seen) < 4 or set(seen[-4:]) != {seen[-1]} or seen[-1][0] not in "SZ?":
         time.sleep(0.05)
         seen.append(_look(process.pid))
 
