@@ -182,6 +182,8 @@ class Proxy:
             if username is not None:
                 raise ValueError("pass the credentials of a proxy in its URL or as arguments")
             username, password = self.username, self.password
+            if username is None:  # libcurl sends no password without one
+                username = ""
             for name, value in (("username", username), ("password", password)):
                 if not isinstance(cast(object, value), (str, type(None))):
                     raise TypeError(f"{name} must be a str, not {type(value).__name__}")

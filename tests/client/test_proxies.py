@@ -258,6 +258,8 @@ def test_a_proxy_object_is_complete_and_refuses_what_contradicts_itself() -> Non
     assert hash(made) == hash(
         curlhttp.Proxy(url=made.url, username="us@er", password="a#b", headers=(("X-Team", "a"),))
     )
+    token = curlhttp.Proxy(url="http://proxy.test", password="token")
+    assert token == curlhttp.Proxy.parse("http://:token@proxy.test")
     with pytest.raises(ValueError, match="in its URL or as arguments"):
         curlhttp.Proxy(url="http://u:p@proxy.test", password="secret")
     with pytest.raises(ValueError, match="NUL"):
