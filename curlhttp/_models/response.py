@@ -14,6 +14,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_field, redact_url
 from curlhttp._models.suggestions import SuggestingAttributes
 from curlhttp._models.timings import Attempt, CurlTimings, Timings, make_timings
+from curlhttp._models.url import decode_reference
 from curlhttp.exceptions import HTTPError, JSONDecodeError, JSONTypeError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ DefaultEncoding: TypeAlias = "str | Callable[[bytes], str | None]"
 _SHOWN = 60  # characters of a body in an error
 
 # An empty Location does not redirect, so its body is read in full.
-_LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
+_LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f]").search
 # libcurl also accepts lines such as "HTTP/2026 05:" and "HTTP/1.1 2000". Those that it writes
 # itself, for HTTP/2 and 3, have no reason.
 _STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01] ([1-9]\d\d)[ \t\r\n]|[23] ([1-9]\d\d) \r\n)").match
@@ -264,7 +265,7 @@ class Response(SuggestingAttributes):
     def links(self) -> dict[str, dict[str, str]]:
         """Return the links of the Link header, by relation or else by URL (RFC 8288)."""
         value = self.headers.get("link")
-        return parse_links(value) if value else {}
+        return parse_links(decode_reference(value)) if value else {}
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:

@@ -186,12 +186,14 @@ def quoted(text: str, safe: str) -> str:
 
 
 def _normal_escapes(text: str) -> str:
-    """Return text with normalized escapes; as in requests, all are literal if one is invalid."""
+    """Return text with normalized escapes; a "%" that begins none is escaped itself."""
     head, *tails = text.split("%")
-    try:
-        return head + "".join([_ESCAPES[tail[:2]] + tail[2:] for tail in tails])
-    except KeyError:
-        return text.replace("%", "%25")
+    return head + "".join(
+        [
+            f"{_ESCAPES[tail[:2]]}{tail[2:]}" if tail[:2] in _ESCAPES else f"%25{tail}"
+            for tail in tails
+        ]
+    )
 
 
 def _normal_escape(digits: str) -> str:
@@ -334,6 +336,29 @@ _PARTS = re.compile(r"(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTA
 _FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]").search
 
 
+# Around the URL in a field. Not str.strip(), because UTF-8 has the bytes 85 and A0, as in "\u00e0".
+BLANKS = " \t\r\n\f\v"
+_ASCII = "".join(map(chr, range(128)))
+
+
+def decode_reference(value: str) -> str:
+    """Return the URL in a header field: as UTF-8, or with its bytes beyond ASCII escaped.
+
+    Args:
+        value: of the field, whose bytes were read as Latin-1.
+    """
+    if value.isascii():
+        return value
+    try:
+        received = value.encode("latin-1")
+    except UnicodeEncodeError:  # no server sent it: it is from a mock of the drop-in
+        return value
+    try:
+        return received.decode()
+    except UnicodeDecodeError:
+        return quote(received, safe=_ASCII)
+
+
 class _URLBuilder:
     """A URL that is being built.
 
@@ -438,7 +463,7 @@ class URL(_URLBuilder):
         Raises:
             InvalidSchema, InvalidURL: the result cannot be requested.
         """
-        text = _to_text(location).strip()
+        text = _to_text(location).strip(BLANKS)
         if _SCHEME(text):
             return parse_url(text)
         if text.startswith("//"):
@@ -462,8 +487,6 @@ class URL(_URLBuilder):
     def _relative(self, text: str) -> URL:
         _, path, query, fragment = _split(text)
         with _add_url_to_errors(text):
-            # Quoted before the merge: an invalid escape here must not affect those of the base.
-            path = quoted(path, PATH_SAFE)
             if not path:
                 path, query = self.path, self.query if query is None else query
             elif path[0] != "/":

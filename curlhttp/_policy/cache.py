@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
-from urllib.parse import urljoin
 
 import hishel
 
@@ -22,7 +21,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import is_secret_header
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
-from curlhttp._models.url import parse_url
+from curlhttp._models.url import decode_reference
 from curlhttp.exceptions import RequestException
 
 # --- Header fields: directives, dates and ages. The parsers never raise ---
@@ -597,8 +596,8 @@ class CachePolicy:
             if not target:
                 continue
             try:
-                url = parse_url(urljoin(str(here), target))
-            except ValueError:  # of urljoin, or an InvalidURL
+                url = here.join(decode_reference(target))
+            except ValueError:  # an InvalidURL, or an InvalidSchema
                 continue
             if url.origin == here.origin:
                 keys.append(self.key(request, str(url)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import REDIRECT_STATUSES
+from curlhttp._models.url import BLANKS, decode_reference
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def get_location(status: int, headers: Headers) -> str | None:
     """
     if status not in REDIRECT_STATUSES:
         return None
-    return next((text for value in headers.get_list("location") if (text := value.strip())), None)
+    values = [value.strip(BLANKS) for value in headers.get_list("location")]
+    return next(filter(None, values), None)
 
 
 def get_redirect_method(method: str, status: int) -> str:
@@ -98,7 +100,7 @@ def build_redirect(
         InvalidURL: the location is not a valid URL.
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
-    url = (sent_to or request.url).join_location(decode_location(location))
+    url = (sent_to or request.url).join_location(decode_reference(location))
     if rebase is not None:
         url = rebase(url)
     keeps_body = response_status in _KEEPS_BODY
@@ -119,14 +121,6 @@ def build_redirect(
         body=_rewind(request.body) if keeps_body else None,
         auth=auth,
     )
-
-
-def decode_location(location: str) -> str:
-    """Decode a Location as UTF-8 if possible, because header values are read as Latin-1."""
-    try:
-        return location.encode("latin-1").decode()
-    except UnicodeError:
-        return location
 
 
 def _choose_auth(request: ClientRequest, url: URL) -> Auth | None:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
 
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
-_EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
+_EXTENDED_NAME = re.compile(r";\s*filename\*=(utf-8|iso-8859-1)'[^']*'([^;\s]+)", re.IGNORECASE)
 _SECRETS = (  # parameters of the command
     *(
         "user",
@@ -118,8 +118,13 @@ def _parse_server_name(response: Response) -> str | None:
     value = response.headers.get("content-disposition", "")
     extended, plain = _EXTENDED_NAME.search(value), _NAME.search(value)
     if extended:
-        return _sanitize_name(unquote(extended[1]))
-    return _sanitize_name(plain[1] or plain[2] or "") if plain else None
+        return _sanitize_name(unquote(extended[2], encoding=extended[1]))
+    if plain is None:
+        return None
+    name = plain[1] or plain[2] or ""
+    with suppress(UnicodeDecodeError):
+        name = name.encode("latin-1").decode()  # as most servers send it
+    return _sanitize_name(name)
 
 
 def _sanitize_name(text: str) -> str | None:

@@ -503,13 +503,13 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
 
 def _get_redirect_url(response: Response) -> str:
     """Return the URL in Location as an absolute URL without secrets."""
-    location = response.headers.get("location", "").strip()
+    from curlhttp._models.url import BLANKS, decode_reference
+
+    location = response.headers.get("location", "").strip(BLANKS)
     if not location:
         return ""
-    from curlhttp._policy.redirects import decode_location
-
     try:
-        return redact_url(response.request.url.join_location(decode_location(location)))
+        return redact_url(response.request.url.join_location(decode_reference(location)))
     except RequestException:
         return display_url(location)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
 
 from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
@@ -31,6 +32,7 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 from curlhttp.requests._unread_bodies import follows_redirects
+from curlhttp.requests._url import escape_percents, has_bare_percent
 
 if TYPE_CHECKING:
     import urllib3
@@ -80,13 +82,15 @@ def make_core_request(
 def get_url(request: PreparedRequest) -> URL:
     """Return where a request goes, without credentials."""
     text = str(request.url)
+    if "%" in text and has_bare_percent(text):  # set on the prepared request: others have none
+        text = escape_percents(text)
     url = parse_url(text)
     if url.username is not None:
         url = url.without_userinfo()
     if "/." not in text:
         return url
     # Keep dot segments, so that the path that is sent is the one in the request's URL.
-    path = quoted(request.path_url.partition("?")[0], PATH_SAFE)
+    path = quoted(urlsplit(text).path or "/", PATH_SAFE)
     return url._with(f"{path}?{url.query}" if url.query else path, url.fragment)
 
 

@@ -6,6 +6,7 @@ clients' words. `requests.api` has the functions that do everything as requests 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import curlhttp.requests.sessions as sessions
@@ -15,6 +16,7 @@ from curlhttp._models.headers import DEFAULT_HEADERS
 from curlhttp._models.url import get_fields
 from curlhttp.exceptions import RequestException, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
+from curlhttp.requests._url import escape_bare_percents
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.api import send_once
 from curlhttp.requests.models import Response
@@ -87,6 +89,9 @@ class UTF8Response(Response):
         super().raise_for_status()
         return self
 
+    def _get_location(self) -> str:
+        return escape_bare_percents(super()._get_location())
+
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
         """Yield the decoded body in pieces.
 
@@ -155,6 +160,8 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         TypeError, ValueError: an argument is invalid, as in the clients.
     """
     if len(kwargs) > 1 or kwargs.get("params"):  # get() always passes params
+        if kwargs.get("params"):
+            kwargs["params"] = _escape(kwargs["params"])
         for name in ("params", "data"):
             fields: object = kwargs.get(name)
             if type(fields) is dict and any(map(_is_no_text, fields.values())):
@@ -163,6 +170,7 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
             kwargs["proxies"] = _to_urls(kwargs["proxies"])
         if kwargs.get("json") is not None and any(map(kwargs.get, ("data", "content", "files"))):
             _encode_body(kwargs)  # raises, because requests would leave the JSON out
+    url = _escape(url)
     session = sessions.Session()
     if session.headers.get("User-Agent") == _USER_AGENT:  # else a program has replaced them
         session.headers = _headers.copy()
@@ -180,6 +188,14 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         if not getattr(error, "request_sent", False):
             _check(method, url, kwargs)
         raise
+
+
+def _escape(text: Any) -> Any:  # Any: what is no URL is refused later
+    """Escape each "%" that begins no escape; requests would escape all if there is one."""
+    if isinstance(text, bytes):
+        with suppress(UnicodeDecodeError):
+            text = text.decode()
+    return escape_bare_percents(text) if isinstance(text, str) and "%" in text else text
 
 
 def _is_no_text(value: object) -> bool:

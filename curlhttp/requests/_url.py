@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import quote, unquote, urlparse, urlunparse
 
 from curlhttp._models.redaction import display_url
@@ -122,6 +122,26 @@ def _to_a_labels(host: str) -> str:
         return idna.encode(host, uts46=True).decode("ascii")
     except UnicodeError:
         raise InvalidURL("URL has an invalid label.") from None
+
+
+# --- for a "%" that begins no escape ---
+
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+has_bare_percent = _BARE_PERCENT.search
+_TO_PARTS = re.compile(r"([^/?#]*(?://[^/?#]*)?)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL).fullmatch
+
+
+def escape_bare_percents(text: str) -> str:
+    """Return text in which each "%" that begins no escape is escaped, and no other."""
+    return _BARE_PERCENT.sub("%25", text)
+
+
+def escape_percents(url: str) -> str:
+    """Return a URL in which, as in urllib3, one bare "%" makes every "%" of its part literal."""
+    start, *parts = cast("re.Match[str]", _TO_PARTS(url)).groups("")  # it matches any text
+    return start + "".join(
+        [part.replace("%", "%25") if has_bare_percent(part) else part for part in parts]
+    )
 
 
 # --- for utils ---

@@ -16,7 +16,7 @@ from curlhttp._models.body import MultipartBody
 from curlhttp._models.decoding import decode_text
 from curlhttp._models.headers import SENSITIVE
 from curlhttp._models.redaction import redact_field, redact_text, redact_url, strip_userinfo
-from curlhttp._models.url import pairs
+from curlhttp._models.url import decode_reference, pairs
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
@@ -807,6 +807,9 @@ class Response(_core.Response, metaclass=_AnyResponse):
             or type(raw) is not RawResponse
             or self.headers["location"] != raw.received.headers.get("location")
         )
+
+    def _get_location(self) -> str:
+        return decode_reference(self.headers["location"])
 
     def raise_for_status(self) -> Any:
         """Raise for a 4xx or 5xx status.

@@ -21,7 +21,7 @@ import curlhttp.requests._environment as _environment
 from curlhttp._engine.network import network
 from curlhttp._models.redaction import display_url
 from curlhttp._models.signatures import set_signature, with_keywords
-from curlhttp._models.url import parse_url
+from curlhttp._models.url import decode_reference, parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._environment import get_netrc_auth
@@ -144,14 +144,9 @@ class SessionRedirectMixin:
 
     def get_redirect_target(self, resp: Response) -> str | None:
         """Return the Location of a response that redirects, else None."""
-        if not (resp._can_follow if isinstance(resp, Response) else resp.is_redirect):
-            return None
-        location: str = resp.headers["location"]
-        try:
-            # Headers are decoded as Latin-1, but servers send UTF-8.
-            return location.encode("latin-1").decode("utf-8")
-        except UnicodeError:
-            return location
+        if isinstance(resp, Response):
+            return resp._get_location() if resp._can_follow else None
+        return decode_reference(resp.headers["location"]) if resp.is_redirect else None
 
     def should_strip_auth(self, old_url: str, new_url: str) -> bool:
         """Return whether credentials for one URL must not go to another."""

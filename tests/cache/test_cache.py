@@ -349,6 +349,24 @@ async def test_an_unsafe_method_removes_the_stored_response(cached: Any, method:
     assert [(await client.get(url)).from_cache for url in urls] == [False, False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("location", "removed"),
+    [(b"/voil\xc3\xa0?50%", "voil%C3%A0?50%25"), (b"/caf\xe9?%41%", "caf%E9?A%25")],
+)
+async def test_the_url_that_a_change_names_is_read_as_that_of_a_redirect(
+    cached: Any, location: bytes, removed: str
+) -> None:
+    def respond(request: ClientRequest) -> Answer:
+        if request.method == "GET":
+            return Answer(headers=FRESH)
+        return Answer(201, headers={"Content-Location": location})
+
+    client, _ = cached(respond)
+    await client.get(URL + removed)
+    await client.post(URL)
+    assert not (await client.get(URL + removed)).from_cache
+
+
 async def test_an_unsafe_method_that_failed_changed_nothing(cached: Any) -> None:
     def respond(request: ClientRequest) -> Answer:
         return Answer(200 if request.method == "GET" else 500, headers=FRESH)

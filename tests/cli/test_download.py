@@ -264,6 +264,9 @@ def test_the_file_has_the_name_in_the_url(
         ("attachment; filename=../../evil", "evil"),
         ('attachment; filename="/etc/.passwd"', "passwd"),
         ("attachment; filename*=UTF-8''%e2%82%ac.txt", "€.txt"),
+        ("attachment; filename*=iso-8859-1'en'%a3.txt", "£.txt"),
+        ('attachment; filename="caf\xc3\xa9.txt"', "café.txt"),  # UTF-8, read as Latin-1
+        ('attachment; filename="caf\xe9.txt"', "café.txt"),
         ('attachment; filename="..\\..\\x"', "x"),
         ('attachment; filename=".."', "asked"),
         ("attachment", "asked"),

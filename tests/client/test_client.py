@@ -95,6 +95,14 @@ async def test_params_of_client_url_and_call_add_up(make_client: Make, app: AppS
     assert sorted(app.requests[-1].pairs) == [("a", "1"), ("b", "2"), ("c", "3"), ("c", "4")]
 
 
+async def test_only_a_bare_percent_sign_is_escaped(make_client: Make, app: AppServer) -> None:
+    client = make_client(base_url=f"{app.url}/echo/%C3%A9%", params="a=%C3%A9%")
+    response = await client.get("5%/%C3%A9?b=%C3%A9&c=50%", params="d=%C3%A9%")
+    target = "/echo/%C3%A9%25/5%25/%C3%A9?b=%C3%A9&c=50%25&a=%C3%A9%25&d=%C3%A9%25"
+    assert app.requests[-1].target == target
+    assert response.url == app.url + target
+
+
 # --- headers ---
 
 

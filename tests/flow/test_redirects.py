@@ -248,7 +248,10 @@ async def test_statuses_that_are_no_redirects_are_not_followed(
         ("  /blanks  ", "/blanks"),
         ("/sp ace", "/sp%20ace"),
         ("/caf\u00c3\u00a9", "/caf%C3%A9"),  # UTF-8, read as Latin-1
+        ("/caf\xe9?caf\xe9", "/caf%E9?caf%E9"),  # not UTF-8: its bytes
+        ("/voil\u00c3\u00a0", "/voil%C3%A0"),  # UTF-8 that ends in A0, a blank in Latin-1
         ("/%zz", "/%25zz"),
+        ("/50%?q=caf%C3%A9&d=50%", "/50%25?q=caf%C3%A9&d=50%25"),
     ],
 )
 async def test_locations_of_every_form(

@@ -153,6 +153,15 @@ async def test_links_are_read(any_client: AnyClient, server: AppServer) -> None:
     assert (await any_client.get(server.url)).links == {}
 
 
+@pytest.mark.parametrize(
+    ("target", "url"), [("/voilà".encode(), "/voil%C3%A0"), (b"/caf\xe9?50%", "/caf%E9?50%25")]
+)
+def test_the_url_of_a_link_keeps_its_bytes(target: bytes, url: str) -> None:
+    request = ClientRequest("GET", "http://h/")
+    response = Response.of(request, headers={"Link": b"<" + target + b'>; rel="next"'})
+    assert request.url.join(response.links["next"]["url"]).target == url
+
+
 async def test_a_response_has_times_and_peer(any_client: AnyClient, server: AppServer) -> None:
     first = await any_client.get(server.url)
     second = await any_client.get(server.url + "/bytes/1000")

@@ -114,7 +114,10 @@ def test_a_consumed_body_is_an_error() -> None:
         ("#g", "http://h.test/a/b?q#g"),
         ("/sp ace", "http://h.test/sp%20ace#f"),
         ("/\xc3\xbc", "http://h.test/%C3%BC#f"),  # UTF-8 as Latin-1 shows it
-        ("/\xfc", "http://h.test/%C3%BC#f"),  # plain Latin-1
+        ("/\xfc", "http://h.test/%FC#f"),  # a byte of no UTF-8 stays as it is
+        ("/\xc3\xbc/\xfc?\xfc", "http://h.test/%C3%BC/%FC?%FC#f"),
+        ("/50%?q=\xfc%C3%BC", "http://h.test/50%25?q=%FC%C3%BC#f"),
+        ("/voil\xc3\xa0", "http://h.test/voil%C3%A0#f"),
         ("//b\xc3\xbccher.test/", "http://xn--bcher-kva.test/#f"),
         ("/%7Euser/%c3%bc", "http://h.test/~user/%C3%BC#f"),
     ],

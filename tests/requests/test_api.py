@@ -367,3 +367,24 @@ def test_json_of_a_page_names_its_url(app: AppServer) -> None:
     found = error_of(curlhttp.get(app.url + "/html").json)
     assert str(found) == str(expected)
     assert f"GET {app.url}/html got 200" in str(found)
+
+
+@pytest.mark.parametrize("convert", [str, str.encode])
+def test_only_a_bare_percent_sign_is_escaped(app: AppServer, convert: Any) -> None:
+    url, params = convert(f"{app.url}/echo/caf%C3%A9?d=50%"), convert("e=%C3%A9%")
+    assert curlhttp.get(url, params=params).json()["target"] == (
+        "/echo/caf%C3%A9?d=50%25&e=%C3%A9%25"
+    )
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/echo/%C3%A9?d=50%", "/echo/%C3%A9?d=50%25"),
+        ("/echo/caf\xe9", "/echo/caf%E9"),
+        ("/echo/voil\xc3\xa0", "/echo/voil%C3%A0"),
+    ],
+)
+def test_a_location_is_read_as_in_the_clients(app: AppServer, location: str, target: str) -> None:
+    app.route("/away", lambda record, conn: conn.reply(302, b"", [("Location", location)]))
+    assert curlhttp.get(app.url + "/away").json()["target"] == target

@@ -494,6 +494,14 @@ def test_a_length_that_is_no_number_is_an_invalid_header(length: str) -> None:
     assert caught.value.request_sent
 
 
+def test_a_location_that_is_not_utf_8_keeps_its_bytes(
+    session: requests.Session, app: AppServer
+) -> None:
+    """In requests, it raises UnicodeDecodeError."""
+    app.route("/away", lambda record, conn: conn.reply(302, b"", [("Location", "/echo/caf\xe9")]))
+    assert session.get(app.url + "/away").json()["target"] == "/echo/caf%E9"
+
+
 def test_a_redirect_whose_body_breaks_off_is_followed(session: requests.Session) -> None:
     """As in requests; the difference would be an error."""
 

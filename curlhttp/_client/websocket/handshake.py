@@ -18,7 +18,7 @@ from curlhttp._models.errors import check_number
 from curlhttp._models.redaction import display_text, display_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
-from curlhttp._models.url import URL
+from curlhttp._models.url import URL, decode_reference
 from curlhttp.exceptions import (
     InvalidSchema,
     InvalidURL,
@@ -166,7 +166,7 @@ def _to_http_url(url: str | bytes | URL) -> str | URL:
     """Return a URL with http instead of ws, and https instead of wss."""
     if isinstance(url, URL):
         return url
-    text = url.decode("latin-1") if isinstance(url, bytes) else url
+    text = url.decode(errors="surrogateescape") if isinstance(url, bytes) else url
     found = _SCHEME(text)
     return text if found is None else f"http{found[1].lower()}:{text[found.end() :]}"
 
@@ -272,7 +272,7 @@ def _check_response(protocol: ClientProtocol, response: Upgraded) -> None:
 def _make_refusal(response: Response) -> WebSocketRefused:
     where = ""
     if response.is_redirect:
-        shown = display_url(response.headers["location"])[:_MAX_SHOWN]
+        shown = display_url(decode_reference(response.headers["location"]))[:_MAX_SHOWN]
         where = f"; it redirects to {shown!r}, and redirects are not followed here"
     return WebSocketRefused(
         f"{response.request}: the server responded with {response.status_code} "

@@ -279,6 +279,24 @@ def test_fragment_stays_in_the_url_and_is_not_sent(requests: Any, app: AppServer
     assert app.requests[-1].target == "/echo?a=b&c=d+e"
 
 
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/echo/caf%C3%A9?d=50%", "/echo/caf%C3%A9?d=50%25"),
+        ("/echo/caf%C3%A9%?d=%41%", "/echo/caf%25C3%25A9%25?d=%2541%25"),
+        ("/echo/./%20%", "/echo/./%2520%25"),
+    ],
+)
+def test_a_bare_percent_sign_makes_those_of_its_part_literal_on_the_wire(
+    requests: Any, app: AppServer, path: str, target: str
+) -> None:
+    request = requests.Request("GET", app.url).prepare()
+    request.url = app.url + path
+    with requests.Session() as session:
+        session.send(request)
+    assert app.requests[-1].target == target
+
+
 def test_escapes_go_out_as_the_url_shows_them(requests: Any, app: AppServer) -> None:
     response = requests.get(app.url + "/echo/%7Ea%2fb//c%20c%C3%A9[1]")
     target = "/echo/~a%2Fb//c%20c%C3%A9%5B1%5D"

@@ -314,6 +314,7 @@ def test_cookies_of_another_host_are_not_sent_there(session: Any, app: AppServer
         ("/echo/%7Euser", "/away", "/echo/~user"),
         ("/echo/%7Ea%zz", "/away", "/echo/%257Ea%25zz"),
         ("/echo/é".encode().decode("latin-1"), "/away", "/echo/%C3%A9"),
+        ("/echo/à".encode().decode("latin-1"), "/away", "/echo/%C3%A0"),
         ("/echo//a", "/away", "/echo//a"),
     ],
 )
