@@ -144,9 +144,10 @@ class SessionRedirectMixin:
 
     def get_redirect_target(self, resp: Response) -> str | None:
         """Return the Location of a response that redirects, else None."""
-        if isinstance(resp, Response):
-            return resp._get_location() if resp._can_follow else None
-        return decode_reference(resp.headers["location"]) if resp.is_redirect else None
+        if not (resp._can_follow if isinstance(resp, Response) else resp.is_redirect):
+            return None
+        is_ours = isinstance(resp, Response)
+        return resp._get_location() if is_ours else decode_reference(resp.headers["location"])
 
     def should_strip_auth(self, old_url: str, new_url: str) -> bool:
         """Return whether credentials for one URL must not go to another."""

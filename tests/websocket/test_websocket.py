@@ -304,7 +304,7 @@ async def test_another_status_is_an_error_with_the_response(client: AnyClient, s
 @pytest.mark.parametrize("is_bytes", [False, True])
 async def test_the_url_is_escaped_as_any_other(client: AnyClient, is_bytes: bool) -> None:
     with RawServer(respond_and_close(response(b"", "404 Not Found"))) as server:
-        url = f"{url_of(server)}caf%C3%A9/é?q=50%"
+        url: Any = f"{url_of(server)}caf%C3%A9/é?q=50%"
         with pytest.raises(WebSocketRefused):
             await client.websocket(url.encode() if is_bytes else url)
         assert server.requests[0].startswith(b"GET /caf%C3%A9/%C3%A9?q=50%25 HTTP/1.1")
