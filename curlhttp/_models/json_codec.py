@@ -46,7 +46,8 @@ class JSON:
 
     Args:
         loads: returns the value of a body, which it gets as bytes, or as str if you have set
-            `response.encoding`. It also gets the keyword arguments of `response.json()`.
+            `response.encoding` or if the body is in no Unicode encoding. It also gets the keyword
+            arguments of `response.json()`.
         dumps: returns the JSON of a value as bytes, or as str, which is sent as UTF-8.
 
     Raises:

@@ -385,6 +385,9 @@ class Response(SuggestingAttributes):
     def json(self, *, type: object = None, **options: Any) -> Any:  # Any: as of json.loads
         """Return the body read as JSON (RFC 8259).
 
+        It is UTF-8, UTF-16 or UTF-32, whatever charset Content-Type names, because servers often
+        name a wrong one. Only a body in none of these is read in the charset of text.
+
         Args:
             type: the type of the result, such as a dataclass, a model of pydantic, a Struct of
                 msgspec, or list[...] of one of these; None for dicts, lists and so on.
@@ -398,9 +401,25 @@ class Response(SuggestingAttributes):
         # json.loads detects UTF-8, 16 and 32 in bytes.
         body = self.content if self._encoding is None else self.text
         extensions = getattr(self.request, "extensions", None)
-        loads = None if not extensions else extensions.get("curlhttp.json")
-        value = read_json(body, options, self, json.loads if loads is None else loads)
+        loads = (None if not extensions else extensions.get("curlhttp.json")) or json.loads
+        try:
+            value = read_json(body, options, self, loads)
+        except JSONDecodeError:
+            text = self._decode_by_charset() if isinstance(body, bytes) else None
+            if text is None:
+                raise
+            value = read_json(text, options, self, loads)
         return value if type is None else self._convert(value, type)
+
+    def _decode_by_charset(self) -> str | None:
+        """Return the body as text; None if the charset of text is Unicode or does not fit it."""
+        charset = self._charset()
+        if charset.startswith("utf"):
+            return None
+        try:
+            return self.content.decode(charset)
+        except UnicodeError:
+            return None
 
     def _convert(self, value: object, to: object) -> object:
         from curlhttp._models.json_codec import Misfit, convert

@@ -393,6 +393,15 @@ async def test_errors_of_other_functions_are_those_of_the_package(scripted: Scri
             (await client.get("http://a/")).json()
 
 
+@pytest.mark.parametrize("loads", [orjson.loads, msgspec.json.decode])
+async def test_other_functions_get_text_if_the_body_is_in_no_unicode_encoding(
+    scripted: Scripted, loads: Any
+) -> None:
+    answer = Answer(200, headers={"Content-Type": "a/b; charset=latin-1"}, content=b'{"\xe9": 1}')
+    client, _ = scripted([answer], json=JSON(loads=loads))
+    assert (await client.get("http://a/")).json() == {"é": 1}
+
+
 async def test_a_request_of_the_user_gets_the_functions(scripted: Scripted) -> None:
     client, _ = scripted([Answer(200, content=b"1")], json=JSON(loads=lambda body: "mine"))
     response = await client.send(curlhttp.Request("GET", "http://a/"))

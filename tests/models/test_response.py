@@ -290,6 +290,67 @@ async def test_json_detects_its_unicode_encoding(client: AnyClient, encoding: st
     assert (await fetch(client, body, "application/json")).json() == {"ä": [1, "€"]}
 
 
+CHARSETS = [
+    ("iso-8859-1", "é"),
+    ("windows-1252", "€"),
+    ("koi8-r", "привет"),
+    ("shift_jis", "ソ表"),  # its second bytes are backslashes
+    ("gbk", "中文"),
+    ("euc-kr", "한국"),
+    ("iso-2022-jp", "日本"),  # all its bytes are ASCII, too
+]
+
+
+@pytest.mark.parametrize(("charset", "value"), CHARSETS)
+@pytest.mark.parametrize("kind", ["application/json; charset={}", 'text/x; a=b; Charset="{}"'])
+async def test_json_in_no_unicode_encoding_has_the_charset_of_content_type(
+    client: AnyClient, charset: str, value: str, kind: str
+) -> None:
+    body = json.dumps({value: [value]}, ensure_ascii=False).encode(charset)
+    found = await fetch(client, body, kind.format(charset.upper()))
+    assert found.json() == found.json(type=dict[str, list[str]]) == {value: [value]}
+    headers = [("Content-Type", kind.format(charset))]
+    with RawServer(respond(response(body, headers=headers))) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            await stream.read()
+            assert stream.real.json() == {value: [value]}
+
+
+@pytest.mark.parametrize("charset", ["iso-8859-1", "shift_jis", "utf-16", "no-charset"])
+async def test_json_in_utf_8_is_read_whatever_its_charset_is_said_to_be(
+    client: AnyClient, charset: str
+) -> None:
+    response = await fetch(client, '"é"'.encode(), f"application/json; charset={charset}")
+    assert response.json() == "é"
+
+
+@pytest.mark.parametrize(
+    ("body", "charset"),
+    [
+        (b'"\xe9"', "utf-8"),
+        (b'"\xe9"', "utf-7"),
+        (b'"\xe9"', "no-charset"),
+        (b'"\x81"', "windows-1252"),
+        (b'"\xff\xfe"', "shift_jis"),
+        (b'"\xe9', "iso-8859-1"),
+        (b"\x1b$B" * 50_000, "iso-2022-jp"),
+    ],
+)
+async def test_json_that_no_charset_fits_is_an_error(
+    client: AnyClient, body: bytes, charset: str
+) -> None:
+    response = await fetch(client, body, f"application/json; charset={charset}")
+    with pytest.raises(JSONDecodeError, match=charset) as caught:
+        response.json()
+    assert caught.value.response is response
+
+
+async def test_json_without_a_charset_has_that_of_the_client(make_client: Make) -> None:
+    client = make_client(default_encoding="cp1252")
+    assert (await fetch(client, b'"\x80"', "text/plain")).json() == "€"
+    assert (await fetch(client, '"é"'.encode(), "text/plain")).json() == "é"
+
+
 async def test_json_takes_the_options_of_the_standard_library(client: AnyClient) -> None:
     response = await fetch(client, b'{"a": 1.5}', None)
     assert response.json(parse_float=str) == {"a": "1.5"}

@@ -388,3 +388,10 @@ def test_only_a_bare_percent_sign_is_escaped(app: AppServer, convert: Any) -> No
 def test_a_location_is_read_as_in_the_clients(app: AppServer, location: str, target: str) -> None:
     app.route("/away", lambda record, conn: conn.reply(302, b"", [("Location", location)]))
     assert curlhttp.get(app.url + "/away").json()["target"] == target
+
+
+def test_json_in_no_unicode_encoding_has_the_charset_of_content_type(app: AppServer) -> None:
+    query = 'charset=shift_jis&text="%E8%A1%A8"'
+    response = curlhttp.get(f"{app.url}/text?{query}")
+    assert response.content == '"表"'.encode("shift_jis")
+    assert response.json() == response.json(type=str) == "表"
