@@ -12,7 +12,7 @@ from curlhttp._client.routing import RouteOptions, Routing
 from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
 from curlhttp._models.errors import check_flags, check_number
-from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.headers import Headers, check_method, parse_length
 from curlhttp._models.request import ClientRequest, Fields
 from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
 from curlhttp._models.timeout import Timeout, TimeoutInput
@@ -361,9 +361,10 @@ def _parse_content_length(headers: Headers) -> int | None:
         return None
     if "transfer-encoding" in headers:
         raise InvalidHeader("a request cannot have both Content-Length and Transfer-Encoding")
-    if not (value.isascii() and value.isdigit()):
-        raise InvalidHeader(f"Invalid Content-Length {value!r}: not a number")
-    return int(value)
+    length = parse_length(value)
+    if length is None:
+        raise InvalidHeader(f"Invalid Content-Length {value!r:.50}: not a number of bytes")
+    return length
 
 
 def _set_framing(request: ClientRequest) -> None:
@@ -382,8 +383,10 @@ def _set_framing(request: ClientRequest) -> None:
     announced = request.get_header("content-length")
     if announced is not None:
         length = 0 if body is None else body.length
-        if length is not None and int(announced) != length:
-            raise InvalidHeader(f"Content-Length is {announced}, but the body has {length} bytes")
+        if length is not None and parse_length(announced) != length:
+            raise InvalidHeader(
+                f"Content-Length is {announced:.50}, but the body has {length} bytes"
+            )
         del request.headers["Content-Length"]
     coding = request.get_header("transfer-encoding")
     if coding is not None:

@@ -15,7 +15,7 @@ from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, Hed
 from curlhttp._engine.log import INFO, log
 from curlhttp._flow.exchange import prepare, record_head, send_logged
 from curlhttp._models.decoding import decode_content
-from curlhttp._models.headers import Headers
+from curlhttp._models.headers import Headers, parse_length
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
@@ -35,7 +35,6 @@ _POLL_SECONDS = 0.1  # between two checks for a response while the request is se
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
 _LINE_ENDS = re.compile(rb"[\r\n]*").match
-_LENGTH = re.compile(r"0*(\d{1,18})", re.ASCII).fullmatch
 _MAX_CHUNK_LINE = 4096  # bytes before a chunk
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _FRAMING = (b"content-length", b"transfer-encoding", b"proxy-authorization")
@@ -406,8 +405,7 @@ class Reply:
 
 def _parse_length(text: str) -> int | None:
     """Return the number in a Content-Length, None if there is none or several (RFC 9112, 6.3)."""
-    matches = [_LENGTH(each.strip(" \t")) for each in text.split(",")]
-    found = {int(each[1]) if each else None for each in matches}
+    found = {parse_length(each.strip(" \t")) for each in text.split(",")}
     return found.pop() if len(found) == 1 else None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
 from curlhttp._models.config import Transport, derive_transport
-from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.headers import Headers, check_method, parse_length
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import URL, bracketed, parse_url
@@ -133,9 +133,9 @@ def _make_streamed_body(stream: object, raw: list[tuple[bytes, bytes]], is_async
     length = None
     for name, value in raw:
         if name.lower() == b"content-length":
-            if not value.isdigit():
-                raise InvalidHeader("Content-Length must be a number")
-            length = int(value)
+            length = parse_length(value.decode("latin-1"))
+            if length is None:
+                raise InvalidHeader("Content-Length must be a number of bytes")
     if is_async:
         return AsyncIterBody(cast("AsyncIterable[bytes]", stream), length)
     return IterBody(cast("Iterable[bytes]", stream), length)

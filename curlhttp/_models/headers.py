@@ -31,6 +31,7 @@ SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-co
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
 # RFC 9110, section 5.5: visible characters at both ends; UTF-8 bytes appear here as obs-text.
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
+_DIGITS = re.compile(r"[0-9]{1,18}").fullmatch  # int() refuses thousands, and libcurl has 64 bits
 _NONE: frozenset[str] = frozenset()
 _SOURCE_FIELDS = frozenset({"referer", "origin"})
 # Compiled when they are first used.
@@ -41,6 +42,16 @@ _METHODS = {
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY")
     for spelling in (method, method.lower())
 }
+
+
+def parse_length(value: str) -> int | None:
+    """Return the number of bytes in a Content-Length; None if it is invalid, or beyond all sizes.
+
+    Args:
+        value: of one field.
+    """
+    digits = value.lstrip("0") or value[:1]
+    return int(digits) if _DIGITS(digits) else None
 
 
 def check_method(method: Text) -> str:

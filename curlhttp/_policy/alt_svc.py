@@ -15,7 +15,7 @@ _MOST_ORIGINS = 1000
 _LONGEST_FIELD = 4096  # characters
 _PARAMETER = r'\s*;\s*[\w-]+=(?:"[^"]*"|[^\s;,"]*)'
 _ENTRY = re.compile(rf'[\s,]*([\w!#$%&\'*+.^`|~-]+)="([^"]*)"((?:{_PARAMETER})*)')
-_AGE = re.compile(r'ma="?(\d{1,10})\b')
+_AGE = re.compile(r'ma="?(\d+)\b')
 
 
 def parse_http3_age(value: str, url: URL) -> float:

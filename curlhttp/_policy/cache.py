@@ -66,7 +66,8 @@ def parse_seconds(text: str | None) -> int | None:
     """Return a number of seconds, at most FOR_EVER; None if it is invalid."""
     if text is None or not _WHOLE(text):
         return None
-    return min(int(text), FOR_EVER) if len(text) < 12 else FOR_EVER
+    digits = text.lstrip("0") or "0"
+    return min(int(digits), FOR_EVER) if len(digits) < 12 else FOR_EVER
 
 
 def parse_age(text: str | None) -> int:

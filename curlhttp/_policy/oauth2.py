@@ -37,7 +37,7 @@ _MAX_TEXT = 200  # characters of the server's texts in an error
 _FORM = "application/x-www-form-urlencoded"
 _HEADERS = {"Accept": "application/json", "Content-Type": _FORM}
 _Fields: TypeAlias = "dict[str, Any]"  # of JSON
-_DIGITS = re.compile(r"[0-9]{1,15}")
+_DIGITS = re.compile(r"[0-9]+")
 _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]+")
 
 
@@ -319,7 +319,7 @@ def _parse_token(fields: _Fields) -> _TokenResponse:
     lifetime = fields.get("expires_in")
     # Some servers, such as Azure's version 1, send the number as a string.
     if isinstance(lifetime, str) and _DIGITS.fullmatch(lifetime):
-        lifetime = int(lifetime)
+        lifetime = float(lifetime)  # int() refuses thousands of digits
     if lifetime is not None and not _is_lifetime(lifetime):
         raise _InvalidResponseError("has an expires_in that is not a number of seconds")
     refresh_token = fields.get("refresh_token")

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from curlhttp._models.decoding import parse_codings
-from curlhttp._models.headers import Headers
+from curlhttp._models.headers import Headers, parse_length
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
@@ -22,7 +22,6 @@ from curlhttp._policy.retry import parse_http_date
 # RFC 9110, section 8.8.3. A server may refuse a request with a longer one.
 _STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]{,1000}"').fullmatch
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE | re.ASCII)
-_LENGTH = re.compile(r"\d{1,18}", re.ASCII).fullmatch
 _SETTLED = 60.0  # seconds between modification and response that make a date a strong validator
 _CHOICES = ("Accept", "Accept-Language")  # request fields that choose among representations
 
@@ -180,9 +179,7 @@ def content_length(headers: Headers) -> int | None:
         headers: of the response.
     """
     value = headers.get("content-length", "")
-    if "transfer-encoding" in headers or not _LENGTH(value):
-        return None
-    return int(value)
+    return None if "transfer-encoding" in headers else parse_length(value)
 
 
 def _find_validator(headers: Headers, wall: float) -> str | None:

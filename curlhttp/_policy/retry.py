@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import MAXYEAR
 from random import Random, uniform
 from typing import Literal, Protocol, TypeAlias, cast
 
@@ -579,7 +580,8 @@ def describe_outcomes(attempts: Collection[Attempt]) -> str:
 
 # --- Retry-After (RFC 9110, section 10.2.3). An invalid value counts as absent ---
 
-_SECONDS = re.compile(r"[0-9]{1,10}", re.ASCII)  # ten digits are 300 years: enough
+_SECONDS = re.compile(r"[0-9]+", re.ASCII)
+_LONGEST_WAIT = 1e9  # seconds, 30 years: time.sleep() refuses a few hundred
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH = "(?P<month>" + "|".join(_MONTHS) + ")"
 _TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
@@ -587,9 +589,9 @@ _TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
 _DATES = tuple(
     re.compile(form, re.ASCII | re.IGNORECASE)
     for form in (
-        rf"[a-z]{{3}}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4}}) {_TIME} GMT",
+        rf"[a-z]{{3}}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4,9}}) {_TIME} GMT",
         rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME} GMT",
-        rf"[a-z]{{3}} {_MONTH} (?P<day>[0-9 ][0-9]) {_TIME} (?P<year>[0-9]{{4}})",
+        rf"[a-z]{{3}} {_MONTH} (?P<day>[0-9 ][0-9]) {_TIME} (?P<year>[0-9]{{4,9}})",
     )
 )
 _SKEW = 60.0  # seconds by which two clocks may differ before the server's clock counts
@@ -598,6 +600,8 @@ _HALF_CENTURY = 50 * 365.25 * 86400.0  # seconds
 
 def parse_retry_after(headers: Headers, wall: float) -> float | None:
     """Return the seconds that a response asks to wait, the longest of several; None for none.
+
+    A number or a year of any size is a long wait, of 30 years at most.
 
     Args:
         headers: of the response.
@@ -608,13 +612,14 @@ def parse_retry_after(headers: Headers, wall: float) -> float | None:
 
 
 def _get_longest(asked: Iterable[float | None]) -> float | None:
-    return max((seconds for seconds in asked if seconds is not None), default=None)
+    longest = max((seconds for seconds in asked if seconds is not None), default=None)
+    return None if longest is None else min(longest, _LONGEST_WAIT)
 
 
 def _parse_value(value: str, headers: Headers, wall: float) -> float | None:
     value = value.strip(" \t")
     if _SECONDS.fullmatch(value):
-        return float(value)
+        return float(value)  # unlike int(), of thousands of digits, too: infinity
     then = parse_http_date(value, wall)
     if then is None:
         return None
@@ -626,6 +631,8 @@ def _parse_value(value: str, headers: Headers, wall: float) -> float | None:
 
 def parse_http_date(text: str, wall: float) -> float | None:
     """Return an HTTP-date as seconds since the epoch, None if it is invalid (RFC 9110, 5.6.7).
+
+    A year after 9999, which the RFC cannot express, is read as 9999.
 
     Args:
         text: as received.
@@ -645,6 +652,7 @@ def _to_epoch(found: re.Match[str], wall: float) -> float | None:
     month = _MONTHS.index(found["month"].lower()) + 1
     if len(found["year"]) == 2:
         year += 2000
+    year = min(year, MAXYEAR)
     if year < 1 or hour > 23 or minute > 59 or second > 60:  # 60: a leap second
         return None
     if not 1 <= day <= monthrange(year, month)[1]:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
 from curlhttp._models.config import Transport, derive_transport
-from curlhttp._models.headers import Headers, check_method, without_userinfo
+from curlhttp._models.headers import Headers, check_method, parse_length, without_userinfo
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
@@ -195,11 +195,12 @@ def _to_body(request: PreparedRequest) -> Body | None:
         raise InvalidMethod("a HEAD request cannot have a body")
     if isinstance(body, bytes):
         return BytesBody(body) if body or request.method != "GET" else None
-    length = to_header_text(request.headers.get("Content-Length", ""))
-    if length and not (length.isascii() and length.isdigit()):
-        raise InvalidHeader(f"Content-Length must be a number, not {length!r:.50}")
-    opened = open_body(_to_bytes_body(body), int(length or 0))
-    if not length:
+    value = to_header_text(request.headers.get("Content-Length", ""))
+    length = parse_length(value)
+    if value and length is None:
+        raise InvalidHeader(f"Content-Length must be a number of bytes, not {value!r:.50}")
+    opened = open_body(_to_bytes_body(body), length or 0)
+    if length is None:
         opened.length = None  # chunked
     return opened
 

@@ -28,6 +28,7 @@ from curlhttp._engine.engine import (
 )
 from curlhttp._engine.log import INFO, log
 from curlhttp._models.errors import Unpicklable, client_closed
+from curlhttp._models.headers import parse_length
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
@@ -591,10 +592,11 @@ class _FaultyIncoming:
         cut, head = self._fate.cut, self.head
         if cut is None or not has_body(request.method, head.status_code):
             return None
-        length = Response(request, head, b"", NO_TIME).headers.get("content-length", "")
-        if not length.isdecimal():
+        value = Response(request, head, b"", NO_TIME).headers.get("content-length", "")
+        length = parse_length(value)
+        if length is None:
             return int(cut * _FIRST)
-        return int(cut * int(length)) if int(length) else None
+        return int(cut * length) if length else None
 
     @property
     def done(self) -> bool:

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from curlhttp import Timeout
+from curlhttp import Cache, Timeout
 from curlhttp import exceptions as e
 from curlhttp._curl.transfer import Transfer
 from tests.servers import (
@@ -177,6 +177,35 @@ async def test_an_invalid_status_line_is_the_error_whatever_follows(
 
 def cut(*lines: str, version: str = "1.1", status: int = 200) -> bytes:
     return "\r\n".join([f"HTTP/{version} {status} OK", *lines, "", "ok"]).encode()
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("digits", [11, 5000])
+async def test_numbers_of_any_size_in_fields_are_no_error(
+    digits: int, api: str, make_client: MakeClient, tmp_path: Path
+) -> None:
+    number = "9" * digits
+    fields = [
+        ("Age", number),
+        ("Alt-Svc", f'h3=":443"; ma={number}'),
+        ("Cache-Control", f"max-age={number}, stale-while-revalidate={number}"),
+        ("Content-Range", f"bytes {number}-{number}/{number}"),
+        ("Date", f"Mon, 01 Jan {number} 00:00:00 GMT"),
+        ("Expires", f"Mon, 01 Jan {number} 00:00:00 GMT"),
+        ("Keep-Alive", f"timeout={number}, max={number}"),
+        ("Last-Modified", f"Mon, 01 Jan {number} 00:00:00 GMT"),
+        ("Retry-After", number),
+        ("Set-Cookie", f"a=b; Max-Age={number}"),
+        ("Set-Cookie", f"c=d; Expires=Mon, 01 Jan {number} 00:00:00 GMT; Version={number}"),
+        ("Strict-Transport-Security", f"max-age={number}"),
+    ]
+    client = make_client(retry=1, cache=Cache(":memory:"), hsts=tmp_path / "hsts")
+    with RawServer(respond(response(b"fine", headers=fields))) as server:
+        for _ in range(2):
+            assert await fetch(api, client, server.url, tmp_path / "file") == b"fine"
+    with RawServer(respond(response(b"", "503 Busy", headers=fields))) as server:
+        assert (await client.get(server.url)).status_code == 503
+        assert len(server.requests) == 1
 
 
 CONTRADICTED = {

@@ -338,14 +338,19 @@ async def test_two_mebibytes_go_out_without_waiting_for_a_100(
         (b"four", "four"),
         (b"four", "٤"),
         ([b"fo", b"ur"], "four"),
+        (b"four", "9" * 5000),
+        ([b"fo", b"ur"], "9" * 5000),
     ],
 )
 async def test_a_wrong_content_length_is_refused_before_connecting(
-    client: AnyClient, app: AppServer, content: Any, length: str
+    make_client: Make, app: AppServer, content: Any, length: str
 ) -> None:
     """A body has one length, and it is right."""
+    headers = {"Content-Length": length}
     with pytest.raises(InvalidHeader):
-        await client.post(app.url + "/echo", content=content, headers={"Content-Length": length})
+        await make_client().post(app.url + "/echo", content=content, headers=headers)
+    with pytest.raises(InvalidHeader):
+        await make_client(headers=headers).post(app.url + "/echo", content=content)
     assert app.connections == 0
 
 

@@ -144,6 +144,16 @@ async def test_a_short_life_is_used_to_its_half(scripted: Scripted) -> None:
     assert authorizations(engine) == ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t3"]
 
 
+@pytest.mark.parametrize("digits", [10, 16, 400, 5000])
+@ONE_OF_EACH
+async def test_a_life_of_any_size_is_a_long_one(scripted: Scripted, digits: int) -> None:
+    client, engine = scripted([grant("t1", expires_in="9" * digits), 200, 200], auth=credentials())
+    await client.get(URL)
+    engine.advance(365 * 86_400)
+    await client.get(URL)
+    assert authorizations(engine) == ["Bearer t1", "Bearer t1"]
+
+
 @ONE_OF_EACH
 async def test_a_life_may_be_written_as_a_string(scripted: Scripted) -> None:
     """Azure's token servers of version 1 do so."""

@@ -115,6 +115,8 @@ def test_an_invalid_date_makes_a_session_cookie(date: str) -> None:
         ("http://h.test/", f"a=1; Max-Age=0; {FUTURE}", "http://h.test/", None),
         ("http://h.test/", "a=1; Max-Age=-5", "http://h.test/", None),
         ("http://h.test/", "a=1; Max-Age=soon", "http://h.test/", "a=1"),
+        ("http://h.test/", "a=1; Max-Age=" + "0" * 20 + "60", "http://h.test/", "a=1"),
+        ("http://h.test/", "a=1; Max-Age=-" + "0" * 20 + "60", "http://h.test/", None),
         ("http://h.test/", "a=1; Expires=never", "http://h.test/", "a=1"),
         ("http://h.test/", "a=1; Max-Age=" + "9" * 5000, "http://h.test/", "a=1"),
         ("http://h.test/", "a=1; Version=1; Port=81", "http://h.test/", "a=1"),

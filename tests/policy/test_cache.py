@@ -77,3 +77,17 @@ def test_the_first_of_equal_directives_counts() -> None:
         "x": 'a, "b',
         "no-cache": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0" * 20 + "60", 60),
+        ("0" * 20, 0),
+        ("9" * 11, FOR_EVER),
+        ("9" * 12, FOR_EVER),
+        ("9" * 5000, FOR_EVER),
+    ],
+)
+def test_a_number_of_seconds_may_have_any_length(text: str, seconds: int) -> None:
+    assert parse_seconds(text) == parse_age(text) == seconds

@@ -37,9 +37,30 @@ def test_an_invalid_number_of_seconds_is_ignored(value: str) -> None:
     assert parse_retry_after(fields, NOW) is None
 
 
-def test_a_number_beyond_all_reason_is_ignored() -> None:
-    assert asked("9" * 31) is None
-    assert asked("9" * 5000) is None  # int() refuses more than 4300 digits
+YEARS = 30 * 365 * 86400.0
+
+
+@pytest.mark.parametrize("digits", [10, 11, 31, 400, 5000])  # int() refuses more than 4300
+def test_a_number_beyond_all_reason_is_a_long_wait(digits: int) -> None:
+    for value in ("9" * digits, " " + "9" * digits, "5" + "0" * digits):
+        fields = Headers()
+        fields._replace([("Retry-After", value)])
+        seconds = parse_retry_after(fields, NOW)
+        assert seconds is not None
+        assert YEARS < seconds < 2 * YEARS  # time.sleep() can wait for that
+    assert asked("0" * digits + "7") == 7
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "Sat, 01 Jan 10000 00:00:00 GMT",
+        "Sat Jan  1 00:00:00 123456789",
+    ],
+)
+def test_a_date_beyond_all_reason_is_a_long_wait(date: str) -> None:
+    assert asked(date, "5") == asked("9" * 11)
 
 
 def test_without_a_header_there_is_no_wait() -> None:

@@ -30,6 +30,7 @@ _A = TypeVar("_A")
 _Finish: TypeAlias = Callable[[Any], object]  # Any: a response or an exception
 
 _JUST_NOW = 500e-6  # seconds
+_LONGEST_WAIT = 86_400.0  # seconds; poll() refuses 25 days
 _AWAY = 0.1  # seconds without run_once, after which connection attempts are restarted
 
 
@@ -194,7 +195,7 @@ class SteppedEngine(MultiEngine):
         seconds = self._driver.wait_seconds()
         if not self.timers:
             return seconds
-        first = max(0.0, min(self.timers.values()) - monotonic())
+        first = min(max(0.0, min(self.timers.values()) - monotonic()), _LONGEST_WAIT)
         return first if seconds is None else min(first, seconds)
 
     def _restart_connecting(self) -> None:

@@ -183,7 +183,7 @@ MAX_AGE = 400 * 24 * 3600  # seconds; RFC 6265bis, section 5.5
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_TAB = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_DELTA_SECONDS = re.compile(r"-?[0-9]+", re.ASCII)
+_DELTA_SECONDS = re.compile(r"(-?)0*([0-9]+)", re.ASCII)
 _STANDARD = frozenset({"domain", "path", "secure", "expires", "max-age", "version", "port"})
 
 
@@ -481,9 +481,9 @@ def _is_prefix_valid(name: str, known: Mapping[str, str]) -> bool:
 
 def _parse_expiry(known: Mapping[str, str], now: int) -> int | None:
     """Return when the cookie expires (epoch seconds); Max-Age takes precedence over Expires."""
-    age = known.get("max-age", "")
-    if _DELTA_SECONDS.fullmatch(age):
+    age = _DELTA_SECONDS.fullmatch(known.get("max-age", ""))
+    if age is not None:
         # Cut to 12 digits, which is still far beyond MAX_AGE: int() refuses 4300 digits.
-        return now + min(int(age[:12]), MAX_AGE)
+        return now + min(int(age[1] + age[2][:12]), MAX_AGE)
     moment = parse_cookie_date(known.get("expires", ""))
     return None if moment is None else min(moment, now + MAX_AGE)
