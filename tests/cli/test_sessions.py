@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from curlhttp._models.cookies.jar import Cookies, cookie_header
+from curlhttp._models.cookies.parsing import new_cookie
+from curlhttp._models.url import parse_url
+from curlhttp.cli.sessions import load_cookies, save_cookies
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.cli import Ended, echoed, run
 
@@ -47,6 +51,15 @@ def test_headers_credentials_and_cookies_are_sent_again(app: AppServer) -> None:
     assert run("get", "--session=a", f"{app.url}/cookies/get").status == 0
     assert app.requests[-1].values("cookie") == ["token=t"]
     assert got(run("get", "--session=a", url))["x-other"] == "3"
+
+
+def test_a_session_keeps_the_order_of_its_cookies(tmp_path: Path) -> None:
+    jar = Cookies()
+    for name, domain in [("a", ".h.test"), ("b", "h.test"), ("c", ".h.test"), ("d", "h.test")]:
+        jar.set_cookie(new_cookie(name, "1", domain, domain.startswith("."), "/", False, None))
+    save_cookies(tmp_path / "jar", jar)
+    loaded = load_cookies(tmp_path / "jar")
+    assert cookie_header(loaded, parse_url("http://h.test/")) == "a=1; b=1; c=1; d=1"
 
 
 def test_a_session_of_another_name_or_none_gets_nothing(app: AppServer) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import curlhttp
-from curlhttp import requests
+from curlhttp import ClientRequest, requests
 from curlhttp.testing import Answer
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -114,6 +114,25 @@ async def test_cookies_of_a_redirect_are_sent_to_its_target_and_stored(
     await client.get(app.url + "/cookies/set?a=1&redirect=/cookies/set?a=2%26redirect=/cookies")
     await client.get(app.url + "/cookies")
     assert sent(app) == [None, "a=1", "a=2", "a=2"]
+
+
+async def test_older_cookies_are_sent_first_whatever_their_domain(scripted: Scripted) -> None:
+    def respond_once(request: ClientRequest) -> Answer:
+        fields = [("Set-Cookie", f"{name}=1; {rest}".rstrip()) for name, rest in once.pop(0)]
+        return Answer(headers=fields)
+
+    wide = "Domain=example.com"
+    once: list[list[tuple[str, str]]] = [
+        [("a", ""), ("b", wide), ("c", ""), ("x", "Domain=a.example.com.")],
+        [("d", wide), ("a", ""), ("e", "")],
+        [],
+    ]
+    client, engine = scripted(respond_once)
+    for _ in range(3):
+        await client.get("https://a.example.com/")
+    assert [request.headers.get("Cookie") for request in engine.sent] == [
+        None, "a=1; b=1; c=1", "a=1; b=1; c=1; d=1; e=1",
+    ]  # fmt: skip
 
 
 async def test_cookies_of_a_401_are_stored(client: AnyClient, app: AppServer) -> None:

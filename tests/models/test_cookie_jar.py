@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy, MozillaCookieJar
 from pathlib import Path
 from typing import Any, cast
@@ -517,3 +517,104 @@ def test_importing_the_package_does_not_load_the_jar() -> None:
     code = "import sys, curlhttp; print('http.cookiejar' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# --- the order in the header (RFC 6265, section 5.4) ---
+
+
+SITE = "https://a.example.com/"
+IN_ORDER = "three=3; one=1; two=2; four=4; five=5; six=6; seven=7"
+
+
+def fill() -> Cookies:
+    jar = respond(SITE, "one=1", "two=2; Domain=example.com", "three=3; Path=/x", "four=4")
+    respond("https://b.example.com/", "five=5; Domain=example.com", jar=jar)
+    jar.set("six", "6")
+    return respond(SITE, "seven=7", jar=jar)
+
+
+@pytest.mark.parametrize(
+    "pass_on",
+    [
+        lambda jar: jar,
+        copy.copy,
+        copy.deepcopy,
+        Cookies,
+        Cookies.copy,
+        lambda jar: pickle.loads(pickle.dumps(jar)),
+        lambda jar: jar.bind(parse_url(SITE)),
+        lambda jar: Cookies(jar, DefaultCookiePolicy(strict_ns_domain=0)),  # not our policy
+    ],
+)
+def test_older_cookies_come_first_whatever_their_domain(
+    pass_on: Callable[[Cookies], Cookies],
+) -> None:
+    jar = pass_on(fill())
+    assert sent(jar, SITE + "x") == IN_ORDER
+    jar.set("eight", "8", domain="example.com")
+    assert sent(jar, SITE + "x") == f"{IN_ORDER}; eight=8"
+    assert jar.keys() == ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+
+
+def test_a_cookie_that_is_set_again_keeps_its_place() -> None:
+    jar = fill()
+    respond(SITE, "one=new", "two=new; Domain=example.com", jar=jar)
+    assert sent(jar, SITE + "x") == IN_ORDER.replace("1", "new").replace("2", "new")
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        lambda jar: jar.delete("one"),
+        lambda jar: jar.clear("a.example.com", "/", "one"),
+        lambda jar: respond(SITE, "one=; Max-Age=0", jar=jar),
+    ],
+)
+def test_a_cookie_that_was_removed_comes_last_when_it_is_set_again(
+    remove: Callable[[Cookies], object],
+) -> None:
+    jar = fill()
+    remove(jar)
+    respond(SITE, "one=1", jar=jar)
+    assert sent(jar, SITE + "x") == "three=3; two=2; four=4; five=5; six=6; seven=7; one=1"
+
+
+def test_the_places_of_removed_cookies_take_no_memory() -> None:
+    jar = fill()
+    for number in range(100):
+        respond("https://c.test/", f"n{number}=1", f"n{number}=; Max-Age=0", jar=jar)
+    assert len(jar._created) == 7
+    jar.clear("a.example.com")
+    assert len(jar._created) == 3
+    jar.clear()
+    assert not jar._created
+
+
+@pytest.mark.parametrize(
+    ("domain", "is_kept"),
+    [
+        ("home.example.org.", False),
+        (".home.example.org.", False),
+        ("home.example.org..", False),
+        ("home.example.org .", False),
+        ("example.org.", False),
+        (".org.", False),
+        (". home.example.org", False),
+        ("home.example.org:80", False),
+        ("..home.example.org", False),
+        ("home.example.org", True),
+        (".Example.org", True),
+        ("", True),
+        (".", True),
+    ],
+)
+def test_a_domain_with_a_final_dot_is_that_of_another_host(domain: str, is_kept: bool) -> None:
+    """As in browsers, and in the tests of http-state."""
+    url = "http://home.example.org/"
+    assert sent(respond(url, f"a=1; Domain={domain}"), url) == ("a=1" if is_kept else None)
+
+
+@pytest.mark.parametrize("domain", ["127.0.0.1.", "127.0.0.1"])
+def test_the_same_applies_to_addresses(domain: str) -> None:
+    jar = respond("http://127.0.0.1/", f"a=1; Domain={domain}")
+    assert len(jar) == (not domain.endswith("."))

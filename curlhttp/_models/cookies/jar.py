@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast, overload
 
 from curlhttp._models.cookies.parsing import (
     CONTROL,
@@ -48,6 +48,7 @@ MAX_COOKIES = 3000
 MAX_HEADER = 50 * 4096  # characters
 
 _Key = TypeVar("_Key")
+_CookieKey: TypeAlias = "tuple[str, str, str]"  # domain, path, name
 
 _BY_DOMAIN = (DefaultCookiePolicy.domain_return_ok, CookieRules.domain_return_ok)
 
@@ -499,6 +500,8 @@ class Cookies(NamedCookies[str]):
         policy: DefaultCookiePolicy | None = None,
     ) -> None:
         super().__init__(policy or CookieRules())
+        self._created: dict[_CookieKey, int] = {}
+        self._last_created = 0
         if cookies is not None:
             self.update(cookies)
 
@@ -581,18 +584,59 @@ class Cookies(NamedCookies[str]):
     def set_cookie(self, cookie: Cookie) -> None:
         """Store a cookie; an expired one removes the stored cookie instead."""
         if cookie.expires is None or not cookie.is_expired():
-            super().set_cookie(cookie)
+            with self._cookies_lock:
+                super().set_cookie(cookie)
+                self._last_created += 1
+                # One that replaces another keeps its place (RFC 6265, section 5.3, step 11.3).
+                self._created.setdefault(_get_key(cookie), self._last_created)
         else:
             self._remove(cookie)
+
+    def clear(
+        self, domain: str | None = None, path: str | None = None, name: str | None = None
+    ) -> None:
+        """Remove one cookie, or all of a path, a domain or the jar.
+
+        Raises:
+            KeyError: no such cookie.
+        """
+        with self._cookies_lock:
+            super().clear(domain, path, name)
+            if domain is None or path is None or name is None:
+                self._created = {
+                    key: number for key, number in self._created.items() if self._find(*key)
+                }
+            else:
+                self._created.pop((domain, path, name), None)
+
+    # by age
+
+    def _get_age(self, cookie: Cookie) -> int:
+        return self._created.get(_get_key(cookie), 0)
+
+    def __iter__(self) -> Iterator[Cookie]:
+        with self._cookies_lock:
+            return iter(sorted(super().__iter__(), key=self._get_age))
+
+    def _cookies_for_request(self, request: UrllibRequest) -> list[Cookie]:
+        return sorted(super()._cookies_for_request(request), key=self._get_age)
+
+    def __getstate__(self) -> dict[str, object]:
+        with self._cookies_lock:
+            return {**super().__getstate__(), "_created": self._created.copy()}
 
     # Cookie
 
     def header_for(self, url: URL) -> str | None:
-        """Return the Cookie header for the URL, or None; longer paths come first (RFC 6265)."""
+        """Return the Cookie header for the URL, or None.
+
+        Longer paths come first, then older cookies (RFC 6265, section 5.4).
+        """
         host, path, secure = bare_host(url.host), url.path or "/", url.scheme == "https"
         found: list[Cookie] = []
         with self._cookies_lock:
-            for domain in self._get_domains(host):
+            domains = self._get_domains(host)
+            for domain in domains:
                 # cookie_header calls this only if the policy is a CookieRules.
                 if not self._policy.domain_allowed(domain):  # type: ignore[attr-defined]
                     continue
@@ -604,7 +648,13 @@ class Cookies(NamedCookies[str]):
                         found.append(cookie)
                 if expired:
                     self._drop_expired(domain)
+            if len(domains) > 1:  # within a domain, those of one path are in this order already
+                found.sort(key=self._get_age)
         return _join(found)
+
+
+def _get_key(cookie: Cookie) -> _CookieKey:
+    return cookie.domain, cookie.path, cookie.name
 
 
 def _find_cookies_below(paths: Mapping[str, Mapping[str, Cookie]], path: str) -> Iterator[Cookie]:

@@ -407,7 +407,10 @@ def _build_cookie(
 ) -> Cookie | None:
     known = {key.lower(): text for key, text in attributes}
     host, request_path = get_host_and_path(request)
-    scope = _parse_domain(known.get("domain", ""), host)
+    wanted = known.get("domain", "")
+    if wanted.endswith(".") and wanted != "." and not _has_final_dot(request):
+        return None  # the domain of no host (RFC 6265, section 5.1.3)
+    scope = _parse_domain(wanted, host)
     if scope is None or not host or not _is_prefix_valid(name.lower(), known):
         return None
     domain, domain_specified = scope
@@ -457,6 +460,16 @@ def new_cookie(
         comment_url=None,
         rest={},
     )
+
+
+def _has_final_dot(request: HasURL) -> bool:
+    """Return whether the host of a request ends in a dot, which bare_host() removes."""
+    if isinstance(request, CookieRequest):
+        return request.url.host.endswith(".")
+    try:
+        return (urlsplit(request.get_full_url()).hostname or "").endswith(".")
+    except ValueError:  # an invalid Host header
+        return False
 
 
 def _parse_domain(attribute: str, host: str) -> tuple[str, bool] | None:
