@@ -18,7 +18,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import MAXYEAR
 from random import Random, uniform
 from typing import Literal, Protocol, TypeAlias, cast
 
@@ -652,7 +651,7 @@ def _to_epoch(found: re.Match[str], wall: float) -> float | None:
     month = _MONTHS.index(found["month"].lower()) + 1
     if len(found["year"]) == 2:
         year += 2000
-    year = min(year, MAXYEAR)
+    year = min(year, 9999)
     if year < 1 or hour > 23 or minute > 59 or second > 60:  # 60: a leap second
         return None
     if not 1 <= day <= monthrange(year, month)[1]:

@@ -190,12 +190,13 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         raise
 
 
-def _escape(text: Any) -> Any:  # Any: what is no URL is refused later
+def _escape(text: _T) -> _T | str:
     """Escape each "%" that begins no escape; requests would escape all if there is one."""
+    plain: object = text
     if isinstance(text, bytes):
         with suppress(UnicodeDecodeError):
-            text = text.decode()
-    return escape_bare_percents(text) if isinstance(text, str) and "%" in text else text
+            plain = text.decode()
+    return escape_bare_percents(plain) if isinstance(plain, str) and "%" in plain else text
 
 
 def _is_no_text(value: object) -> bool:
