@@ -20,6 +20,7 @@ from functools import lru_cache, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from curlhttp._curl.dns import has_failed
 from curlhttp._curl.options import get_addresses, get_connect_target
 from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, to_connector
 from curlhttp._engine.network import network
@@ -99,7 +100,9 @@ class AddressChecker:
             left = max(0.0, request.deadline - now)
             seconds = left if seconds is None else min(seconds, left)
         try:
-            found = await self._resolver.find(host, family, engine.make_waiter, seconds)
+            is_moved = has_failed(request)
+            find = self._resolver.find
+            found = await find(host, family, engine.make_waiter, seconds, is_fresh=is_moved)
         except OSError as error:
             raise ConnectionError(
                 f"{request}: the host name could not be resolved, which is needed because a guard "
@@ -320,7 +323,13 @@ class Resolver:
         self._threads = 0
 
     async def find(
-        self, host: str, family: int, make_waiter: Callable[[], Waiter], seconds: float | None
+        self,
+        host: str,
+        family: int,
+        make_waiter: Callable[[], Waiter],
+        seconds: float | None,
+        *,
+        is_fresh: bool = False,
     ) -> list[str] | None:
         """Return the addresses of a host in the system's order, None if that took too long.
 
@@ -329,6 +338,7 @@ class Resolver:
             family: socket.AF_INET, AF_INET6 or 0 for both.
             make_waiter: makes a waiter of the engine.
             seconds: how long to wait; None for no limit.
+            is_fresh: ignore what is known.
 
         Raises:
             OSError: there is no such name, or the resolver did not answer.
@@ -336,7 +346,7 @@ class Resolver:
         name = host, family
         with self._lock:
             until, known = self._known.get(name, (0.0, []))
-            if monotonic() < until:
+            if monotonic() < until and not is_fresh:
                 return known
             waiter = make_waiter()
             resolution = self._join(name, waiter)

@@ -18,6 +18,7 @@ from typing import NoReturn
 import pycurl
 
 from curlhttp._curl.connection_state import Connection, OpenConnections, shut_down
+from curlhttp._curl.dns import CachedNames
 from curlhttp._curl.errors import (
     head_error,
     no_connection_error,
@@ -157,6 +158,7 @@ class Driver:
             self.poller = self._make_poller()
             self.multi = multi = pycurl.CurlMulti()
         self.multiplexing = Multiplexing()
+        self._names = CachedNames(limits.dns_ttl)
         self.broken: BaseException | None = None
         self.unanswered: dict[int, Connection] = {}
         self._libcurl_due: float | None = None  # when libcurl wants to act next
@@ -246,7 +248,9 @@ class Driver:
         assert request is not None
         if transfer.handle.multiplexes:
             self.multiplexing.set_pipewait(transfer, request.url.origin)
-        easy = transfer.easy
+        easy, names = transfer.easy, self._names
+        if names.failed or names.surplus:
+            names.set_removals(easy, request)
         self.multi.add_handle(easy)
         self._act_at_once()
         self.running[easy] = transfer
@@ -483,6 +487,8 @@ class Driver:
         if transfer is None:
             return  # it was failed meanwhile, because a callback of another one failed
         finish(transfer, code, message)
+        if transfer.is_new_connection or code:
+            self._note_names(transfer, code)
         if transfer.restarts:
             if transfer.starts < _MAX_STARTS:
                 self._start_over(transfer)
@@ -497,6 +503,15 @@ class Driver:
             self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
+
+    def _note_names(self, transfer: Transfer, code: int) -> None:
+        """Note the names that libcurl looked up for a transfer that has ended."""
+        assert transfer.request is not None
+        was_refused = transfer.blocked is not None or code == pycurl.E_ABORTED_BY_CALLBACK  # by us
+        if code and not transfer.sends and not was_refused:
+            self._names.forget(transfer.request)
+        elif transfer.is_new_connection:
+            self._names.add(transfer.request)
 
     def _check_connection(self, transfer: Transfer, code: int) -> None:
         if code in _BREAKS_HPACK:

@@ -52,9 +52,11 @@ class Limits:
         keepalive_expiry: seconds for which an idle connection is kept (CURLOPT_MAXAGE_CONN; whole
             seconds).
         max_connection_lifetime: seconds after which a connection is not used again; None for no
-            limit (CURLOPT_MAXLIFETIME_CONN; whole seconds).
+            limit (CURLOPT_MAXLIFETIME_CONN; whole seconds). The next connection may go to an
+            address that was looked up `dns_ttl` seconds ago, so that requests follow a name that
+            moves after max_connection_lifetime + dns_ttl at the latest.
         dns_ttl: seconds for which a resolved name is kept (CURLOPT_DNS_CACHE_TIMEOUT; whole
-            seconds).
+            seconds). A name is looked up again sooner after no connection could be made.
 
     Raises:
         ValueError: a count is below one or a time below zero.

@@ -563,10 +563,13 @@ class PooledDriver(Driver):
 
     def start(self, transfer: Transfer) -> None:
         """Start a prepared transfer, the only one; many have ended when this returns."""
-        easy = transfer.easy
+        easy, request = transfer.easy, transfer.request
+        assert request is not None
         if transfer.handle.multiplexes:
-            assert transfer.request is not None
-            self.multiplexing.set_pipewait(transfer, transfer.request.url.origin)
+            self.multiplexing.set_pipewait(transfer, request.url.origin)
+        names = self._names
+        if names.failed or names.surplus:
+            names.set_removals(easy, request)
         self.multi.add_handle(easy)
         self.running[easy] = transfer
         transfer.attached = self
@@ -575,9 +578,8 @@ class PooledDriver(Driver):
             self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
         if self.running:  # it has to wait, so it needs a read timeout
-            assert transfer.request is not None
             self._read_timer()
-            self._start_read_timeout(transfer, transfer.request)
+            self._start_read_timeout(transfer, request)
 
     def step(self) -> None:
         """Wait until a socket is ready or a timer is due, and handle that."""

@@ -1,0 +1,128 @@
+"""Make libcurl forget names: those that could not be connected to, and those of too many hosts.
+
+libcurl keeps each name that it looked up, and each literal address, in the cache of its curl_multi
+for `dns_ttl`. It keeps a failed look-up for half of that time, and an address that refuses
+connections until the end. At the start of each transfer it walks the whole cache. An entry
+"-host:port" of CURLOPT_RESOLVE removes one name, before the transfer that has the option starts.
+"""
+
+from __future__ import annotations
+
+import math
+from time import monotonic
+from typing import cast
+from urllib.parse import urlsplit
+
+import pycurl
+
+from curlhttp._curl.options import address_options, get_addresses, get_connect_target
+from curlhttp._models.request import ClientRequest
+from curlhttp._models.url import bracketed
+
+_MOST_NAMES = 400  # in the cache of one curl_multi; walking them takes a tenth of a small request
+_MOST_FAILED = 1000
+_PROXY_PORTS = {"http": 80, "https": 443}  # SOCKS: 1080
+
+_NEVER: tuple[float, list[str]] = (-math.inf, [])
+_failed: dict[str, tuple[float, list[str]]] = {}
+"""For each route whose connection failed: until when it matters, and the entries to remove.
+
+All caches of the process may have the name, so each transfer removes it until all have expired.
+"""
+
+
+def _get_route(request: ClientRequest) -> str:
+    """Return what names are kept for: the proxy, else the origin."""
+    proxy = request.transport.proxy
+    return request.url.origin if proxy is None else proxy.url
+
+
+def _get_removals(request: ClientRequest) -> list[str]:
+    """Return the values of CURLOPT_RESOLVE that remove the names that a request looks up."""
+    transport, url = request.transport, request.url
+    names = []
+    target = get_connect_target(transport, url.host, url.port)
+    if not get_addresses(transport, *target):
+        names.append(target)
+    others = (None if transport.proxy is None else transport.proxy.url, transport.doh)
+    for other in filter(None, others):
+        parts = urlsplit(other)
+        names.append((parts.hostname or "", parts.port or _PROXY_PORTS.get(parts.scheme, 1080)))
+    return [f"-{bracketed(host)}:{port}" for host, port in names]
+
+
+def has_failed(request: ClientRequest) -> bool:
+    """Return whether a connection for such a request failed within the last dns_ttl seconds."""
+    until, _ = _failed.get(_get_route(request), _NEVER)
+    return until > monotonic()
+
+
+class CachedNames:
+    """The names that are in the cache of one curl_multi.
+
+    Args:
+        ttl: the seconds for which libcurl keeps a name (`dns_ttl`).
+
+    Attributes:
+        surplus: values of CURLOPT_RESOLVE that remove the oldest ones.
+        failed: is empty if no connection failed within dns_ttl seconds.
+    """
+
+    __slots__ = ("_by_route", "_ttl", "surplus")
+
+    failed = _failed
+
+    def __init__(self, ttl: float) -> None:
+        self._ttl = ttl
+        self._by_route: dict[str, list[str]] = {}
+        self.surplus: list[str] = []
+
+    def add(self, request: ClientRequest) -> None:
+        """Note that libcurl has looked up the names of a request."""
+        if request.transport.share_key is not None:
+            return  # they are in the cache of a pycurl.CurlShare
+        route = _get_route(request)
+        if route not in self._by_route:
+            self._by_route[route] = _get_removals(request)
+            if len(self._by_route) > _MOST_NAMES:
+                self.surplus += self._by_route.pop(next(iter(self._by_route)))
+
+    def forget(self, request: ClientRequest) -> None:
+        """Let the next transfers look up the names of a request for which no connection was made.
+
+        A name may have moved. Transfers on other curl_multis look it up again too.
+        """
+        self.add(request)
+        if self._ttl < 1:  # libcurl keeps none
+            return
+        route = _get_route(request)
+        _failed.pop(route, None)  # so that the oldest is first
+        if len(_failed) >= _MOST_FAILED:
+            _failed.pop(next(iter(_failed), ""), None)
+        _failed[route] = monotonic() + self._ttl, _get_removals(request)
+
+    def set_removals(self, easy: pycurl.Curl, request: ClientRequest) -> None:
+        """Make a transfer remove names from the cache when it starts, if there are some to remove.
+
+        Args:
+            easy: about to be added to the curl_multi; libcurl reads the option once, at its start.
+            request: that it sends.
+        """
+        removals, self.surplus = self.surplus, []
+        route = _get_route(request)
+        until, names = _failed.get(route, _NEVER)
+        if until > monotonic():
+            removals += names
+        elif names:
+            _failed.pop(route, None)
+        if removals:
+            easy.setopt(pycurl.RESOLVE, removals + _get_configured(request))
+
+
+def _get_configured(request: ClientRequest) -> list[str]:
+    """Return the value of CURLOPT_RESOLVE that the request itself needs."""
+    transport = request.transport
+    if not transport.addresses or transport.checked_address is not None:
+        return []
+    options = dict(address_options(transport, request.url))
+    return cast("list[str]", options.get(pycurl.RESOLVE, []))

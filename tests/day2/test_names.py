@@ -1,0 +1,125 @@
+"""Names that move to another address, and names of very many hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pycurl
+import pytest
+
+from curlhttp import Client
+from curlhttp._curl import dns
+
+_RIGHTS = () if hasattr(os, "getuid") and os.getuid() == 0 else ("--map-root-user",)
+_UNSHARE = ("unshare", "--mount", *_RIGHTS)
+
+
+def _may_mount(folder: Path) -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    test = [*_UNSHARE, "mount", "--bind", str(folder), str(folder)]
+    return subprocess.run(test, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    folder = tmp_path_factory.mktemp("moved")
+    if not _may_mount(folder):
+        pytest.skip("needs a mount namespace, to write /etc/hosts")
+    hosts = folder / "hosts"
+    hosts.write_text("")
+    program = [sys.executable, "-m", "tests.day2.moving_name", str(hosts)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [*_UNSHARE, *program], capture_output=True, text=True, cwd=folder, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    received: dict[str, list[str]] = json.loads(done.stdout)
+    return received
+
+
+WAYS = ["Client", "stream", "map", "download", "AsyncClient", "get", "Session", "httpx"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_a_name_whose_old_address_refuses_is_looked_up_again(
+    moved: dict[str, list[str]], way: str
+) -> None:
+    before, refused, after, unknown, last = moved[way]
+    assert (before, after, last) == ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+    assert refused in ("ConnectionError", "ConnectError")
+    assert unknown in ("ConnectionError", "ConnectError")
+
+
+@pytest.mark.slow
+def test_the_next_attempt_of_the_same_request_looks_the_name_up_again(
+    moved: dict[str, list[str]],
+) -> None:
+    assert moved["retry"][1] == "127.0.0.3"
+
+
+@pytest.mark.slow
+def test_the_command_line_looks_up_each_name(moved: dict[str, list[str]]) -> None:
+    assert moved["command line"] == ["127.0.0.2", "127.0.0.3", "127.0.0.3", "", "127.0.0.4"]
+
+
+class _Easy:
+    """Keeps what is set on it."""
+
+    def __init__(self) -> None:
+        self.options: dict[int, list[str]] = {}
+
+    def setopt(self, option: int, value: list[str]) -> None:
+        self.options[option] = value
+
+
+def test_the_cache_of_a_driver_keeps_the_names_of_a_bounded_number_of_hosts() -> None:
+    names, easy = dns.CachedNames(60), _Easy()
+    with Client() as client:
+        every = [
+            client.build_request("GET", f"http://10.0.{n >> 8}.{n & 255}/") for n in range(900)
+        ]
+    for request in (*every, *every[-100:]):
+        names.add(request)
+    names.set_removals(easy, every[0])
+    removed = easy.options[pycurl.RESOLVE]
+    assert removed == [f"-10.0.{n >> 8}.{n & 255}:80" for n in range(500)]
+    assert names.surplus == []
+
+
+def test_ipv6_addresses_and_proxies_are_removed_too() -> None:
+    names, easy = dns.CachedNames(60), _Easy()
+    with Client(proxy="http://proxy.test:3128") as client:
+        request = client.build_request("GET", "https://[::1]:8443/")
+    names.forget(request)
+    assert dns.has_failed(request)
+    names.set_removals(easy, request)
+    assert easy.options[pycurl.RESOLVE] == ["-[::1]:8443", "-proxy.test:3128"]
+
+
+def test_names_that_failed_long_ago_are_not_looked_up_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names, easy = dns.CachedNames(60), _Easy()
+    with Client() as client:
+        request = client.build_request("GET", "http://long-ago.test/")
+    names.forget(request)
+    later = time.monotonic() + 61
+    monkeypatch.setattr(dns, "monotonic", lambda: later)
+    names.set_removals(easy, request)
+    assert easy.options == {}
+    assert not dns.has_failed(request)
+
+
+def test_without_dns_ttl_nothing_is_remembered() -> None:
+    with Client() as client:
+        request = client.build_request("GET", "http://no-ttl.test/")
+    dns.CachedNames(0).forget(request)
+    assert not dns.has_failed(request)
