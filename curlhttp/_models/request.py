@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 KEEP_CODED = "keep"
 ENDPOINTS = "curlhttp.endpoints"  # the extension with the Rotation of a request
 CHALLENGER = "curlhttp.challenger"  # the extension with the URL of the endpoint to answer
+# The extension with a function of (method, status), which returns the method after a redirect.
+REDIRECT_METHOD = "curlhttp.redirect_method"
 
 _EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2

@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from curlhttp._models.body import rewind
 from curlhttp._models.headers import Headers
+from curlhttp._models.request import REDIRECT_METHOD
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import BLANKS, decode_reference
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
+from curlhttp.exceptions import UnrewindableBodyError
 
 if TYPE_CHECKING:
     from curlhttp._models.body import Body
     from curlhttp._models.request import ClientRequest
     from curlhttp._models.url import URL
 
-_KEEPS_BODY = frozenset({307, 308})
 # The jar builds Cookie for each hop, and the engine adds a proxy's credentials.
 _NEVER_FORWARDED = frozenset({"cookie", "proxy-authorization"})
-_CONTENT_HEADERS = frozenset(
+# RFC 9110, section 15.4; the others are those of RFC 9530, and of how the body is sent.
+_CONTENT_FIELDS = frozenset(
     {
-        "content-encoding",
-        "content-language",
-        "content-length",
-        "content-location",
-        "content-type",
         "digest",
         "expect",
         "last-modified",
+        "repr-digest",
         "trailer",
         "transfer-encoding",
+        "unencoded-digest",
     }
 )
 
@@ -65,6 +65,12 @@ def get_redirect_method(method: str, status: int) -> str:
     return "GET" if status == 301 and method == "POST" else method
 
 
+def is_content_field(name: str) -> bool:
+    """Return whether a header describes the body, so that it must not be sent without it."""
+    lower = name.lower()
+    return lower.startswith("content-") or lower in _CONTENT_FIELDS
+
+
 def may_keep_credentials(old: URL, new: URL) -> bool:
     """Return whether credentials for one URL may be sent to another.
 
@@ -87,6 +93,8 @@ def build_redirect(
 ) -> ClientRequest:
     """Return the next request, without the credentials that must not be sent there.
 
+    If the method stays, the body and its fields stay. Otherwise they are dropped.
+
     Args:
         request: the request that was redirected.
         response_status: one of REDIRECT_STATUSES.
@@ -103,7 +111,9 @@ def build_redirect(
     url = (sent_to or request.url).join_location(decode_reference(location))
     if rebase is not None:
         url = rebase(url)
-    keeps_body = response_status in _KEEPS_BODY
+    choose = (request.extensions or {}).get(REDIRECT_METHOD, get_redirect_method)
+    method = choose(request.method, response_status)
+    keeps_body = method == request.method
     dropped = set(_NEVER_FORWARDED)
     if url.origin != request.url.origin:
         dropped.add("host")
@@ -113,12 +123,12 @@ def build_redirect(
     if not may_keep_credentials(request.url, url):
         dropped.update(("authorization", *map(str.lower, sensitive_headers)))
     if not keeps_body:
-        dropped |= _CONTENT_HEADERS
+        dropped.update(name.lower() for name in request.read_headers() if is_content_field(name))
     return request.derive(
-        method=get_redirect_method(request.method, response_status),
+        method=method,
         url=url.without_userinfo(),
         headers=drop_headers(request.headers, dropped),
-        body=_rewind(request.body) if keeps_body else None,
+        body=_rewind(request, response_status) if keeps_body else None,
         auth=auth,
     )
 
@@ -142,7 +152,10 @@ def drop_headers(headers: Headers, dropped: Iterable[str]) -> Headers:
     )
 
 
-def _rewind(body: Body | None) -> Body | None:
-    if body is not None:
-        body.rewind()
-    return body
+def _rewind(request: ClientRequest, status: int) -> Body | None:
+    error = rewind(request.body)
+    if error is not None:
+        raise UnrewindableBodyError(
+            f"{request}: after the {status}, the body must be sent again, but {error}"
+        ) from error
+    return request.body

@@ -243,12 +243,44 @@ class OutputOptions:
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 
+class _RedirectRule(NamedTuple):
+    """Choose the method after a redirect; without it, the clients' rule counts.
+
+    Attributes:
+        keeps_post: statuses that keep a POST: --post301 and so on.
+        is_curl: whether to choose like curl, which keeps other methods than POST after a 302.
+        uploads_file: -T: the file is sent whatever the method is called.
+    """
+
+    keeps_post: frozenset[int]
+    is_curl: bool
+    uploads_file: bool
+
+    def __call__(self, method: str, status: int) -> str:
+        if status in (307, 308) or (method == "POST" and status in self.keeps_post):
+            return method
+        if not self.is_curl:
+            from curlhttp._policy.redirects import get_redirect_method
+
+            return get_redirect_method(method, status)
+        if method == "HEAD" or (status != 303 and (self.uploads_file or method != "POST")):
+            return method
+        return "GET"
+
+    def apply_to(self, request: ClientRequest) -> None:
+        """Set the rule for a request: the hook on requests."""
+        from curlhttp._models.request import REDIRECT_METHOD
+
+        request.extensions = {**(request.extensions or {}), REDIRECT_METHOD: self}
+
+
 class _RequestSpec(NamedTuple):
     method: str
     url: str  # as it was typed
     params: tuple[tuple[str, str], ...]
     content: RequestContent
     framing: tuple[tuple[str, str | None], ...] = ()
+    redirects: _RedirectRule | None = None
 
     @property
     def full_url(self) -> str:
@@ -312,15 +344,18 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         "middleware": [] if session is None else [session.middleware(connection)],
         "attempt_middleware": [chart.record] * (output.timing or output.timing_html is not None),
     }
+    hooks: dict[str, object] = {}
+    if spec.redirects is not None:
+        hooks["request"] = spec.redirects.apply_to
     if output.offline:
         settings["attempt_middleware"] = [_refuse_to_send]
     with ExitStack() as stack:
         if output.verbose:
             stack.enter_context(show_wire(shows_secrets=output.show_secrets))
-            settings["hooks"] = {"before_sleep": print_retry}
+            hooks["before_sleep"] = print_retry
             if "://" not in spec.url:
                 print_info(f"* no scheme was given: {display_url(url)}")
-        client = stack.enter_context(connection.client(**settings))
+        client = stack.enter_context(connection.client(**settings, hooks=hooks))
         if output.cookie_jar is not None:
             stack.callback(_save_cookies, output.cookie_jar, client, session)
         if session is not None and output.session is not None:
@@ -570,9 +605,21 @@ def _create_command(name: str) -> click.Command:
             uploads = options.get("uploads_file", False)
             method = method or ("PUT" if uploads else "POST" if content.keywords else "GET")
             method = "HEAD" if output.wants_head and method == "GET" else method
-            _send(_RequestSpec(method, url, parsed.params, content, framing), connection, output)
+            keeps_post = frozenset(status for status in _POST_STATUSES if options[f"post{status}"])
+            rule = _RedirectRule(keeps_post, name == "curl", uploads)
+            spec = _RequestSpec(
+                method,
+                url,
+                parsed.params,
+                content,
+                framing,
+                rule if keeps_post or name == "curl" else None,
+            )
+            _send(spec, connection, output)
 
-    decorated: Callable[..., None] = body_options(add_options(_OUTPUT_OPTIONS)(command))
+    decorated: Callable[..., None] = body_options(
+        add_options((*_OUTPUT_OPTIONS, *_REDIRECT_OPTIONS))(command)
+    )
     if name in _OF_ANY_METHOD:
         decorated = add_options(_METHOD_OPTIONS)(decorated)
     decorated = click.argument("items", nargs=-1, metavar="[ITEM]...")(decorated)
@@ -590,6 +637,13 @@ def _add_file_name(url: str, path: str) -> str:
     return f"{folder}{quote(Path(path).name)}{rest}" if folder.endswith("/") else url
 
 
+_POST_STATUSES = (301, 302, 303)
+_REDIRECT_OPTIONS = tuple(
+    click.option(
+        f"--post{status}", is_flag=True, help=f"Send a POST with its body again after a {status}."
+    )
+    for status in _POST_STATUSES
+)
 _METHOD_OPTIONS = (
     click.option("-X", "--method", "--request", "method", help="HTTP method."),
     click.option("--url", "url_option", hidden=True),

@@ -172,6 +172,7 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
             _encode_body(kwargs)  # raises, because requests would leave the JSON out
     url = _escape(url)
     session = sessions.Session()
+    session._follows_client_rules = True
     if session.headers.get("User-Agent") == _USER_AGENT:  # else a program has replaced them
         session.headers = _headers.copy()
     try:

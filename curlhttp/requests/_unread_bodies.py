@@ -76,6 +76,28 @@ def read_to_end(response: Response) -> None:
         _ = response.content
 
 
+def read_unfollowed(response: Response, checks_coding: bool) -> None:
+    """Read the body of a redirect that is not followed, and release the connection.
+
+    Args:
+        response: buffered.
+        checks_coding: whether a corrupt coding is an error. In requests, the body is then empty.
+
+    Raises:
+        ChunkedEncodingError: the body broke off.
+        ContentDecodingError: its coding is truncated or corrupt.
+    """
+    try:
+        with suppress(RuntimeError):  # a hook has read it
+            _ = response.content
+    except ContentDecodingError:
+        is_truncated = getattr(response.raw, "_is_finished", False)
+        if checks_coding or is_truncated:
+            raise
+    finally:
+        response.close()
+
+
 def decode_start(response: Response) -> bytes:
     """Return the kept start of a body, decoded; read it now if it was not kept yet.
 

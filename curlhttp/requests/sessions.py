@@ -22,7 +22,12 @@ from curlhttp._engine.network import network
 from curlhttp._models.redaction import display_url
 from curlhttp._models.signatures import set_signature, with_keywords
 from curlhttp._models.url import decode_reference, parse_url
-from curlhttp.exceptions import InvalidSchema, InvalidURL, TooManyRedirects
+from curlhttp.exceptions import (
+    InvalidSchema,
+    InvalidURL,
+    TooManyRedirects,
+    UnrewindableBodyError,
+)
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._headers import are_known_good, make_default_headers
@@ -31,7 +36,7 @@ from curlhttp.requests._unread_bodies import (
     expect_hop,
     expect_redirects,
     keep_start,
-    read_to_end,
+    read_unfollowed,
     reset_expected,
 )
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
@@ -66,7 +71,7 @@ Self = TypeVar("Self", bound="Session")
 preferred_clock: Callable[[], float] = time.perf_counter
 _UNSET: Any = object()
 
-_BODY_KEEPING_STATUSES = (307, 308)
+_BODY_KEEPING_STATUSES = (307, 308)  # for requests, whatever the method is
 _BODY_HEADERS = ("Content-Length", "Content-Type", "Transfer-Encoding")
 _VERBS = {"request", "get", "options", "head", "post", "put", "patch", "delete", "stream"}
 _NAMED = {"self", "method", "url"}  # parameters that a verb names itself, or does not have
@@ -137,6 +142,7 @@ class SessionRedirectMixin:
     max_redirects: int
     trust_env: bool
     cookies: Any
+    _follows_client_rules = False  # as curlhttp.get() and so on; not requests' rules for bodies
 
     def send(self, request: PreparedRequest, **kwargs: Unpack[t.SendOptions]) -> Response:
         """Send a prepared request."""
@@ -204,6 +210,8 @@ class SessionRedirectMixin:
             req = self._make_hop(req, resp, url)
             proxies = self.rebuild_proxies(req, proxies)
             self.rebuild_auth(req, resp)
+            if self._follows_client_rules and not yield_requests:
+                _check_is_replayable(req, resp)
             _rewind(req)
             if yield_requests:
                 yield req
@@ -231,6 +239,7 @@ class SessionRedirectMixin:
 
     def _make_hop(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
         """Return the request for the next hop, before rebuild_auth and rebuild_proxies."""
+        from curlhttp._policy.redirects import is_content_field
         from curlhttp.requests.cookies import (
             extract_cookies_to_jar,
             merge_cookies,
@@ -241,8 +250,14 @@ class SessionRedirectMixin:
         prepared.url = url
         self.rebuild_method(prepared, resp)
         headers = prepared.headers
-        if resp.status_code not in _BODY_KEEPING_STATUSES:
-            for name in _BODY_HEADERS:
+        if self._follows_client_rules:
+            keeps_body = prepared.method == req.method
+            dropped = [name for name in headers if is_content_field(name)]
+        else:
+            keeps_body = resp.status_code in _BODY_KEEPING_STATUSES
+            dropped = [*_BODY_HEADERS]
+        if not keeps_body:
+            for name in dropped:
                 headers.pop(name, None)
             prepared.body = None
         headers.pop("Cookie", None)  # the jar decides which cookies the next host gets
@@ -319,6 +334,24 @@ def _resolve_location(location: str, base: str, fragment: str) -> tuple[str, str
         parts = parts._replace(fragment=fragment)
     url = requote_uri(parts.geturl())
     return url if parts.netloc else urljoin(base, url), fragment
+
+
+def _check_is_replayable(request: PreparedRequest, response: Response) -> None:
+    """Check that a body can be read again; requests sends what is left of an iterator: nothing.
+
+    Raises:
+        UnrewindableBodyError: it is an iterator, or a file that cannot seek.
+    """
+    body = request.body
+    is_read_once = hasattr(body, "read") or hasattr(body, "__next__")
+    if is_read_once and not isinstance(request._body_position, int):
+        raise UnrewindableBodyError(
+            f"{response._name_request()}: after the {response.status_code}, the body must be sent "
+            f"again, but a {type(body).__name__} can be read only once; pass bytes, or a file that "
+            "can seek",
+            request=response.request,
+            response=response,
+        )
 
 
 def _rewind(request: PreparedRequest) -> None:
@@ -628,8 +661,7 @@ class Session(SessionRedirectMixin):
         response._next = next(following, None)
         is_read_later = kwargs["stream"] or getattr(response, "_is_followed", False)
         if response._next is not None and not is_read_later:
-            read_to_end(response)  # its body may be broken; the head is enough
-            response.close()
+            read_unfollowed(response, self._follows_client_rules)
         return response
 
     # --- settings ---

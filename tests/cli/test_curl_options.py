@@ -26,7 +26,7 @@ from tests.servers import (
     SOCKSProxy,
     refused_port,
 )
-from tests.support.cli import echoed, run
+from tests.support.cli import echoed, finish, run, start
 from tests.support.internals import ROOT
 
 
@@ -88,6 +88,57 @@ def test_a_file_is_uploaded_with_put(app: AppServer, tmp_path: Path) -> None:
     assert (got["method"], got["body"]) == ("PUT", "hello")
     assert echoed("post", app.url + "/echo", "-T", tmp_path / "text")["method"] == "POST"
     assert run("get", app.url, "-T", tmp_path / "none").status == 26
+
+
+# What curl 7.88 sends after 301, 302, 303, 307 and 308.
+AS_CURL = {
+    "-T FILE": "PUT+body PUT+body GET PUT+body PUT+body",
+    "-X POST -T FILE": "POST+body POST+body GET POST+body POST+body",  # curl after 303: POST
+    "-d body": "GET GET GET POST+body POST+body",
+    "-d body --post301": "POST+body GET GET POST+body POST+body",
+    "-d body --post302": "GET POST+body GET POST+body POST+body",
+    "-d body --post303": "GET GET POST+body POST+body POST+body",
+    "-X DELETE": "DELETE DELETE GET DELETE DELETE",  # curl after 303: DELETE
+    "-X PUT -d body": "PUT+body PUT+body GET PUT+body PUT+body",  # curl: PUT without the body
+    "-I": "HEAD HEAD HEAD HEAD HEAD",
+}
+AS_CLIENTS = {
+    "-T FILE": "PUT+body GET GET PUT+body PUT+body",
+    "-d body": "GET GET GET POST+body POST+body",
+    "-d body --post301 --post302 --post303": " ".join(["POST+body"] * 5),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "expected"),
+    [
+        *(("curl -L", options, expected) for options, expected in AS_CURL.items()),
+        *(("request", options, expected) for options, expected in AS_CLIENTS.items()),
+        ("post", "-d body --post302", AS_CURL["-d body --post302"]),
+    ],
+)
+def test_what_is_sent_after_a_redirect(
+    app: AppServer, tmp_path: Path, command: str, options: str, expected: str
+) -> None:
+    (tmp_path / "file").write_text("body")
+    given = options.replace("FILE", str(tmp_path / "file")).split()
+    sent = []
+    for status in (301, 302, 303, 307, 308):
+        url = f"{app.url}/redirect-to?status={status}&url=/echo"
+        assert run(*command.split(), *given, url).status == 0
+        last = app.requests[-1]
+        sent.append(f"{last.method}+{last.body.decode()}" if last.body else last.method)
+        assert (last.header("content-length") is None) is not bool(last.body)
+    assert " ".join(sent) == expected
+
+
+def test_stdin_cannot_be_uploaded_twice(app: AppServer) -> None:
+    process = start("curl", "-L", "-T", "-", f"{app.url}/redirect-to?status=301&url=/echo",
+                    stdin=subprocess.PIPE)  # fmt: skip
+    ended = finish(process, b"body")
+    assert ended.status == 65, ended.err
+    assert "after the 301, the body must be sent again" in ended.err
+    assert [record.body for record in app.requests] == [b"body"]
 
 
 def test_an_uploaded_file_keeps_its_name_below_a_folder(app: AppServer, tmp_path: Path) -> None:

@@ -81,9 +81,11 @@ async def test_a_post_that_becomes_a_get_has_no_body_and_no_body_headers(
     client: AnyClient, app: AppServer, status: int
 ) -> None:
     """What becomes a GET has no body and none of its fields."""
-    found = await client.post(redirect(app, "/echo", status), data={"a": "1"})
+    fields = {"content-md5": "a", "DIGEST": "b", "Content-Digest": "c", "Repr-Digest": "d"}
+    found = await client.post(redirect(app, "/echo", status), data={"a": "1"}, headers=fields)
     sent = app.requests[-1]
     assert (found.json()["method"], found.json()["body"]) == ("GET", "")
+    assert not {name.lower() for name in fields} & {name.lower() for name, _ in sent.headers}
     for name in ("content-length", "content-type", "transfer-encoding"):
         assert sent.header(name) is None
 
@@ -95,6 +97,103 @@ async def test_a_body_in_memory_is_sent_again(
     found = await client.post(redirect(app, "/echo", status), json={"a": 1})
     assert (found.json()["method"], found.json()["body"]) == ("POST", '{"a": 1}')
     assert app.requests[-1].header("content-type") == "application/json"
+
+
+KEPT = [
+    *((301, method) for method in ("PUT", "PATCH", "DELETE", "PROPFIND", "REPORT", "QUERY")),
+    *((status, "GET") for status in STATUSES),
+    (307, "QUERY"),
+    (308, "PUT"),
+]
+
+
+@pytest.mark.parametrize(("status", "method"), KEPT)
+async def test_a_body_is_sent_again_if_the_method_stays(
+    client: AnyClient, app: AppServer, status: int, method: str
+) -> None:
+    headers = {"content-TYPE": "x/y", "Content-MD5": "a", "Content-Digest": "b", "digest": "c"}
+    url = redirect(app, redirect(app, "/echo", status), status)
+    found = await client.request(method, url, content=b"four", headers=headers)
+    assert (found.json()["method"], found.json()["body"]) == (method, "four")
+    assert [record.body for record in app.requests] == [b"four"] * 3
+    for record in app.requests:
+        assert record.header("content-length") == "4"
+        assert [record.header(name) for name in headers] == ["x/y", "a", "b", "c"]
+
+
+async def test_a_body_that_stays_goes_to_another_origin_without_credentials(
+    client: AnyClient, app: AppServer, other: AppServer
+) -> None:
+    url = redirect(app, other.url + "/echo", 301)
+    headers = {"Authorization": "secret", "Content-Type": "x/y"}
+    await client.request("PUT", url, content=b"four", headers=headers)
+    (sent,) = other.requests
+    assert (sent.method, sent.body, sent.header("content-type")) == ("PUT", b"four", "x/y")
+    assert sent.header("authorization") is None
+
+
+def _make_bodies() -> dict[str, dict[str, Any]]:
+    """Return bodies of each kind that can be sent again, as arguments."""
+    file = io.BytesIO(b"skipped" + b"z" * 100_000)
+    file.seek(7)
+    return {
+        "empty": {"content": b""},
+        "str": {"content": "\xe9"},
+        "json": {"json": {"a": 1}},
+        "form": {"data": {"a": "1"}},
+        "file": {"content": file},
+        "file as data": {"data": io.BytesIO(b"data")},
+        "list": {"content": [b"a", b"b"]},
+        "callable": {"content": lambda: iter([b"a", b"b"])},
+        "multipart": {"files": {"f": ("n", io.BytesIO(b"in a file"))}},
+    }
+
+
+@pytest.mark.parametrize("kind", _make_bodies())
+async def test_bodies_of_each_kind_follow_a_301_with_their_fields(
+    client: AnyClient, app: AppServer, kind: str
+) -> None:
+    await client.request("PUT", redirect(app, "/echo", 301), **_make_bodies()[kind])
+    first, second = app.requests
+    assert second.method == "PUT"
+    assert second.body == first.body
+    for name in ("content-type", "content-length", "transfer-encoding"):
+        assert second.header(name) == first.header(name)
+
+
+async def test_streams_and_maps_send_the_body_again_too(client: AnyClient, app: AppServer) -> None:
+    url = redirect(app, "/echo", 301)
+    async with await client.stream("PATCH", url, content=b"one") as streamed:
+        await streamed.read()
+    items = [curlhttp.ClientRequest("PUT", url, content=b"two")]
+    (result,) = [result async for result in client.map(items)]
+    assert result.json()["body"] == "two"
+    assert [record.body for record in app.requests] == [b"one", b"one", b"two", b"two"]
+
+
+@pytest.mark.parametrize(("status", "method"), [(301, "PUT"), (301, "DELETE"), (302, "GET")])
+async def test_a_body_that_can_be_read_once_is_an_error_if_the_method_stays(
+    client: AnyClient, app: AppServer, status: int, method: str
+) -> None:
+    """Not a second request without it."""
+    url = redirect(app, "/echo", status)
+    with pytest.raises(curlhttp.UnrewindableBodyError) as caught:
+        await client.request(method, url, content=(piece for piece in [b"a", b"b"]))
+    assert [record.body for record in app.requests] == [b"ab"]
+    assert caught.value.response is not None
+    assert caught.value.response.status_code == status
+    for part in (f"{method} {app.url}", str(status), "an iterator cannot be sent again"):
+        assert part in str(caught.value)
+
+
+async def test_an_async_iterator_is_an_error_too(app: AppServer) -> None:
+    async def pieces() -> Any:
+        yield b"ab"
+
+    async with curlhttp.AsyncClient(trust_env=False) as client:
+        with pytest.raises(curlhttp.UnrewindableBodyError):
+            await client.request("PUT", redirect(app, "/echo", 301), content=pieces())
+    assert [record.body for record in app.requests] == [b"ab"]
 
 
 async def test_a_file_is_rewound_to_its_position(

@@ -67,23 +67,49 @@ BODY_HEADERS = {
     "Content-Encoding": "gzip",
     "Content-Language": "en",
     "Expect": "100-continue",
+    "CONTENT-MD5": "jXd/OF09/siBXSD3SWAm3A==",
+    "content-digest": "sha-256=:x:",
+    "Repr-Digest": "sha-256=:x:",
+    "Unencoded-Digest": "sha-256=:x:",
+    "Digest": "sha-256=x",
+    "Content-Location": "/x",
+    "Content-Disposition": "attachment",
+    "Content-Range": "bytes 0-3/4",
+    "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT",
+    "Trailer": "X-Sum",
 }
+CHANGES = [(301, "POST")] + [
+    (status, method)
+    for status in (302, 303)
+    for method in ("POST", "PUT", "PATCH", "DELETE", "PROPFIND", "QUERY", "OPTIONS", "X-OWN")
+]
+STAYS = [
+    *((301, method) for method in ("PUT", "PATCH", "DELETE", "PROPFIND", "QUERY", "X-OWN")),
+    *((status, "GET") for status in (301, 302, 303)),
+    *((status, "HEAD") for status in (301, 302, 303)),
+    *((status, method) for status in (307, 308) for method in ("GET", "POST", "PUT", "QUERY")),
+]
 
 
-@pytest.mark.parametrize("status", [301, 302, 303])
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_the_body_and_its_headers_are_dropped(status: int, method: str) -> None:
-    headers = Headers({**BODY_HEADERS, "Accept": "x"})
+@pytest.mark.parametrize(("status", "method"), CHANGES)
+def test_if_the_method_changes_the_body_and_its_headers_are_dropped(
+    status: int, method: str
+) -> None:
+    headers = Headers({**BODY_HEADERS, "Accept": "x", "Want-Content-Digest": "sha-256=1"})
     request = follow("/", status, method=method, headers=headers, body=open_body(b"data"))
+    assert request.method == "GET"
     assert request.body is None
-    assert request.headers == {"Accept": "x"}
+    assert request.headers == {"Accept": "x", "Want-Content-Digest": "sha-256=1"}
 
 
-@pytest.mark.parametrize("status", [307, 308])
-def test_the_body_is_sent_again_from_its_start(status: int) -> None:
+@pytest.mark.parametrize(("status", "method"), STAYS)
+def test_if_the_method_stays_the_body_is_sent_again_from_its_start(
+    status: int, method: str
+) -> None:
     body = open_body(io.BytesIO(b"data"))
     body.read(3)
-    request = follow("/", status, method="POST", headers=Headers(BODY_HEADERS), body=body)
+    request = follow("/", status, method=method, headers=Headers(BODY_HEADERS), body=body)
+    assert request.method == method
     assert request.body is body
     assert body.read(10) == b"data"
     assert request.headers == BODY_HEADERS
@@ -92,8 +118,9 @@ def test_the_body_is_sent_again_from_its_start(status: int) -> None:
 def test_a_consumed_body_is_an_error() -> None:
     body = open_body(iter([b"data"]))
     body.read(10)
-    with pytest.raises(UnrewindableBodyError):
-        follow("/", 307, method="POST", body=body)
+    for status, method in STAYS:
+        with pytest.raises(UnrewindableBodyError, match=f"{method} http://h.test/.*{status}"):
+            follow("/", status, method=method, body=body)
     assert follow("/", 303, method="POST", body=body).body is None
 
 

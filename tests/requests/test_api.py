@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import pickle
@@ -15,7 +16,15 @@ import curlhttp
 from curlhttp import requests
 from curlhttp.exceptions import InvalidURL, MissingSchema
 from curlhttp.requests import _functions, sessions
-from tests.servers import AppServer, HTTPProxy, RawConnection, RawServer, payload, refused_port
+from tests.servers import (
+    AppServer,
+    HTTPProxy,
+    RawConnection,
+    RawServer,
+    payload,
+    refused_port,
+    respond_and_close,
+)
 from tests.support.pace import paced
 
 
@@ -395,3 +404,131 @@ def test_json_in_no_unicode_encoding_has_the_charset_of_content_type(app: AppSer
     response = curlhttp.get(f"{app.url}/text?{query}")
     assert response.content == '"表"'.encode("shift_jis")
     assert response.json() == response.json(type=str) == "表"
+# --- redirects: the body stays with its method, as in the clients ---
+
+
+def to(status: int) -> str:
+    return f"/redirect-to?url=/echo&status={status}"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("status", "method"),
+    [(301, "PUT"), (301, "PATCH"), (301, "DELETE"), (301, "QUERY"), (302, "GET"), (303, "GET")],
+)
+def test_a_body_is_sent_again_if_the_method_stays(
+    app: AppServer, status: int, method: str, stream: bool
+) -> None:
+    file = io.BytesIO(b"skipped, sent")
+    file.seek(9)
+    headers = {"content-type": "x/y", "Content-MD5": "a"}
+    response = curlhttp.request(
+        method, app.url + to(status), data=file, headers=headers, stream=stream
+    )
+    assert (response.json()["method"], response.json()["body"]) == (method, "sent")
+    assert [record.body for record in app.requests] == [b"sent", b"sent"]
+    assert app.requests[1].header("content-type") == "x/y"
+    assert app.requests[1].header("content-md5") == "a"
+
+
+def test_the_drop_in_drops_the_body_as_requests_does(app: AppServer) -> None:
+    assert requests.put(app.url + to(301), data=b"four").json()["body"] == ""
+    with requests.Session() as session:
+        assert session.put(app.url + to(301), data=b"four").json()["body"] == ""
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_if_the_method_changes_no_field_of_the_body_is_sent(app: AppServer, status: int) -> None:
+    headers = {"content-type": "x/y", "Content-MD5": "a", "digest": "b", "X-Own": "c"}
+    response = curlhttp.post(app.url + to(status), data=b"four", headers=headers)
+    assert (response.json()["method"], response.json()["body"]) == ("GET", "")
+    sent = {name.lower() for name, _ in app.requests[1].headers}
+    assert sent.isdisjoint({"content-type", "content-md5", "digest", "content-length"})
+    assert "x-own" in sent
+
+
+class Once:
+    """A file without tell()."""
+
+    def __init__(self) -> None:
+        self.read = io.BytesIO(b"ab").read
+
+
+@pytest.mark.parametrize("make", [lambda: iter([b"a", b"b"]), Once])
+@pytest.mark.parametrize("status", [301, 307, 308])
+def test_a_body_that_can_be_read_once_is_an_error_if_the_method_stays(
+    app: AppServer, status: int, make: Any
+) -> None:
+    with pytest.raises(curlhttp.UnrewindableBodyError) as caught:
+        curlhttp.put(app.url + to(status), data=make())
+    assert [record.body for record in app.requests] == [b"ab"]
+    assert f"PUT {app.url}" in str(caught.value)
+    error: Any = caught.value
+    assert error.response.status_code == status
+    assert curlhttp.put(app.url + to(status), data=make(), allow_redirects=False).is_redirect
+    assert curlhttp.put(app.url + to(303), data=make()).json()["body"] == ""
+
+
+# --- bodies of redirects that are not followed ---
+
+CODED = gzip.compress(b"hello" * 100)
+BROKEN = {
+    "short": (b"Content-Length: 9\r\n\r\nabc", curlhttp.ChunkedEncodingError),
+    "nothing of it": (b"Content-Length: 9\r\n\r\n", curlhttp.ChunkedEncodingError),
+    "chunk": (b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc", curlhttp.ChunkedEncodingError),
+    "last chunk": (
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        curlhttp.ChunkedEncodingError,
+    ),
+    "framing": (b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", curlhttp.ChunkedEncodingError),
+    "coded and short": (
+        b"Content-Encoding: gzip\r\nContent-Length: 999\r\n\r\n" + CODED,
+        curlhttp.ChunkedEncodingError,
+    ),
+    "truncated coding": (
+        b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (len(CODED) - 9) + CODED[:-9],
+        curlhttp.ContentDecodingError,
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("api", ["function", "session", "drop-in", "client"])
+def test_the_body_of_a_redirect_that_is_not_followed_may_not_break_off_silently(
+    api: str, kind: str, stream: bool
+) -> None:
+    rest, expected = BROKEN[kind]
+    head = b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"
+    with (
+        RawServer(respond_and_close(head + rest)) as server,
+        curlhttp.Client() as client,
+        requests.Session() as session,
+    ):
+        with pytest.raises(expected) as caught:
+            if api == "client" and stream:
+                with client.stream("GET", server.url, follow_redirects=False) as streamed:
+                    streamed.read()
+            elif api == "client":
+                client.get(server.url, follow_redirects=False)
+            else:
+                get: Any = {
+                    "function": curlhttp.get,
+                    "session": session.get,
+                    "drop-in": requests.get,
+                }[api]
+                response = get(server.url, allow_redirects=False, stream=stream)
+                assert stream  # else it has raised
+                _ = response.content
+    error: Any = caught.value
+    assert error.response.status_code == 302
+    assert error.response.headers["location"] == "/next"
+
+
+def test_a_redirect_with_a_corrupt_coding_is_an_error_as_in_the_clients() -> None:
+    """The drop-in, like requests, returns an empty body."""
+    rest = b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone"
+    with RawServer(respond_and_close(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n" + rest)) as server:
+        with pytest.raises(curlhttp.ContentDecodingError):
+            curlhttp.get(server.url, allow_redirects=False)
+        assert requests.get(server.url, allow_redirects=False).content == b""
