@@ -6,6 +6,7 @@ Source: https://github.com/launchdarkly/sse-contract-tests, whose releases have 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,8 @@ import pytest
 from tests.support.colours import BACKENDS
 
 ROOT = Path(__file__).parents[2]
+# The events of a POST end with its body, see docs/decisions/events-and-recordings.md.
+UNMET = "reconnection/resends request body if any when reconnecting"
 SUITE = os.environ.get("SSE_CONTRACT_TESTS") or shutil.which("sse-contract-tests")
 
 pytestmark = [
@@ -35,7 +38,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("client", sorted(BACKENDS))
-def test_the_contract_of_clients_for_events_holds(client: str) -> None:
+def test_the_contract_of_clients_for_events_holds_but_for_repeated_posts(client: str) -> None:
     command = [sys.executable, "-m", "tests.ecosystem.sse_service", "--client", client]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as service:
         try:
@@ -43,7 +46,7 @@ def test_the_contract_of_clients_for_events_holds(client: str) -> None:
             url = f"http://127.0.0.1:{int(service.stdout.readline())}"
             suite = [str(SUITE), "-url", url, "-host", "127.0.0.1", "-port", str(free_port())]
             done = subprocess.run(suite, capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, done.stdout
-            assert "All tests passed" in done.stdout
+            failed = re.findall(r"^  \* (.+)$", done.stderr, re.MULTILINE)
+            assert failed == [UNMET], done.stdout + done.stderr
         finally:
             service.kill()
