@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import sys
+import tracemalloc
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag
 from typing import (
     Annotated,
     Any,
@@ -266,6 +268,7 @@ def test_nothing_is_converted_silently() -> None:
 
 def test_values_that_were_already_read() -> None:
     assert convert(Decimal("0.10"), Decimal) == Decimal("0.10")
+    assert convert(10**5000, Decimal) == 10**5000  # more digits than str() writes
     assert type(convert(Decimal("0.5"), float)) is float
     assert convert(date(2026, 1, 1), date | str) == date(2026, 1, 1)
 
@@ -280,6 +283,116 @@ def test_what_python_cannot_hold_is_a_misfit() -> None:
         deep = {"items": [], "next": deep}
     with pytest.raises(Misfit, match="the value: nested too deeply"):
         convert(deep, Page[int])
+
+
+@dataclass
+class Prices:
+    by_number: dict[Decimal, int]
+    levels: set[Decimal] = field(default_factory=set)
+
+
+class MsgspecPrices(msgspec.Struct):  # type: ignore[misc, name-defined]
+    by_number: dict[Decimal, int]
+
+
+class MsgspecNode(msgspec.Struct):  # type: ignore[misc, name-defined]
+    next: Optional["MsgspecNode"] = None  # noqa: UP037, UP045
+
+
+class PydanticNode(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+    next: Optional["PydanticNode"] = None  # noqa: UP037, UP045
+
+
+@dataclass
+class Node:
+    next: Node | None = None
+
+
+class Switch(Flag):
+    ON = 1
+    OFF = 2
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        ({"sNaN": 1}, dict[Decimal, int], "['sNaN']: the key cannot be hashed"),
+        ({"by_number": {"sNaN": 1}}, Prices, "by_number['sNaN']: the key cannot be hashed"),
+        ({"by_number": {}, "levels": ["sNaN"]}, Prices,
+         "levels: expected an array of hashable values, not list"),
+        ({"by_number": {"sNaN": 1}}, MsgspecPrices, "Cannot hash a signaling NaN value"),
+        ("x", Switch, "the value: expected one of 1, 2, not str"),
+        (Decimal("sNaN"), float, "the value: expected a number in the range of float, not Decimal"),
+    ],
+)  # fmt: skip
+def test_a_hostile_value_is_a_misfit(value: Any, kind: Any, message: str) -> None:
+    with pytest.raises(Misfit) as caught:
+        convert(value, kind)
+    assert str(caught.value).removeprefix("the value: ") == message.removeprefix("the value: ")
+
+
+def test_what_msgspec_cannot_make_is_no_misfit() -> None:
+    with pytest.raises(TypeError, match="is not supported"):
+        convert({}, Struct | MsgspecNode)
+
+
+@pytest.mark.parametrize("kind", [Node, MsgspecNode, PydanticNode, dict[str, MsgspecNode]])
+@pytest.mark.parametrize("loads", [None, json.loads, msgspec.json.decode])
+async def test_a_body_that_is_nested_too_deeply_is_a_misfit(
+    scripted: Scripted, kind: Any, loads: Any
+) -> None:
+    deep = sys.getrecursionlimit() * 9 // 10
+    body = b'{"next":' * deep + b"null" + b"}" * deep
+    client, _ = scripted([Answer(content=body)], json=JSON(loads=loads))
+    response = await client.get("http://a/")
+
+    def read_deep_in_a_program(levels: int) -> None:
+        if levels:
+            read_deep_in_a_program(levels - 1)
+        else:
+            response.json(type=kind)
+
+    with pytest.raises(
+        (JSONTypeError, JSONDecodeError), match=r"nested too deeply|Recursion error"
+    ):
+        read_deep_in_a_program(sys.getrecursionlimit() // 2)
+
+
+def test_long_keys_need_no_memory_for_each_of_their_members() -> None:
+    key = "k" * 200_000
+    value = {key: {f"x{number}": number for number in range(5000)}}
+    tracemalloc.start()
+    try:
+        convert(value, dict[str, dict[str, int]])
+        with pytest.raises(Misfit) as caught:
+            convert(value, dict[str, dict[str, str]])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000  # and 1,000 MB with a path for each value
+    assert str(caught.value).endswith("kkk']['x0']: expected a string, not int")
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("kind", [Node, PydanticNode])
+def test_a_long_path_is_shortened(kind: Any) -> None:
+    value: Any = 1
+    for _ in range(100):
+        value = {"next": value}
+    with pytest.raises(Misfit) as caught:
+        convert(value, kind)
+    assert re.match(r"next(\.next){9}\.\.\.(\.next){9}: ", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    "kind", [dict[str, int], dict[str, Model], dict[str, Struct], Literal["a"]]
+)
+def test_no_text_of_the_server_makes_a_message_long(kind: Any) -> None:
+    for value in ({"k\n" * 100_000: "v" * 100_000}, "v" * 100_000):
+        with pytest.raises(Misfit) as caught:
+            convert(value, kind)
+        assert len(str(caught.value)) < 500
+        assert "\n" not in str(caught.value)
 
 
 def test_an_annotation_that_names_nothing_names_its_class() -> None:
