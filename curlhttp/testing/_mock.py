@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,7 +57,9 @@ URLPattern: TypeAlias = "str | URL | re.Pattern[str] | Callable[[Sent], object] 
 regular expression to search for; a function that returns whether a Sent matches; or None for all.
 """
 
-_ANYTHING, _SEGMENT = "curlhttpanything", "curlhttpsegment"  # the URL parser keeps these unchanged
+_STAR = "\ufdd0"  # for a wildcard in text that was decoded, where "*" is itself
+_HOST_STAR = "curlhttpstar"  # for a wildcard in a host, where the URL parser refuses "*"
+_AUTHORITY = r"(?<=//)[^/?#]*"
 _MISSING = object()
 _LONGEST_SHOWN = 200  # characters of a value in a message
 
@@ -68,6 +70,7 @@ class Pattern:
     Args:
         method: in upper case; None for any.
         url: see URLPattern; if it has a query, the request must have the same one, in any order.
+            The name `*` in it stands for any further parameters.
         params: all names and values of the query; see headers for values. None for any.
         headers: some headers of the request, by name. A value is text, a regular expression to
             search for, any object that is equal to it, or None if there must be no such header.
@@ -97,9 +100,9 @@ class Pattern:
         self._base: re.Pattern[str] | None = None
         if url is not None and not isinstance(url, re.Pattern) and not callable(url):
             base, query = _split_pattern(str(url))
-            self._base = _compile_wildcards(base)
+            self._base = _compile_wildcards(base, "*")
             if query:
-                self._params = {**parse_fields(query), **(self._params or {})}
+                self._params = {**_parse_query(query), **(self._params or {})}
         self.needs_body: bool = (
             json is not ... or content is not None or data is not None or callable(url)
         )
@@ -180,14 +183,49 @@ def _strip_query(url: str) -> str:
 
 def _split_pattern(text: str) -> tuple[str, str]:
     """Return a URL pattern in canonical form, as the part before the query and the query."""
-    marked = text.replace("**", _ANYTHING).replace("*", _SEGMENT)
-    base, query, *_ = [*re.split("[?#]", str(parse_url(marked)), maxsplit=1), ""]
-    return base, query.replace(_ANYTHING, "**").replace(_SEGMENT, "*").partition("#")[0]
+    marked = re.sub(_AUTHORITY, lambda match: match[0].replace("*", _HOST_STAR), text, count=1)
+    try:
+        url = str(parse_url(marked))
+    except RequestException as error:
+        raise type(error)(str(error).replace(_HOST_STAR, "*")) from None
+    base, _, query = url.partition("#")[0].partition("?")
+    return base.replace(_HOST_STAR, "*"), query
 
 
-def _compile_wildcards(base: str) -> re.Pattern[str]:
-    text = re.escape(base).replace(_ANYTHING, ".*").replace(_SEGMENT, "[^/]*")
-    return re.compile(text, re.DOTALL)
+def _compile_wildcards(text: str, star: str) -> re.Pattern[str]:
+    star = re.escape(star)
+    pattern = re.escape(text).replace(star * 2, ".*").replace(star, "[^/]*")
+    return re.compile(pattern, re.DOTALL)
+
+
+class _Wildcards(str):
+    """A name or value in the query of a pattern, with wildcards."""
+
+    _pattern: re.Pattern[str]
+
+    def __new__(cls, marked: str) -> _Wildcards:
+        made = super().__new__(cls, marked.replace(_STAR, "*"))
+        made._pattern = _compile_wildcards(marked, _STAR)
+        return made
+
+    def fits(self, value: object) -> bool:
+        """Return whether a name or value matches."""
+        return isinstance(value, str) and self._pattern.fullmatch(value) is not None
+
+
+def _parse_query(query: str) -> dict[str, object]:
+    """Return the fields of the query of a pattern."""
+
+    def decode(value: str | list[str]) -> object:
+        if isinstance(value, list):
+            return list(map(decode, value))
+        return _Wildcards(value) if _STAR in value else value
+
+    # "%2A" is a star, and no wildcard.
+    fields = parse_fields(query.replace("*", _STAR))
+    return {
+        _Wildcards(name) if _STAR in name else name: decode(value) for name, value in fields.items()
+    }
 
 
 # --- values ---
@@ -210,21 +248,32 @@ def _to_text(value: object) -> object:
 def _is_like(wanted: object, value: object) -> bool:
     if isinstance(wanted, re.Pattern):
         return isinstance(value, str) and wanted.search(value) is not None
+    if isinstance(wanted, _Wildcards):
+        return wanted.fits(value)
+    if isinstance(wanted, list) and isinstance(value, list):
+        return len(wanted) == len(value) and all(map(_is_like, wanted, value))
     return bool(wanted == value)
 
 
 def _find_field_differences(
     what: str, wanted: Mapping[str, object], found: Mapping[str, object]
 ) -> list[tuple[int, str]]:
-    texts = []
+    texts, further = [], [name for name in found if name not in wanted]
     for name, value in wanted.items():
-        if name not in found:
+        names = [name] if name in found else []
+        if isinstance(name, _Wildcards):
+            names = [each for each in further if name.fits(each)]
+            further = [each for each in further if each not in names]
+            if name.strip("*") == value == "":
+                continue  # of any further parameters
+        if not names:
             texts.append(f"there is no {name}")
-        elif not _is_like(value, found[name]):
-            texts.append(f"{_format_field(name, found[name])}, not {_format_field(name, value)}")
-    texts += [
-        f"there is {_format_field(name, found[name])}" for name in found if name not in wanted
-    ]
+        texts += [
+            f"{_format_field(each, found[each])}, not {_format_field(name, value)}"
+            for each in names
+            if not _is_like(value, found[each])
+        ]
+    texts += [f"there is {_format_field(name, found[name])}" for name in further]
     return [(1, f"{what}: {text}") for text in texts]
 
 
@@ -301,7 +350,7 @@ class Route:
         answer: Step | Iterable[Step] | Choice = 200,
         *,
         headers: HeadersInput | None = None,
-        content: bytes | str | Sequence[bytes] = b"",
+        content: bytes | str | Iterable[bytes] = b"",
         json: JSON = None,
         delay: float = 0.0,
         pace: float = 0.0,
@@ -315,7 +364,7 @@ class Route:
                 no longer matches; or a function that returns the step for a Sent. For AsyncClient,
                 it may be a coroutine function.
             headers: see Answer for these and the following arguments.
-            content: the body.
+            content: the body; see Answer.
             json: the body as JSON.
             delay: seconds until the head is received.
             pace: seconds before each piece of the body.
@@ -433,7 +482,8 @@ class Mock:
         Args:
             method: an HTTP method; None for any.
             url: an absolute URL, or the part after base_url. In it, `*` matches anything without a
-                slash, and `**` anything; a URL without a query matches any query. It may also be a
+                slash, and `**` anything, also in names and values of a query. In the query, a sole
+                `*` allows more parameters; a URL without a query matches any. It may also be a
                 compiled regular expression to search for, a function that returns whether a Sent
                 matches, or None for all URLs.
             conditions: params, headers, json, content and data that a request must have. A request

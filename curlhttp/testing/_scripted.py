@@ -9,10 +9,10 @@ import copy
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from errno import ECONNREFUSED
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qsl
 
 from curlhttp._engine.engine import AttemptResult, Engine, HedgePlan
@@ -92,6 +92,8 @@ def parse_fields(text: str) -> dict[str, str | list[str]]:
 
 # --- The steps of a script: responses and failures ---
 
+_BYTES = (bytes, bytearray, memoryview)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -103,20 +105,21 @@ class Answer:
     Args:
         status_code: three digits.
         headers: a mapping or pairs.
-        content: the body, or the pieces in which a streamed response returns it; str is sent as
-            UTF-8.
+        content: the body, a file, or an iterable of the pieces in which a streamed response returns
+            the body; str is sent as UTF-8. Files and iterators are read now, to their end, so that
+            each request that gets this response gets all of it.
         json: the body as JSON, instead of content; None for no JSON body.
         delay: seconds until the head is received; math.inf for a server that never responds.
         pace: seconds before each piece of the body.
         error: raised after the content, as if the connection broke there; None for a complete body.
 
     Raises:
-        TypeError: you passed both content and json.
+        TypeError: you passed both content and json, or content is none of these.
     """
 
     status_code: int = 200
     headers: HeadersInput | None = None
-    content: bytes | str | Sequence[bytes] = b""
+    content: bytes | str | Iterable[bytes] = b""
     delay: float = 0.0
     pace: float = 0.0
     error: RequestException | None = None
@@ -125,6 +128,9 @@ class Answer:
     def __post_init__(self) -> None:
         if self.json is not None and self.content:
             raise TypeError("content cannot be combined with json")
+        object.__setattr__(self, "content", _read_content(self.content))
+        if isinstance(self.headers, Iterator):
+            object.__setattr__(self, "headers", tuple(self.headers))
 
     @property
     def all_headers(self) -> Headers:
@@ -139,8 +145,30 @@ class Answer:
         """Return the pieces of the body, without empty ones."""
         if self.json is not None:
             return [json.dumps(self.json).encode()]
-        content = self.content.encode() if isinstance(self.content, str) else self.content
+        content = cast("bytes | tuple[bytes, ...]", self.content)
         return [piece for piece in ([content] if isinstance(content, bytes) else content) if piece]
+
+
+def _read_content(content: object) -> bytes | tuple[bytes, ...]:
+    """Return a body, or its pieces."""
+    if isinstance(content, (str, *_BYTES)):
+        return _to_bytes(content)
+    read = getattr(content, "read", None)
+    if read is not None:
+        return _to_bytes(read())
+    if isinstance(content, Iterable) and not isinstance(content, Mapping):
+        return tuple(map(_to_bytes, content))
+    raise TypeError(
+        f"content must be bytes, str, a file or an iterable of bytes, not {type(content).__name__}"
+    )
+
+
+def _to_bytes(piece: object) -> bytes:
+    if isinstance(piece, str):
+        return piece.encode()
+    if isinstance(piece, _BYTES):
+        return bytes(piece)
+    raise TypeError(f"the pieces of content must be bytes, not {type(piece).__name__}")
 
 
 @dataclass(frozen=True, slots=True)

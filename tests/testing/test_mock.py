@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import anyio
@@ -20,6 +23,7 @@ from curlhttp._engine.run import send_sync
 from curlhttp.testing import Answer, Mock, Route, Sent, mock, refused, reset, silent, unreachable
 from tests.servers import AppServer
 from tests.support.colours import ONE_OF_EACH, AnyClient
+from tests.support.downloads import download
 from tests.support.pace import PACE
 
 pytestmark = [pytest.mark.anyio]
@@ -272,6 +276,14 @@ HIT = [
     ("GET", "/x", {}, {"url": "HTTPS://API.test:443/x"}),
     ("GET", "/x?b=2&a=1", {}, {"url": "/x?a=1&b=2"}),
     ("GET", "/x?b=2", {}, {"url": "/x"}),
+    ("GET", "/x?a=1&b=b/c", {}, {"url": "/x?b=**&a=*"}),
+    ("GET", "/x?a=", {}, {"url": "/x?a=*"}),
+    ("GET", "/x?a=one%20two", {}, {"url": "/x?a=o*e t*"}),
+    ("GET", "/x?a=*", {}, {"url": "/x?a=%2A"}),
+    ("GET", "/x?a=1&a=2", {}, {"url": "/x?a=*&a=2"}),
+    ("GET", "/x?f[a]=1&f[b]=2", {}, {"url": "/x?f[*]=*"}),
+    ("GET", "/x?a=1&b=2&c=3", {}, {"url": "/x?a=1&*"}),
+    ("GET", "/x?a=1", {}, {"url": "/x?a=1&*"}),
     ("GET", "/x", {"params": {"a": 1, "b": [1, 2]}}, {"params": {"b": ["1", 2], "a": "1"}}),
     ("GET", "/x?at=17", {}, {"params": {"at": ANY}}),
     ("GET", "/x?at=17", {}, {"params": {"at": re.compile(r"^\d+$"), "none": None}}),
@@ -302,6 +314,13 @@ MISSED = [
     ("/x", {}, {"url": re.compile("y$")}, "url: y$ was not found in it"),
     ("/x?a=2&c=3", {}, {"params": {"a": 1, "b": 2}},
      "params: a=2, not a=1\n  params: there is no b\n  params: there is c=3"),
+    ("/x?a=1/2", {}, {"url": "/x?a=*"}, "params: a=1/2, not a=*"),
+    ("/x?a=1", {}, {"url": "/x?a=%2A"}, "params: a=1, not a=*"),
+    ("/x?f[a]=1&g=2", {}, {"url": "/x?f[*]=2&h*=3"},
+     "params: f[a]=1, not f[*]=2\n  params: there is no h*\n  params: there is g=2"),
+    ("/x?a=2&b=3", {}, {"url": "/x?a=1&*"}, "params: a=2, not a=1"),
+    ("/x", {}, {"url": "https://*.other.test/**"},
+     "url: https://api.test/x, not https://*.other.test/**"),
     ("/x?token=one", {}, {"params": {"token": "two"}}, "params: token=***, not token=***"),
     ("/x", {}, {"headers": {"X-A": "1"}}, "headers: there is no X-A"),
     ("/x", {"headers": {"X-A": "1"}}, {"headers": {"X-A": "2"}}, "headers: X-A is '1', not '2'"),
@@ -331,6 +350,75 @@ async def test_the_error_for_an_unmatched_request_says_why(
     assert str(caught.value).partition("\n  ")[2] == said
     assert "s3cret" not in str(caught.value)
     assert "k3y" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["*/users", "https://*.test:80x/", "https://**:99999/", "https://a*b c/"]
+)
+def test_the_error_for_an_invalid_pattern_shows_the_pattern(url: str) -> None:
+    with pytest.raises(e.RequestException) as caught:
+        mock().get(url)
+    assert repr(url) in str(caught.value)
+    assert "curlhttp" not in str(caught.value)
+
+
+def _pieces() -> Iterator[bytes]:
+    yield b"one "
+    yield b"two"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _pieces,
+        lambda: iter([b"one ", b"", b"two"]),
+        lambda: map(bytes, [b"one ", b"two"]),
+        lambda: [b"one ", b"two"],
+        lambda: ["one ", "two"],
+        lambda: (bytearray(b"one "), memoryview(b"two")),
+        lambda: bytearray(b"one two"),
+        lambda: io.BytesIO(b"one two"),
+        lambda: io.StringIO("one two"),
+    ],
+)
+async def test_each_request_gets_all_of_a_body(
+    client: AnyClient, make: Callable[[], Any], tmp_path: Path
+) -> None:
+    """Buffered, streamed, mapped, downloaded or by the drop-in; the first time and again."""
+    with mock(API) as network:
+        network.get("/").respond(content=make(), headers=iter([("X-A", "b")]))
+        network.get("/again").respond([Answer(content=make()), 503])
+        for _ in range(2):
+            found = await client.get(API)
+            assert (found.content, found.headers["x-a"]) == (b"one two", "b")
+            async with await client.stream("GET", API) as stream:
+                assert await stream.read() == b"one two"
+            (mapped,) = [each async for each in client.map([API])]
+            assert mapped.content == b"one two"
+            await download(client, f"{API}/", tmp_path / "file")
+            assert (tmp_path / "file").read_bytes() == b"one two"
+            assert requests.get(API).content == b"one two"
+        assert (await client.get(f"{API}/again")).content == b"one two"
+
+
+async def _async_pieces() -> AsyncIterator[bytes]:
+    yield b"one"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (1, "content must be bytes, str, a file or an iterable of bytes, not int"),
+        ({"a": 1}, "not dict"),
+        (_async_pieces(), "not async_generator"),
+        ([1], "the pieces of content must be bytes, not int"),
+    ],
+)
+def test_a_body_that_is_none_is_refused(content: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        mock(API).get("/").respond(content=content)
+    with pytest.raises(TypeError, match=said):
+        Answer(content=content)
 
 
 def test_the_nearest_route_is_named_first() -> None:
