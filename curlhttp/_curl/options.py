@@ -13,6 +13,7 @@ from typing import cast
 import pycurl
 
 from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify
+from curlhttp._models.credentials import encode_credential
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import URL, bracketed
 
@@ -257,8 +258,8 @@ def _proxy(proxy: Proxy | None, verify: Verify) -> list[Option]:
     if proxy.username is not None:
         options += [
             (pycurl.PROXYAUTH, pycurl.HTTPAUTH_BASIC),
-            (pycurl.PROXYUSERNAME, proxy.username.encode()),
-            (pycurl.PROXYPASSWORD, (proxy.password or "").encode()),
+            (pycurl.PROXYUSERNAME, encode_credential(proxy.username)),
+            (pycurl.PROXYPASSWORD, encode_credential(proxy.password or "")),
         ]
     if proxy.headers:
         lines = [f"{name}: {value}".encode("latin-1") for name, value in proxy.fields]

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from curlhttp._models.credentials import encode_credential, unquote_credential
 from curlhttp._models.errors import check_number
 from curlhttp._models.headers import check_header
 from curlhttp._models.suggestions import with_suggestions
@@ -163,14 +164,14 @@ class Proxy:
             "socks5" or "socks5h" (with socks4a and socks5h, the proxy resolves names). The default
             port is 80 for "http", 443 for "https" and 1080 for SOCKS. It may contain credentials,
             percent-encoded.
-        username: sent to the proxy only.
-        password: sent to the proxy only, as it is: not percent-encoded.
+        username: sent to the proxy only, as UTF-8.
+        password: likewise, as it is: not percent-encoded.
         headers: names and values, sent to the proxy only.
 
     Raises:
         InvalidProxyURL: the URL is not valid, or its scheme is not supported.
         InvalidHeader: a header is not valid.
-        ValueError: the credentials are both in the URL and arguments.
+        ValueError: the credentials are both in the URL and arguments, or cannot be sent.
     """
 
     url: str
@@ -189,7 +190,7 @@ class Proxy:
             for name, value in (("username", username), ("password", password)):
                 if not isinstance(cast(object, value), (str, type(None))):
                     raise TypeError(f"{name} must be a str, not {type(value).__name__}")
-                if "\0" in (value or ""):
+                if b"\0" in encode_credential(value or ""):
                     raise ValueError(_NUL)
         headers = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
         object.__setattr__(self, "url", url)
@@ -225,11 +226,12 @@ def _parse_proxy(url: str) -> tuple[str, str | None, str | None]:
         )
     if not host or any(char <= " " or char == "\\" for char in parts.netloc):
         raise InvalidProxyURL(f"the proxy URL has no valid host; {_QUOTE}")
-    if "\0" in unquote(parts.netloc):
+    if "\0" in unquote_credential(parts.netloc):
         raise InvalidProxyURL(_NUL)
     port = port or _PROXY_PORTS.get(parts.scheme, 1080)
     username, password = (
-        None if part is None else unquote(part) for part in (parts.username, parts.password)
+        None if part is None else unquote_credential(part)
+        for part in (parts.username, parts.password)
     )
     return f"{parts.scheme}://{bracketed(host)}:{port}", username, password
 

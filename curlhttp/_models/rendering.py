@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from curlhttp._models.body_redaction import FORM, Redactor
+from curlhttp._models.credentials import encode_credential
 from curlhttp._models.headers import Headers
 from curlhttp._models.url import bracketed
 
@@ -266,7 +267,7 @@ def _add_proxy(line: _Command, proxy: Proxy, tls: TLS) -> None:
     line.add("--proxy", proxy.url)
     if proxy.username is not None:
         user = f"{proxy.username}:{proxy.password or ''}" if line.secrets else f"{_MASK}:{_MASK}"
-        line.add("--proxy-user", user)
+        line.add("--proxy-user", user if user.isascii() else encode_credential(user))
     for name, value in proxy.fields:
         line.add("--proxy-header", f"{name}: {value if line.secrets else _MASK}")
     if proxy.url.startswith("https:"):

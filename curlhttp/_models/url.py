@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 from urllib.parse import quote, quote_plus, unquote
 
+from curlhttp._models.credentials import unquote_credential
 from curlhttp._models.redaction import display_url, redact_text
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 
@@ -426,8 +427,9 @@ class URL(_URLBuilder):
         authority: the value of the Host header: no zone, no default port.
         wire: the ASCII URL for libcurl, without userinfo and fragment.
         fragment: the text after "#", percent-encoded ASCII.
-        username: percent-decoded, or None; str() and repr() of a URL never show it.
-        password: percent-decoded, or None.
+        username: percent-decoded, or None; str() and repr() of a URL never show it. Bytes that are
+            not UTF-8 are surrogates, as `os.fsdecode` returns them.
+        password: the same.
 
     Raises:
         MissingSchema, InvalidSchema, InvalidURL: the URL cannot be requested.
@@ -710,7 +712,7 @@ def _parse_credentials(userinfo: str) -> tuple[str | None, str | None]:
         return None, None
     userinfo.encode()  # raises UnicodeEncodeError for a lone surrogate
     username, colon, password = userinfo.partition(":")
-    return unquote(username), unquote(password) if colon else None
+    return unquote_credential(username), unquote_credential(password) if colon else None
 
 
 # --- URLs as people type them ---

@@ -10,6 +10,7 @@ from binascii import b2a_base64
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from curlhttp._models.credentials import encode_credential
 from curlhttp._models.suggestions import with_suggestions
 
 if TYPE_CHECKING:
@@ -126,8 +127,11 @@ class BasicAuth(Auth):
     """Send a user name and a password with every request (RFC 7617).
 
     Args:
-        username: bytes, or a str, which is encoded in Latin-1 if possible, otherwise in UTF-8.
+        username: a str, which is sent as UTF-8, or bytes, which are sent as they are.
         password: the same.
+
+    Raises:
+        ValueError: the text has a lone surrogate, for which there is no UTF-8.
     """
 
     __slots__ = ("_value",)
@@ -210,15 +214,3 @@ def to_auth(value: AuthInput | None) -> Auth | None:
         "auth must be a (user, password) tuple, an Auth or a callable, not "
         f"{type(value).__name__}{hint}"
     )
-
-
-def encode_credential(text: str | bytes) -> bytes:
-    """Encode a user name or password in Latin-1 if possible, otherwise in UTF-8."""
-    if isinstance(text, bytes):
-        return text
-    if not isinstance(text, str):
-        raise TypeError(f"a user name or password must be str or bytes, not {type(text).__name__}")
-    try:
-        return text.encode("latin-1")
-    except UnicodeEncodeError:
-        return text.encode()

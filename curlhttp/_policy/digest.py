@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from curlhttp._models.credentials import encode_credential
 from curlhttp._models.request import ENDPOINTS
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_url
-from curlhttp._policy.auth import Auth, AuthFlow, encode_credential
+from curlhttp._policy.auth import Auth, AuthFlow
 
 if TYPE_CHECKING:
     from curlhttp._models.headers import Headers
@@ -30,6 +31,8 @@ _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]+|(?=,)|$)")
 _TOKEN68 = re.compile(r"([A-Za-z0-9._~+/-]+=*)[ \t]*(?=,|$)")
 _SEPARATORS = re.compile(r"[ \t,]*")
 
+_UTF8, _LATIN1 = "utf-8", frozenset({"iso-8859-1", "latin-1", "latin1"})
+
 # Strongest first, which a client prefers (RFC 7616, section 3.7). SHA-512 is not in the RFC, but
 # some servers and requests support it.
 ALGORITHMS = {
@@ -43,6 +46,8 @@ ALGORITHMS = {
     if hash_name in hashlib.algorithms_available
 }
 _MAX_ORIGINS = 256  # for which one DigestAuth keeps a session
+_MAX_NONCES = 4096  # of which it knows how often they were used
+_MAX_ANSWERS = 10  # to the challenges of one request
 
 
 # --- challenges ---
@@ -173,63 +178,98 @@ class DigestAuth(Auth):
     """Authenticate with Digest (RFC 7616; RFC 2069 if the server offers no qop).
 
     Supports MD5, SHA-256, SHA-512 and SHA-512-256 (if OpenSSL has it), each also with "-sess", and
-    the qop "auth". Later requests to the same origin reuse the nonce and need no challenge.
+    the qop "auth". Later requests to the same origin reuse the nonce and need no challenge, also
+    requests at the same time: each has its own number, so no server takes one for a replay.
 
     Args:
-        username: the user name.
-        password: the password.
+        username: a str, which is sent as UTF-8, or in the charset of the challenge if that is
+            ISO-8859-1; or bytes, which are sent as they are.
+        password: the same; both are in the same charset.
         cnonce: a function that returns a new client nonce; random by default.
+
+    Raises:
+        ValueError: the text has a lone surrogate, for which there is no UTF-8.
     """
 
     def __init__(
         self,
-        username: str,
-        password: str,
+        username: str | bytes,
+        password: str | bytes,
         *,
         cnonce: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         for value in (username, password):
-            if not isinstance(value, str):
-                raise TypeError(f"a user name or password must be str, not {type(value).__name__}")
+            encode_credential(value)  # raises now if it cannot be sent
         self._username = username
         self._password = password
         self._cnonce = cnonce
         self._lock = threading.Lock()
         self._sessions: dict[str, _DigestSession] = {}
+        self._counts: dict[str, int] = {}  # how often each nonce was used, the latest one last
 
     def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, and yield it again with credentials if it is challenged."""
         origin = request.url.origin
         session = self._sessions.get(origin)
-        if session is not None:
-            request.headers["Authorization"] = self._sign(session, request)
+        use = None if session is None else self._sign(session, request)
         response = yield request
-        # Once, and a second time only for a nonce that the server calls stale.
-        for is_last in (False, True):
-            if response.status_code != 401 or _get_origin(response) != origin:
-                break  # a middleware below may have sent the request to another origin
+        answers = 0
+        # A middleware below may have sent the request to another origin.
+        while response.status_code == 401 and _get_origin(response) == origin:
             challenge = _best_challenge(response.headers)
-            if challenge is None or (is_last and not _is_stale(challenge)):
+            if challenge is None or (
+                answers and not self._may_answer_again(answers, challenge, response, session, use)
+            ):
                 break
             session = self._start_session(origin, challenge)
-            response = yield self._sign_again(session, request)
+            request = request.copy()
+            if request.body is not None:
+                request.body.rewind()
+            use = self._sign(session, request)
+            response = yield request
+            answers += 1
         self._finish(origin, session, response)
 
-    def _sign_again(self, session: _DigestSession, request: ClientRequest) -> ClientRequest:
-        again = request.copy()
-        if again.body is not None:
-            again.body.rewind()
-        again.headers["Authorization"] = self._sign(session, again)
-        return again
+    def _may_answer_again(
+        self,
+        answers: int,
+        challenge: Challenge,
+        response: Response,
+        session: _DigestSession | None,
+        use: tuple[str, int] | None,
+    ) -> bool:
+        """Return whether an answer may have been refused for its nonce, not for its credentials."""
+        is_stale = _is_stale(challenge)
+        # A retry below has repeated the count.
+        if answers == 1 and (is_stale or len(response.attempts) > 1):
+            return True
+        if session is None or use is None or not (is_stale or session.was_accepted):
+            return False
+        # Some servers refuse a count after a higher one, which another request may have had.
+        nonce, count = use
+        return answers < _MAX_ANSWERS and self._counts.get(nonce, count) > count
 
-    def _sign(self, session: _DigestSession, request: ClientRequest) -> str:
+    def _sign(self, session: _DigestSession, request: ClientRequest) -> tuple[str, int]:
+        """Set Authorization, and return the nonce and its count."""
         with self._lock:
-            session.count += 1
-            nonce, count = session.nonce, session.count
-        return session.authorization(request.method, request.url.target, nonce, count)
+            nonce = session.nonce
+            # By nonce, not by session: several requests may get the same one in their challenges,
+            # and a server may repeat one that it has refused.
+            self._counts[nonce] = count = self._counts.pop(nonce, 0) + 1
+            while len(self._counts) > _MAX_NONCES:
+                del self._counts[next(iter(self._counts))]
+        request.headers["Authorization"] = session.authorization(
+            request.method, request.url.target, nonce, count
+        )
+        return nonce, count
 
     def _start_session(self, origin: str, challenge: Challenge) -> _DigestSession:
+        known = self._sessions.get(origin)
+        if known is not None and known.answers(challenge):
+            return known  # of another request that was challenged at the same time
         session = _DigestSession(challenge, self._username, self._password, self._cnonce())
+        if known is not None:
+            session.was_accepted = known.was_accepted
         with self._lock:
             self._sessions.pop(origin, None)
             while len(self._sessions) >= _MAX_ORIGINS:
@@ -246,32 +286,37 @@ class DigestAuth(Auth):
                 if self._sessions.get(origin) is session:
                     del self._sessions[origin]
                 return
+            session.was_accepted = True
             info = response.headers.get("authentication-info")
             following = parse_parameters(info).get("nextnonce") if info else None
             if following and following != session.nonce:
-                session.nonce, session.count = following, 0
+                session.nonce = following
 
 
 class _DigestSession:
-    """The credentials for one challenge: its nonce, and how often it was used."""
+    """The credentials for one challenge, and the current nonce."""
 
-    def __init__(self, challenge: Challenge, username: str, password: str, cnonce: str) -> None:
+    def __init__(
+        self, challenge: Challenge, username: str | bytes, password: str | bytes, cnonce: str
+    ) -> None:
+        self._challenge = challenge
+        self.was_accepted = False  # or one with the same credentials before it
         offered = challenge.parameters
         name, is_session = _get_algorithm(challenge)
         self.nonce = offered["nonce"]
-        self.count = 0
         self._hash_name = ALGORITHMS[name]
         self._cnonce = cnonce
         self._has_qop = bool(offered.get("qop"))
-        in_utf8 = offered.get("charset", "").lower() == "utf-8"
-        user, realm = _encode(username, in_utf8), encode_credential(offered.get("realm", ""))
+        charset = offered.get("charset", "").lower()
+        user, secret = _encode_pair(username, password, charset)
+        realm = _to_wire(offered.get("realm", ""))
         # The nonces of the first request count for all that follow (section 3.4.2).
-        nonces = (encode_credential(self.nonce), encode_credential(cnonce)) if is_session else ()
-        self._secret = compute_a1(self._hash_name, user, realm, _encode(password, in_utf8), *nonces)
+        nonces = (_to_wire(self.nonce), _to_wire(cnonce)) if is_session else ()
+        self._secret = compute_a1(self._hash_name, user, realm, secret, *nonces)
 
         if hides_user := _is_true(offered.get("userhash")):
             who = f'username="{hash_parts(self._hash_name, user, realm)}"'
-        elif in_utf8 and not username.isascii():
+        elif charset == _UTF8 and not user.isascii():
             who = f"username*=UTF-8''{quote(user, safe='')}"
         else:
             who = f"username={_quote(user.decode('latin-1'))}"
@@ -285,11 +330,15 @@ class _DigestSession:
         }
         self._end = "".join(f", {key}={text}" for key, text in options.items() if text)
 
+    def answers(self, challenge: Challenge) -> bool:
+        """Return whether these credentials are for a challenge."""
+        return challenge == self._challenge and self.nonce == challenge.parameters["nonce"]
+
     def authorization(self, method: str, target: str, nonce: str, count: int) -> str:
         """Return the value of Authorization for the count-th request with the nonce."""
         use = (f"{count:08x}", self._cnonce, "auth") if self._has_qop else ()
         response = compute_response(
-            self._hash_name, self._secret, method, target, *map(encode_credential, (nonce, *use))
+            self._hash_name, self._secret, method, target, *map(_to_wire, (nonce, *use))
         )
         qop = f", qop=auth, nc={count:08x}" if use else ""
         return (
@@ -337,8 +386,26 @@ def _is_true(text: str | None) -> bool:
     return text is not None and text.lower() == "true"
 
 
-def _encode(text: str, in_utf8: bool) -> bytes:
-    return unicodedata.normalize("NFC", text).encode() if in_utf8 else encode_credential(text)
+def _encode_pair(username: str | bytes, password: str | bytes, charset: str) -> tuple[bytes, bytes]:
+    """Return both in the charset of a challenge, or else in UTF-8."""
+
+    def encode(text: str | bytes) -> bytes:
+        if isinstance(text, bytes):
+            return text
+        if charset in _LATIN1:  # the RFC has no such value, but servers do
+            return text.encode("latin-1")
+        # In NFC (section 4).
+        return encode_credential(unicodedata.normalize("NFC", text) if charset == _UTF8 else text)
+
+    try:
+        return encode(username), encode(password)
+    except UnicodeEncodeError:
+        return encode_credential(username), encode_credential(password)
+
+
+def _to_wire(text: str) -> bytes:
+    """Return a text of a header, which stands for bytes by Latin-1."""
+    return text.encode("latin-1", "replace")
 
 
 def _quote(text: str) -> str:

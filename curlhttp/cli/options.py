@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import click
 
+from curlhttp._models.credentials import encode_credential
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import color_option, format_bytes
 
@@ -216,7 +217,7 @@ class ConnectionOptions:
         if proxy is not None and self.proxy_user is not None:
             scheme, _, rest = proxy.rpartition("://")
             name, _, password = self.proxy_user.partition(":")
-            user = f"{quote(name, safe='')}:{quote(password, safe='')}"
+            user = ":".join(quote(encode_credential(part), safe="") for part in (name, password))
             proxy = f"{scheme or 'http'}://{user}@{rest}"
         if self.noproxy is None:
             return proxy

@@ -123,6 +123,7 @@ class _Adapter(HTTPAdapter):
     """Raise requests' errors, which hold urllib3's, but with the text of the clients' errors."""
 
     _response_class = UTF8Response
+    _sends_utf8 = True
 
     def _attempt(self, sent: ClientRequest) -> _core.Response:
         try:

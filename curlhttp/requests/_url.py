@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import quote, unquote, urlparse, urlunparse
 
+from curlhttp._models.credentials import encode_credential, unquote_credential
 from curlhttp._models.redaction import display_url
 from curlhttp.exceptions import InvalidURL, MissingSchema
 
@@ -191,6 +192,31 @@ def get_auth_from_url(url: str) -> tuple[str, str]:
     if parts.username is None or parts.password is None:
         return "", ""
     return unquote(parts.username), unquote(parts.password)
+
+
+def get_utf8_auth_from_url(url: str) -> tuple[bytes, bytes]:
+    """Return user name and password as the clients send them; two empty ones if one is missing."""
+    parts = urlparse(url)
+    if parts.username is None or parts.password is None:
+        return b"", b""
+    username, password = map(unquote_credential, (parts.username, parts.password))
+    return encode_credential(username), encode_credential(password)
+
+
+def quote_latin1_userinfo(proxy: str) -> str:
+    """Return the URL of an HTTP proxy with its credentials in Latin-1, as requests sends them.
+
+    Raises:
+        UnicodeEncodeError: they are not Latin-1.
+    """
+    if "@" not in proxy or (proxy.isascii() and "%" not in proxy):
+        return proxy
+    parts = urlparse(proxy)
+    if parts.scheme.startswith("socks"):
+        return proxy  # for which requests sends UTF-8
+    userinfo, at, host = parts.netloc.rpartition("@")
+    pair = [quote(unquote(part).encode("latin-1"), safe="") for part in userinfo.split(":", 1)]
+    return parts._replace(netloc=f"{':'.join(pair)}{at}{host}").geturl()
 
 
 def urldefragauth(url: str) -> str:

@@ -36,6 +36,7 @@ from curlhttp.requests._core_request import get_ip_version, to_timeout
 from curlhttp.requests._environment import get_plain_http_verify
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._retries import to_urllib3_error
+from curlhttp.requests._url import quote_latin1_userinfo
 from curlhttp.requests.models import PreparedRequest
 from curlhttp.requests.structures import CaseInsensitiveDict
 
@@ -485,7 +486,7 @@ def _get_proxy(pool: Any, kw: PoolKeywords) -> Proxy | None:
         or (pool.proxy.scheme == "https" and config.ssl_context is not kw.get("ssl_context"))
     ):
         raise UnsupportedByLibcurl("libcurl does not support these settings of the proxy")
-    proxy = Proxy.parse(pool.proxy.url)
+    proxy = Proxy.parse(quote_latin1_userinfo(pool.proxy.url))
     # libcurl sends the credentials of the proxy's URL.
     headers = tuple(
         (name, value)

@@ -34,6 +34,7 @@ from curlhttp.requests._environment import get_plain_http_verify
 from curlhttp.requests._internal_utils import GetAttr, make_getattr
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._unread_bodies import follows_redirects
+from curlhttp.requests._url import quote_latin1_userinfo
 from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ class HTTPAdapter(BaseAdapter):
     _address_checker: AddressChecker | None = None
     _guard: GuardInput = None
     _response_class: type[Response] = Response
+    _sends_utf8 = False  # credentials for proxies
     poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
     _pool_connections: int
@@ -696,6 +698,8 @@ class HTTPAdapter(BaseAdapter):
         proxies: t.ProxiesInput,
     ) -> Transport:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
+        if proxy is not None and not self._sends_utf8:
+            proxy = quote_latin1_userinfo(proxy)
         if proxy is None and url.scheme == "http":
             # One Transport for all. certifi, which is slow to import, is loaded only by default.
             verify, cert = verify is True or get_plain_http_verify(), None

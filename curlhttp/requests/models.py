@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from curlhttp._models import response as _core
 from curlhttp._models.body import MultipartBody
+from curlhttp._models.credentials import encode_credential
 from curlhttp._models.decoding import decode_text
 from curlhttp._models.headers import SENSITIVE
 from curlhttp._models.redaction import redact_field, redact_text, redact_url, strip_userinfo
@@ -309,6 +310,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     body: Any
     _body_position: Any
     _cookies: Any = LazyCookieJar()
+    _sends_utf8 = False  # credentials; True for the functions of curlhttp
 
     def __init__(self) -> None:
         self.method = None
@@ -365,6 +367,8 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     def copy(self) -> PreparedRequest:
         """Return a copy; it shares body and hooks with this one."""
         twin = PreparedRequest()
+        if self._sends_utf8:
+            twin._sends_utf8 = True
         twin.method = self.method
         twin.url = self.url
         if self.headers is not None:
@@ -532,16 +536,17 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         if auth is None:
             if not self.url or "@" not in self.url:
                 return
-            from curlhttp.requests._url import get_auth_from_url
+            from curlhttp.requests._url import get_auth_from_url, get_utf8_auth_from_url
 
-            userinfo = get_auth_from_url(self.url)
+            read = get_utf8_auth_from_url if self._sends_utf8 else get_auth_from_url
+            userinfo = read(self.url)
             auth = userinfo if any(userinfo) else None
         if not auth:
             return
         if isinstance(auth, tuple) and len(auth) == 2:
             from curlhttp.requests.auth import HTTPBasicAuth
 
-            auth = HTTPBasicAuth(*auth)
+            auth = HTTPBasicAuth(*(map(_to_utf8, auth) if self._sends_utf8 else auth))
         if isinstance(auth, type) or not callable(auth):
             _refuse_auth(auth)
         signed = auth(self)
@@ -555,6 +560,10 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         for event, hook in (hooks or {}).items():
             if hook or event not in self.hooks:
                 self.register_hook(event, hook)
+
+
+def _to_utf8(credential: object) -> object:
+    return encode_credential(credential) if isinstance(credential, str) else credential
 
 
 def _refuse_auth(auth: object) -> None:

@@ -142,7 +142,7 @@ class SessionRedirectMixin:
     max_redirects: int
     trust_env: bool
     cookies: Any
-    _follows_client_rules = False  # as curlhttp.get() and so on; not requests' rules for bodies
+    _follows_client_rules = False  # of curlhttp.get() and so on: bodies after redirects, UTF-8
 
     def send(self, request: PreparedRequest, **kwargs: Unpack[t.SendOptions]) -> Response:
         """Send a prepared request."""
@@ -295,7 +295,7 @@ class SessionRedirectMixin:
         self, prepared_request: PreparedRequest, proxies: t.AnyProxies
     ) -> dict[str, str | None]:
         """Return the proxies for the next hop, and set Proxy-Authorization for them."""
-        from curlhttp.requests._url import get_auth_from_url
+        from curlhttp.requests._url import get_auth_from_url, get_utf8_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
         from curlhttp.requests.utils import resolve_proxies
 
@@ -303,7 +303,8 @@ class SessionRedirectMixin:
         headers = prepared_request.headers
         headers.pop("Proxy-Authorization", None)
         scheme = urlparse(str(prepared_request.url)).scheme
-        username, password = get_auth_from_url(found.get(scheme) or "")
+        read = get_utf8_auth_from_url if self._follows_client_rules else get_auth_from_url
+        username, password = read(found.get(scheme) or "")
         # For a tunnel, the adapter sends the credentials to the proxy alone.
         if username and password and not scheme.startswith("https"):
             headers["Proxy-Authorization"] = _basic_auth_str(username, password)
@@ -452,6 +453,8 @@ class Session(SessionRedirectMixin):
         if not auth and not self.auth and self.trust_env:
             auth = get_netrc_auth(request.url)
         prepared = PreparedRequest()
+        if self._follows_client_rules:
+            prepared._sends_utf8 = True
         prepared.prepare(
             method=request.method.upper(),  # type: ignore[union-attr]
             url=request.url,

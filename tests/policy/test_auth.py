@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curlhttp._models.body import Body, open_body
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import Attempt, Timings
 from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, to_auth
 from curlhttp._policy.digest import Challenge, DigestAuth, parse_challenges, parse_parameters
 from curlhttp._policy.token_auth import BearerAuth
@@ -69,9 +69,11 @@ def sent_parameters(request: ClientRequest | None) -> dict[str, str]:
     ("username", "password", "pair"),
     [
         ("user", "pass", b"user:pass"),
-        ("J\xe4s", "\xf6", b"J\xe4s:\xf6"),
-        ("\u20ac", "p", b"\xe2\x82\xac:p"),
+        ("J\xe4s", "\xf6", b"J\xc3\xa4s:\xc3\xb6"),
+        ("\u20ac", "p\xe9", b"\xe2\x82\xac:p\xc3\xa9"),
         (b"\xff", b"\x00", b"\xff:\x00"),
+        (b"J\xe4", "p\xe9", b"J\xe4:p\xc3\xa9"),
+        ("J\udce4", "p\xe9", b"J\xe4:p\xc3\xa9"),  # a byte, as of os.fsdecode
         ("", "", b":"),
         ("u", "a:b\r\n" * 50, b"u:" + b"a:b\r\n" * 50),
     ],
@@ -481,19 +483,116 @@ def test_a_consumed_body_cannot_be_sent_again() -> None:
     ("username", "extra", "field"),
     [
         ('a"b\\c', "", 'username="a\\"b\\\\c"'),
-        ("J\xe4", "", 'username="J\xe4"'),
+        ("J\xe4", "", 'username="J\xc3\xa4"'),
+        ("J\xe4", ", charset=ISO-8859-1", 'username="J\xe4"'),
+        ("\u20ac", ", charset=ISO-8859-1", 'username="\xe2\x82\xac"'),
+        (b"J\xe4", "", 'username="J\xe4"'),
         ("J\xe4", ", charset=UTF-8", "username*=UTF-8''J%C3%A4"),
         ("Ja\u0308", ", charset=UTF-8", "username*=UTF-8''J%C3%A4"),
-        ("J\xe4", ", charset=x", 'username="J\xe4"'),
+        ("J\xe4", ", charset=x", 'username="J\xc3\xa4"'),
         ("\u20ac", "", 'username="\xe2\x82\xac"'),
         ("plain", ", charset=UTF-8", 'username="plain"'),
     ],
 )
-def test_user_names_are_quoted_or_encoded(username: str, extra: str, field: str) -> None:
+def test_user_names_are_quoted_or_encoded(username: str | bytes, extra: str, field: str) -> None:
     flow, _ = begin(DigestAuth(username, "p"), asked())
     again = challenged(flow, MD5 + extra)
     assert again is not None
     assert again.headers["Authorization"].startswith(f"Digest {field}, realm=")
+
+
+@pytest.mark.parametrize(
+    ("extra", "username", "password", "charset"),
+    [
+        ("", "\u20ac", "p\xe9", "utf-8"),
+        ("", "J\xe4", "\u20ac", "utf-8"),
+        (", charset=UTF-8", "J\xe4", "p\xe9", "utf-8"),
+        (", charset=iso-8859-1", "J\xe4", "p\xe9", "latin-1"),
+        (", charset=iso-8859-1", "\u20ac", "p\xe9", "utf-8"),
+        (", charset=iso-8859-1", "J\xe4", "\u20ac", "utf-8"),
+    ],
+)
+def test_user_and_password_of_digest_have_one_charset(
+    extra: str, username: str, password: str, charset: str
+) -> None:
+    flow, _ = begin(DigestAuth(username, password), asked())
+    again = sent_parameters(challenged(flow, f"Digest realm=r, nonce=n{extra}"))
+
+    def md5(data: bytes) -> bytes:
+        return hashlib.md5(data).hexdigest().encode()
+
+    secret = md5(f"{username}:r:{password}".encode(charset))
+    assert again["response"].encode() == md5(secret + b":n:" + md5(b"GET:/"))
+
+
+@pytest.mark.parametrize("kind", [BasicAuth, DigestAuth])
+def test_a_credential_without_utf8_is_refused_without_showing_it(kind: type[Auth]) -> None:
+    password = "hunter2\ud800"
+    with pytest.raises(ValueError, match="lone surrogate") as caught:
+        kind("u", password)  # type: ignore[call-arg]
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert "hunter2" not in str(caught.value)
+
+
+def test_requests_that_get_the_same_nonce_at_once_count_it() -> None:
+    auth = mufasa()
+    flows = [begin(auth, asked())[0] for _ in range(5)]
+    sent = [sent_parameters(challenged(flow, MD5)) for flow in flows]
+    assert [each["nc"] for each in sent] == [f"{count:08x}" for count in range(1, 6)]
+
+
+def test_no_count_of_a_nonce_is_used_again() -> None:
+    """Not after another nonce, nor a refusal, nor at another origin that has the same one."""
+    auth, counts = mufasa(), []
+
+    def answer(url: str = "http://h.test/") -> AuthFlow:
+        flow, request = begin(auth, asked(url))
+        signed = request if "Authorization" in request.headers else challenged(flow, MD5, url=url)
+        parameters = sent_parameters(signed)
+        if parameters["nonce"].startswith("7ypf"):
+            counts.append(parameters["nc"])
+        return flow
+
+    finish(answer(), 200, ("Authentication-Info", 'nextnonce="other"'))
+    finish(answer(), 401, ("WWW-Authenticate", MD5))  # of "other"; so the first one again
+    auth._sessions.clear()
+    challenged(answer(), MD5)  # refused, without another try
+    finish(answer(), 200)
+    finish(answer("http://h2.test/"), 200, url="http://h2.test/")
+    assert counts == [f"{count:08x}" for count in (1, 3, 4, 5)]
+
+
+def test_the_number_of_counted_nonces_is_bounded() -> None:
+    auth = mufasa()
+    for number in range(5000):
+        challenged(begin(auth, asked())[0], f"Digest realm=r, nonce=n{number}")
+    assert len(auth._counts) <= 4096
+
+
+def test_a_count_that_was_overtaken_is_replaced_once_the_credentials_were_accepted() -> None:
+    auth = mufasa()
+    first, second, third = (begin(auth, asked())[0] for _ in range(3))
+    counts = [sent_parameters(challenged(each, MD5))["nc"] for each in (first, second, third)]
+    assert counts == ["00000001", "00000002", "00000003"]
+    assert challenged(first, MD5) is None  # the password may be wrong
+    finish(third, 200)
+    assert sent_parameters(challenged(second, MD5))["nc"] == "00000004"
+    assert challenged(second, MD5) is None  # no other request has a higher count
+
+
+def test_a_retry_that_repeated_a_count_is_answered_once_more() -> None:
+    auth = mufasa()
+    flow, _ = begin(auth, asked())
+    challenged(flow, MD5)
+    response = answered(401, "http://h.test/", ("WWW-Authenticate", MD5))
+    response.attempts = (
+        Attempt(1, 503, None, 0.0, None),
+        Attempt(2, 401, None, 0.0, None),
+    )
+    again = sent_parameters(cast(ClientRequest, flow.send(response)))
+    assert again["nc"] == "00000002"
+    assert challenged(flow, MD5) is None
 
 
 def test_quotes_in_what_the_server_sent_stay_inside_their_quotes() -> None:
