@@ -337,7 +337,7 @@ def test_what_msgspec_cannot_make_is_no_misfit() -> None:
 
 
 @pytest.mark.parametrize("kind", [Node, MsgspecNode, PydanticNode, dict[str, MsgspecNode]])
-@pytest.mark.parametrize("loads", [None, json.loads, msgspec.json.decode])
+@pytest.mark.parametrize("loads", [json.loads, msgspec.json.decode, orjson.loads])
 async def test_a_body_that_is_nested_too_deeply_is_a_misfit(
     scripted: Scripted, kind: Any, loads: Any
 ) -> None:
