@@ -44,6 +44,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_policy": (VALUES + POLICY, PURE),
     "_engine": (VALUES + SEAM, PURE),
     "_engine/network.py": (VALUES + SEAM, PURE - {"time"}),
+    "_engine/running_maps.py": (VALUES + SEAM, PURE - {"time"}),  # it paces waits of threads
     "_flow": (VALUES + SEAM + POLICY + FLOW, PURE - CLOCKS),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
     "_curl/engines/loops.py": (VALUES + SEAM + CURL, PURE - LOOPS),

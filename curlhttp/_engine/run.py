@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
+
+from curlhttp._engine.running_maps import ENDLESS, is_only_thread, running, wait_and_step
+from curlhttp.exceptions import PoolTimeout
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -88,11 +92,25 @@ class ThreadWaiter:
             self._lock.release()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until `wake` is called, or for so many seconds."""
+        """Wait until `wake` is called, or for so many seconds.
+
+        Raises:
+            PoolTimeout: the wait has no end.
+        """
         self.wait_blocking(seconds)
 
     def wait_blocking(self, seconds: float | None = None) -> bool:
         """Wait as `wait` does, without a coroutine; return whether `wake` was called."""
-        return self._lock.acquire(
-            timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
-        )
+        if running:
+            return wait_and_step(self._wait, seconds)
+        if seconds is None and is_only_thread():
+            if self._wait(0):
+                return True
+            gc.collect()  # a response that nobody refers to any more may hold it
+            if not self._wait(0):
+                raise PoolTimeout(ENDLESS)
+            return True
+        return self._wait(-1 if seconds is None else seconds)
+
+    def _wait(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))

@@ -25,7 +25,7 @@ from curlhttp._policy.limits import (
     get_poll_interval,
 )
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
-from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
+from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError, Timeout
 
 if TYPE_CHECKING:
     from curlhttp._policy.adaptive import AdaptiveLimit
@@ -133,9 +133,13 @@ async def _wait_for_rate(
     # BaseException, because those behind must not wait for a cancelled request.
     except BaseException as error:
         reservation.leave()
-        if isinstance(error, DeadlineExceeded):
-            error.request = request
+        _set_request(error, request)
         raise
+
+
+def _set_request(error: BaseException, request: ClientRequest) -> None:
+    if isinstance(error, Timeout) and error.request is None:
+        error.request = request
 
 
 def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExceeded:
@@ -183,8 +187,9 @@ async def _wait_for_lease(
         if not lease.granted:
             raise limit.make_timeout_error(request, clock.now())
         lease.confirm()  # until then, the limit refuses newcomers
-    except BaseException:
+    except BaseException as error:
         lease.release()
+        _set_request(error, request)
         raise
     return lease
 

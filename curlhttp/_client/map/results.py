@@ -35,6 +35,10 @@ class Sender(Protocol):
     def is_lost(self) -> bool:
         """Return whether it belongs to the parent process, because this process was forked."""
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Return whether Ctrl-C has interrupted it at any line."""
+
     def start(self, request: ClientRequest, finish: Finish) -> bool:
         """Start a request.
 
@@ -49,11 +53,27 @@ class Sender(Protocol):
     def run_ready(self) -> None:
         """Continue requests that do not have to wait, unless that was done a moment ago."""
 
+    def take_turn(self) -> None:
+        """Let the calling thread alone continue requests, until `end_turn`."""
+
+    def end_turn(self) -> None:
+        """Let threads that wait continue requests."""
+
+    def is_stepped_here(self) -> bool:
+        """Return whether the calling thread runs code of a request, such as a hook."""
+
     def run_once(self) -> None:
         """Wait until requests can continue, and continue them."""
 
-    def cancel(self) -> None:
-        """Cancel all running requests."""
+    def cancel(self, *, waits: bool = True) -> bool:
+        """Cancel all running requests.
+
+        Args:
+            waits: wait for a thread that continues them right now.
+
+        Returns:
+            False if that thread cancels them instead, and closes the connections.
+        """
 
     def close(self) -> None:
         """Close all connections."""
@@ -117,6 +137,9 @@ class MultiSender:
         self._flow = client.chain.build(
             _make_exchange(engine, client), clock, engine.make_waiter, retries=True
         )
+        self.take_turn = engine.take_turn
+        self.end_turn = engine.end_turn
+        self.is_stepped_here = engine.is_stepped_here
         self.run_ready = engine.run_ready
         self.run_once = engine.run_once
         self.cancel = engine.cancel
@@ -125,6 +148,10 @@ class MultiSender:
     @property
     def is_lost(self) -> bool:
         return self._engine.is_closed
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._engine.is_interrupted
 
     def start(self, request: ClientRequest, finish: Finish) -> bool:
         self._engine.start(self._flow, request, finish)
@@ -148,7 +175,7 @@ def _make_exchange(engine: SteppedEngine, client: BaseClient) -> Exchange:
 class SequentialSender:
     """Send requests one after another on the user's engine, which never suspends."""
 
-    is_lost = False
+    is_lost = is_interrupted = False
 
     def __init__(self, client: BaseClient) -> None:
         self._client = client
@@ -165,7 +192,13 @@ class SequentialSender:
     def run_ready(self) -> None:
         """Do nothing, because no request is running."""
 
-    run_once = cancel = close = run_ready
+    run_once = take_turn = end_turn = close = run_ready
+
+    def is_stepped_here(self) -> bool:
+        return False
+
+    def cancel(self, *, waits: bool = True) -> bool:
+        return True
 
 
 Self = TypeVar("Self", bound="Results")
@@ -192,11 +225,11 @@ class Results(Unpicklable, Generic[Result_co]):
     def __next__(self) -> Result_co:
         if self._is_closed:
             raise StopIteration
-        if self._is_running:
+        if self._is_busy():
             raise RuntimeError("another caller is iterating over this map")
         self._is_running = True
         try:
-            return self._advance()
+            return self._take_turn()
         except Exception:
             self._end(reusable=True)
             raise
@@ -206,12 +239,25 @@ class Results(Unpicklable, Generic[Result_co]):
         finally:
             self._is_running = False
 
-    def _advance(self) -> Result_co:
-        scheduler, sender = self._scheduler, self._sender
+    def _is_busy(self) -> bool:
+        return self._is_running or (self._sender is not None and self._sender.is_stepped_here())
+
+    def _take_turn(self) -> Result_co:
+        sender = self._sender
         if sender is None:
             sender = self._sender = self._sender_pool.acquire()
         elif sender.is_lost:
             raise ConnectionError("this map belongs to the parent process of this forked process")
+        sender.take_turn()
+        try:
+            if sender.is_interrupted:
+                raise RuntimeError("this map was interrupted while its thread waited")
+            return self._advance(sender)
+        finally:
+            sender.end_turn()
+
+    def _advance(self, sender: Sender) -> Result_co:
+        scheduler = self._scheduler
         sender.run_ready()
         while True:
             while (job := scheduler.next()) is not None:
@@ -228,11 +274,11 @@ class Results(Unpicklable, Generic[Result_co]):
 
     def close(self) -> None:
         """Cancel running requests, and send no others."""
-        if self._is_running:
+        if self._is_busy():
             raise RuntimeError("this map cannot be closed from code that it runs, such as a hook")
         self._end(reusable=True)
 
-    def _end(self, *, reusable: bool) -> None:
+    def _end(self, *, reusable: bool, waits: bool = True) -> None:
         if self._is_closed:
             return
         self._is_closed = True
@@ -243,14 +289,16 @@ class Results(Unpicklable, Generic[Result_co]):
             self._scheduler.close()
         finally:
             if sender is not None:
-                self._release(sender, reusable)
+                self._release(sender, reusable and not sender.is_interrupted, waits)
 
-    def _release(self, sender: Sender, reusable: bool) -> None:
+    def _release(self, sender: Sender, reusable: bool, waits: bool) -> None:
         try:
-            sender.cancel()
+            is_free = sender.cancel(waits=waits)
         except BaseException:
             sender.close()
             raise
+        if not is_free:
+            return
         if reusable:
             self._sender_pool.release(sender)
         else:
@@ -264,4 +312,4 @@ class Results(Unpicklable, Generic[Result_co]):
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):
-            self._end(reusable=True)
+            self._end(reusable=True, waits=False)  # the other thread may wait for this one

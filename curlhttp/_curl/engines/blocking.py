@@ -43,6 +43,7 @@ from curlhttp._engine.engine import (
 )
 from curlhttp._engine.network import network, now, wall
 from curlhttp._engine.run import ThreadWaiter
+from curlhttp._engine.running_maps import running, wait_and_step
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
@@ -382,7 +383,10 @@ class BlockingEngine:
         """Wait."""
         if network.skip(seconds):
             return
-        time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
+        if running:
+            wait_and_step(time.sleep, seconds)
+        else:
+            time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
 
     now = staticmethod(now)
     wall = staticmethod(wall)

@@ -2,15 +2,20 @@
 
 Each request is a coroutine. The engine steps it until it waits for its transfer, for a time or for
 a waiter. `run_once`, which the thread calls, waits for all coroutines together and steps those that
-can continue.
+can continue. Between two results nobody calls it, so a thread that waits for something else calls
+`step_for_waiting`, see `_engine/running_maps`. A lock lets one thread at a time step.
 """
 
 from __future__ import annotations
 
+import gc
 import socket
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
+from contextvars import copy_context
+from threading import get_ident
 from time import monotonic
 from types import MethodType
 from typing import Any, TypeAlias, TypeVar
@@ -23,8 +28,17 @@ from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.network import network
 from curlhttp._engine.run import NEEDS_A_LOOP
+from curlhttp._engine.running_maps import (
+    ENDLESS,
+    Pace,
+    Stepped,
+    is_only_thread,
+    running,
+    step_others,
+)
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
+from curlhttp.exceptions import PoolTimeout
 
 _A = TypeVar("_A")
 _Finish: TypeAlias = Callable[[Any], object]  # Any: a response or an exception
@@ -32,6 +46,8 @@ _Finish: TypeAlias = Callable[[Any], object]  # Any: a response or an exception
 _JUST_NOW = 500e-6  # seconds
 _LONGEST_WAIT = 86_400.0  # seconds; poll() refuses 25 days
 _AWAY = 0.1  # seconds without run_once, after which connection attempts are restarted
+_BRIEF = 0.05  # seconds without run_once, after which threads that wait may step
+_NOTHING, _ELSEWHERE = Stepped(), Stepped(may_advance=True)
 
 
 class _Pause:
@@ -52,11 +68,13 @@ class _Job:
     It may be stepped too early, so it checks whether what it waits for has happened.
     """
 
-    __slots__ = ("coroutine", "finish")
+    __slots__ = ("coroutine", "finish", "is_stepped", "was_missed")
 
     def __init__(self, finish: _Finish) -> None:
         self.coroutine: Coroutine[object, None, object] | None = None  # None at its end, too
         self.finish = finish
+        self.is_stepped = False
+        self.was_missed = False  # it was to be stepped while it was stepped
 
 
 class _JobWaiter:
@@ -106,10 +124,65 @@ class SteppedEngine(MultiEngine):
         self._ready: deque[_Job] = deque()
         self._jobs: set[_Job] = set()
         self._current: _Job  # the job that is being stepped
+        self._stepping = 0  # the thread that steps it
+        self._pace = Pace()
         self._wakeup: tuple[socket.socket, ...] = ()  # to end a wait from another thread
         self._waits = False
         self._last_run = 0.0  # when run_once last returned
+        self._turn = threading.RLock()  # held by the thread that steps
+        self._thread = 0  # that iterates over the map
+        self._context = copy_context()  # of that thread
+        self._depth = 0  # coroutines that are being stepped: a hook may wait, and step others
+        self._drives = False  # libcurl may call back
+        self._is_abandoned = False  # who steps now has to end everything
+        self.is_interrupted = False
         super().__init__(limits, multiplexes=multiplexes)
+
+    # turns
+
+    def take_turn(self) -> None:
+        """Let the calling thread alone step the map, which it iterates over from now on."""
+        self._turn.acquire()
+        self._thread = get_ident()
+        running[self] = None
+
+    def end_turn(self) -> None:
+        """Let threads that wait step the map."""
+        self._context = copy_context()
+        self._turn.release()
+
+    def is_stepped_here(self) -> bool:
+        """Return whether the calling thread runs code of the map, such as a hook."""
+        # Only a thread that has the turn sees its own identity and a depth.
+        return self._depth > 0 and self._stepping == get_ident()
+
+    def step_for_waiting(self) -> Stepped:
+        """Step the requests that can continue, unless a thread does that already; never wait."""
+        is_own = self._thread == get_ident()
+        # The other thread may be back in a moment, and its code expects to run there.
+        if not is_own and monotonic() - self._last_run < _BRIEF:
+            return _ELSEWHERE
+        if self.is_closed or not self._jobs:
+            return _NOTHING
+        if not self._turn.acquire(blocking=False):
+            return _ELSEWHERE
+        try:
+            if self._drives or self._depth > 1:
+                return Stepped(is_own=is_own, is_stuck=True)
+            has_advanced = bool(self._ready or self._driver.poller.poll(0))
+            if is_own or self._depth:
+                self.run_once(waits=False)
+            else:
+                self._context.run(self.run_once, waits=False)
+            may_advance = self._may_advance()
+            return Stepped(has_advanced, may_advance, is_own, False, self._wait_seconds())
+        except BaseException:  # Ctrl-C, which may have interrupted the engine at any line
+            self.is_interrupted = True
+            raise
+        finally:
+            self._turn.release()
+            if self._is_abandoned:
+                self._end_if_abandoned()
 
     # driving
 
@@ -136,11 +209,13 @@ class SteppedEngine(MultiEngine):
         """
         if monotonic() - self._last_run > _AWAY:
             self._restart_connecting()
+        most = self._prepare_wait() if waits else None
         self._waits = waits
+        self._drives = True
         try:  # from here on, a job that another thread wakes ends the wait
-            self._driver.run_once(self._wait_seconds() if waits and not self._ready else 0)
+            self._driver.run_once(self._wait_seconds(most) if waits and not self._ready else 0)
         finally:
-            self._waits = False
+            self._waits = self._drives = False
         if self._wakeup:
             with suppress(BlockingIOError):
                 self._wakeup[0].recv(4096)
@@ -157,12 +232,56 @@ class SteppedEngine(MultiEngine):
         if monotonic() - self._last_run > _JUST_NOW:
             self.run_once(waits=False)
 
-    def cancel(self) -> None:
-        """Close all coroutines, which release what they hold."""
+    def _prepare_wait(self) -> float | None:
+        """Step the other maps, and return how long to wait at most until that is done again.
+
+        Raises:
+            PoolTimeout: the wait would have no end.
+        """
+        stepped = step_others(self) if len(running) > 1 else _NOTHING
+        if not (self._may_advance() or stepped.may_advance or stepped.has_advanced):
+            if is_only_thread():
+                gc.collect()  # a response that nobody refers to any more may hold what jobs need
+                if not self._ready:
+                    raise PoolTimeout(ENDLESS)
+        return self._pace.next(stepped) if len(running) > 1 else None
+
+    def _may_advance(self) -> bool:
+        return bool(self._ready or self.timers or self._driver.running)
+
+    def cancel(self, *, waits: bool = True) -> bool:
+        """Close all coroutines, which release what they hold, and pause the map for good.
+
+        Args:
+            waits: wait for a thread that steps them right now. A finalizer must not.
+
+        Returns:
+            False if another one does it instead, and closes the engine.
+        """
+        running.pop(self, None)
+        self._is_abandoned = True
+        return self._end_if_abandoned(waits=waits, closes=False)
+
+    def _end_if_abandoned(self, *, waits: bool = False, closes: bool = True) -> bool:
+        if not self._turn.acquire(blocking=waits):
+            return False  # that thread looks when it releases the turn
+        try:
+            if self._depth or self._drives or not self._is_abandoned:
+                return False
+            self._is_abandoned = False
+            self._close_coroutines()
+        finally:
+            self._turn.release()
+        if closes:
+            self.close()
+        return True
+
+    def _close_coroutines(self) -> None:
         jobs, self._jobs = self._jobs, set()
         failed: BaseException | None = None
         for job in jobs:
             coroutine, job.coroutine = job.coroutine, None
+            self._current = job
             try:
                 if coroutine is not None:
                     coroutine.close()
@@ -176,7 +295,13 @@ class SteppedEngine(MultiEngine):
         coroutine = job.coroutine
         if coroutine is None:
             return
-        self._current = job
+        if job.is_stepped:  # its hook waits
+            job.was_missed = True
+            return
+        before = self._current if self._depth else None
+        self._current, self._stepping = job, get_ident()
+        self._depth += 1
+        job.is_stepped = True
         outcome: object
         try:
             if coroutine.send(None) is _PAUSE:
@@ -187,12 +312,22 @@ class SteppedEngine(MultiEngine):
             outcome = stop.value
         except Exception as error:
             outcome = error
+        finally:
+            self._depth -= 1
+            if before is not None:
+                self._current = before
+            job.is_stepped = False
+            if job.was_missed:
+                job.was_missed = False
+                self._ready.append(job)
         job.coroutine = None
         self._jobs.discard(job)
         job.finish(outcome)
 
-    def _wait_seconds(self) -> float | None:
+    def _wait_seconds(self, most: float | None = None) -> float | None:
         seconds = self._driver.wait_seconds()
+        if most is not None:
+            seconds = most if seconds is None else min(most, seconds)
         if not self.timers:
             return seconds
         first = min(max(0.0, min(self.timers.values()) - monotonic()), _LONGEST_WAIT)
@@ -273,6 +408,11 @@ class SteppedEngine(MultiEngine):
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Abandon a response; none of them stream."""
         self.abort(incoming)
+
+    def after_fork_in_child(self) -> None:
+        """Leave everything to the parent process."""
+        running.pop(self, None)
+        super().after_fork_in_child()
 
     def _free(self) -> None:
         super()._free()
