@@ -12,16 +12,19 @@ chosen connection may be reused is checked when the request goes out, see connec
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TypeAlias
 
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine.log import log
 from curlhttp._engine.run import ThreadWaiter
+from curlhttp._engine.running_maps import is_only_thread, running
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import ClientRequest
@@ -155,7 +158,17 @@ class ConnectionPool:
     ) -> None:
         seconds = request.pool_seconds(time.monotonic())
         try:
-            if thread_waiter.wait_blocking(seconds):
+            if seconds is None and not running and is_only_thread():
+                self._collect_garbage()
+                if not waiter.granted:
+                    raise PoolTimeout(
+                        f"{request}: none of the {self._max_connections} connections can become "
+                        "free, because no other thread is running. This thread holds them: "
+                        f"{self._describe_holders()}. Read or close streamed responses first, or "
+                        "raise max_connections",
+                        request=request,
+                    )
+            if self._wait_and_warn(thread_waiter, seconds, request):
                 return
         except BaseException:  # Ctrl-C
             with self._lock:
@@ -167,6 +180,30 @@ class ConnectionPool:
                 return
             self.slots.leave(waiter)
         raise no_slot_error(request, self._max_connections)
+
+    def _collect_garbage(self) -> None:
+        """Release the slots of responses that nobody refers to any more."""
+        gc.collect()
+        self._close_dropped()
+
+    def _wait_and_warn(
+        self, thread_waiter: ThreadWaiter, seconds: float | None, request: ClientRequest
+    ) -> bool:
+        """Wait, and log a warning while no slot becomes free; return whether it was woken."""
+        pause, left = WARN_AFTER, seconds
+        while left is None or left > pause:
+            granted = self.slots.granted
+            if thread_waiter.wait_blocking(pause):
+                return True
+            left = None if left is None else left - pause
+            if self.slots.granted == granted:
+                warn_of_wait(request, self._max_connections, self._describe_holders())
+                pause = WARN_AGAIN
+        return thread_waiter.wait_blocking(left)
+
+    def _describe_holders(self) -> str:
+        idle = self.idle()
+        return describe_holders(one for one in self.all.copy() if one not in idle)
 
     def _make_room(self) -> None:
         """Release the slots of ready transfers if one of them may be needed."""
@@ -508,6 +545,9 @@ class Slots:
         total: slots in total.
         per_origin: slots per origin, or None; the origin "" is not limited.
         on_grant: called once with each waiter that gets a slot; by default the waiter is woken.
+
+    Attributes:
+        granted: how many waiters got a slot.
     """
 
     def __init__(
@@ -519,6 +559,7 @@ class Slots:
         self.total = total
         self.per_origin = per_origin
         self.used = 0
+        self.granted = 0
         self._on_grant = on_grant
         self._used_by: dict[str, int] = {}
         self.waiters: OrderedDict[SlotWaiter, None] = OrderedDict()  # any may leave, cheaply
@@ -597,6 +638,7 @@ class Slots:
             if self._admit(waiter.origin):
                 del self.waiters[waiter]
                 waiter.granted = True
+                self.granted += 1
                 self._on_grant(waiter)
                 return True
         return False
@@ -609,6 +651,32 @@ class Slots:
         """Grant all slots, now and later; the waiting requests then find the client closed."""
         self.total, self.per_origin = sys.maxsize, None
         self._grant_all()
+
+
+WARN_AFTER, WARN_AGAIN = 5.0, 60.0  # seconds in which no slot became free
+_NAMED = 5  # holders of slots that a message names
+
+
+def describe_holders(transfers: Iterable[Transfer]) -> str:
+    """Return who holds the slots, and for how long nothing has arrived, the longest first."""
+    now = monotonic()
+    found = [(one.last_activity, one) for one in transfers if one.request is not None]
+    found.sort(key=lambda each: each[0])
+    named = [f"{one.request} (silent for {now - since:.1f} s)" for since, one in found[:_NAMED]]
+    more = len(found) - _NAMED
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def warn_of_wait(request: ClientRequest, limit: int, holders: str) -> None:
+    """Log that a request waits for a slot while none becomes free."""
+    log.warn(
+        "%s waits for one of %d connections, and none became free for a while. They are held by "
+        "%s. Read or close streamed responses and WebSockets, or raise max_connections. To limit "
+        "this wait, set timeout=Timeout(pool=...)",
+        request,
+        limit,
+        holders,
+    )
 
 
 def no_slot_error(request: ClientRequest, limit: int) -> PoolTimeout | DeadlineExceeded:

@@ -172,6 +172,8 @@ class Driver:
         self._check_at = math.inf  # time of our next check of transfers
         self._to_resume: deque[tuple[Transfer, ClientRequest | None]] = deque()  # at the next turn
         self._resume_at: dict[Transfer, tuple[float, ClientRequest | None]] = {}
+        self._alarm_at = math.inf
+        self._on_alarm: Callable[[], object]
         self._read_timeouts = ReadTimeouts()
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
@@ -586,6 +588,18 @@ class Driver:
         for transfer in list(self.running.values()):
             self._fail(transfer, self.broken)
 
+    def set_alarm(self, due: float, call: Callable[[], object]) -> None:
+        """Call a function once, in a turn of the driver.
+
+        Args:
+            due: the monotonic time.
+            call: replaces that of an alarm which is not due yet.
+        """
+        self._alarm_at, self._on_alarm = due, call
+        if due < self._check_at:
+            self._check_at = due
+            self.rearm(due)
+
     # read timeouts, and transfers that are stuck
 
     def _check(self, now: float) -> None:
@@ -595,8 +609,11 @@ class Driver:
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
             self._retire_if_silent(transfer)
             self._fail(transfer, error)
+        if self._alarm_at <= now:
+            self._alarm_at = math.inf
+            self._on_alarm()
         resumes = [due for due, _ in self._resume_at.values()]
-        self._check_at = min([self._read_timeouts.next_check(), *resumes])
+        self._check_at = min([self._read_timeouts.next_check(), self._alarm_at, *resumes])
         if self._to_resume:
             self._act_at_once()  # libcurl's timer was read after it was asked for
 

@@ -22,7 +22,7 @@ from curlhttp._models.timings import Timings
 if TYPE_CHECKING:
     from logging import Logger
 
-INFO, DEBUG = 20, 10  # as in `logging`
+WARNING, INFO, DEBUG = 30, 20, 10  # as in `logging`
 _KEY = "curlhttp.log"  # in the extensions of a request
 _is_logging: ContextVar[bool] = ContextVar("curlhttp_is_logging", default=False)
 _numbers = count(1)
@@ -59,6 +59,29 @@ class Log:
         self.logger = logging.getLogger("curlhttp")
         self.is_enabled_for = self.logger.isEnabledFor
         return self.is_enabled_for(level)
+
+
+    def warn(self, message: str, *arguments: object) -> None:
+        """Log a warning, also if the program has not loaded `logging`, which then prints it.
+
+        Args:
+            message: with placeholders.
+            arguments: for them.
+        """
+        import logging
+
+        if _is_logging.get() or not self.is_enabled_for(WARNING):
+            return
+        token = _is_logging.set(True)
+        try:
+            self.logger.warning(message, *arguments)
+        except Exception:  # of a handler or a filter
+            if logging.raiseExceptions:
+                import traceback
+
+                traceback.print_exc()
+        finally:
+            _is_logging.reset(token)
 
 
 log = Log()

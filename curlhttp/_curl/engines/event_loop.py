@@ -21,6 +21,7 @@ from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream, Waiter, to_connector
 from curlhttp._engine.network import network
+from curlhttp._engine.running_maps import Pace, running, step_others
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
@@ -62,7 +63,23 @@ class SharedWaiter:
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
         """Return an awaitable that ends when it is woken, or after so many seconds."""
+        if running:
+            return _wait_and_step(self._waiter, seconds)
         return self._waiter.wait(seconds)
+
+
+async def _wait_and_step(waiter: Waiter, seconds: float | None) -> None:
+    """Wait, and step the maps of blocking clients meanwhile; see running_maps."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_step_maps)
+        await waiter.wait(seconds)
+        tasks.cancel_scope.cancel()
+
+
+async def _step_maps() -> None:
+    pace = Pace()
+    while running:
+        await anyio.sleep(pace.next(step_others()))
 
 
 async def wait_at_most(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
@@ -87,6 +104,8 @@ class EventLoopEngine(MultiEngine):
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
+        if running:
+            step_others()  # a limit in a store is asked again and again
         await anyio.sleep(0 if network.skip(seconds) else seconds)
 
     def make_waiter(self) -> SharedWaiter:

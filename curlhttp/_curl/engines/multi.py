@@ -14,12 +14,16 @@ from time import monotonic
 from weakref import WeakMethod
 
 from curlhttp._curl.connection_pool import (
+    WARN_AFTER,
+    WARN_AGAIN,
     QueuedRequest,
     Slots,
     TransferPool,
     Wakeable,
+    describe_holders,
     limit_by_open_files,
     no_slot_error,
+    warn_of_wait,
 )
 from curlhttp._curl.connection_state import OpenConnections, Quarantine
 from curlhttp._curl.driver import Driver
@@ -60,6 +64,7 @@ class MultiEngine(ABC):
         self._pool = TransferPool(self._make, slots)
         self._shares = Shares()
         self.totals = Totals()
+        self._watches_queue = False
         self._multiplexes = multiplexes
         self.is_closed = True  # for the finalizer, if there is no descriptor for a driver
         self._driver = self._start_driver()
@@ -315,7 +320,36 @@ class MultiEngine(ABC):
             request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
         )
         self._pool.slots.wait(queued)
+        if not self._watches_queue:
+            self._watch_queue(WARN_AFTER)
         return queued
+
+    def _watch_queue(self, seconds: float) -> None:
+        """Look after some time whether the queue for slots moves."""
+        self._watches_queue = True
+        check = WeakMethod(self._check_queue)  # see _start_driver
+        granted = self._pool.slots.granted
+
+        def on_alarm() -> None:
+            if (call := check()) is not None:
+                call(granted)
+
+        self._driver.set_alarm(monotonic() + seconds, on_alarm)
+
+    def _check_queue(self, granted: int) -> None:
+        slots = self._pool.slots
+        self._watches_queue = False
+        if not slots.waiters or self.is_closed:
+            return
+        if slots.granted != granted:
+            self._watch_queue(WARN_AFTER)
+            return
+        first = next(iter(slots.waiters))
+        assert isinstance(first, QueuedRequest)
+        idle = set(self._pool.idle)
+        holders = describe_holders(one for one in self._pool.all if one not in idle)
+        warn_of_wait(first.request, self._max_connections, holders)
+        self._watch_queue(WARN_AGAIN)
 
     async def _wait_for_slot(self, queued: QueuedRequest, seconds: float) -> None:
         await self._wait_at_most(seconds, queued)
@@ -401,6 +435,7 @@ class MultiEngine(ABC):
     def _renew(self) -> None:
         """Replace the driver after one of its callbacks failed."""
         old, self._driver = self._driver, self._start_driver()
+        self._watches_queue = False
         old.fail_all()
         old.detach()
         threading.Thread(target=old.close, daemon=True).start()  # it may wait for a resolver
