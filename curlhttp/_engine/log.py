@@ -60,7 +60,6 @@ class Log:
         self.is_enabled_for = self.logger.isEnabledFor
         return self.is_enabled_for(level)
 
-
     def warn(self, message: str, *arguments: object) -> None:
         """Log a warning, also if the program has not loaded `logging`, which then prints it.
 

@@ -78,7 +78,7 @@ async def _wait_and_step(waiter: Waiter, seconds: float | None) -> None:
 
 async def _step_maps() -> None:
     pace = Pace()
-    while running:
+    while running:  # noqa: ASYNC110  # sockets of a map are not in this loop
         await anyio.sleep(pace.next(step_others()))
 
 

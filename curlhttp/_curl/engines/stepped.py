@@ -239,11 +239,11 @@ class SteppedEngine(MultiEngine):
             PoolTimeout: the wait would have no end.
         """
         stepped = step_others(self) if len(running) > 1 else _NOTHING
-        if not (self._may_advance() or stepped.may_advance or stepped.has_advanced):
-            if is_only_thread():
-                gc.collect()  # a response that nobody refers to any more may hold what jobs need
-                if not self._ready:
-                    raise PoolTimeout(ENDLESS)
+        can_advance = self._may_advance() or stepped.may_advance or stepped.has_advanced
+        if not can_advance and is_only_thread():
+            gc.collect()  # a response that nobody refers to any more may hold what jobs need
+            if not self._may_advance():
+                raise PoolTimeout(ENDLESS)
         return self._pace.next(stepped) if len(running) > 1 else None
 
     def _may_advance(self) -> bool:
