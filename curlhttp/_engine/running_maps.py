@@ -13,6 +13,7 @@ from _thread import _count as count_other_threads
 from collections.abc import Callable
 from time import monotonic
 from typing import NamedTuple, Protocol
+from weakref import ref
 
 from curlhttp.exceptions import PoolTimeout
 
@@ -47,16 +48,26 @@ class SteppedMap(Protocol):
         """Step the requests that can continue, unless a thread does that already; never wait."""
 
 
-running: dict[SteppedMap, None] = {}
-"""The maps that have begun and not ended. Each change is one step of the interpreter."""
+running: dict[int, ref[SteppedMap]] = {}
+"""The maps that have begun and not ended, by id. Each change is one step of the interpreter.
+
+Weak, because Ctrl-C may interrupt the end of a map.
+"""
+
+
+def make_reference(stepped_map: SteppedMap) -> ref[SteppedMap]:
+    """Return the entry of a map in `running`, which is removed when the map is collected."""
+    key = id(stepped_map)
+    return ref(stepped_map, lambda _: running.pop(key, None))
 
 
 def step_others(own: SteppedMap | None = None) -> Stepped:
     """Step all running maps but one, and return what that has shown."""
     has_advanced = may_advance = is_own = is_stuck = False
     waits: list[float] = []
-    for each in running.copy():
-        if each is not own:
+    for reference in running.copy().values():
+        each = reference()
+        if each is not None and each is not own:
             stepped = each.step_for_waiting()
             has_advanced = has_advanced or stepped.has_advanced
             may_advance = may_advance or stepped.may_advance

@@ -92,8 +92,8 @@ def test_a_request_is_sent_after_a_loop_that_was_left(
                 if way == "break":
                     break
                 raise KeyError
-        except KeyError as error:
-            assert error.__traceback__ is not None
+        except KeyError:
+            pass
         for url in urls(app, 5):
             assert client.get(url).status_code == 200
         results.close()

@@ -33,6 +33,7 @@ from curlhttp._engine.running_maps import (
     Pace,
     Stepped,
     is_only_thread,
+    make_reference,
     running,
     step_others,
 )
@@ -126,6 +127,7 @@ class SteppedEngine(MultiEngine):
         self._current: _Job  # the job that is being stepped
         self._stepping = 0  # the thread that steps it
         self._pace = Pace()
+        self._reference = make_reference(self)
         self._wakeup: tuple[socket.socket, ...] = ()  # to end a wait from another thread
         self._waits = False
         self._last_run = 0.0  # when run_once last returned
@@ -144,7 +146,7 @@ class SteppedEngine(MultiEngine):
         """Let the calling thread alone step the map, which it iterates over from now on."""
         self._turn.acquire()
         self._thread = get_ident()
-        running[self] = None
+        running[id(self)] = self._reference
 
     def end_turn(self) -> None:
         """Let threads that wait step the map."""
@@ -258,7 +260,7 @@ class SteppedEngine(MultiEngine):
         Returns:
             False if another one does it instead, and closes the engine.
         """
-        running.pop(self, None)
+        running.pop(id(self), None)
         self._is_abandoned = True
         return self._end_if_abandoned(waits=waits, closes=False)
 
@@ -411,7 +413,7 @@ class SteppedEngine(MultiEngine):
 
     def after_fork_in_child(self) -> None:
         """Leave everything to the parent process."""
-        running.pop(self, None)
+        running.pop(id(self), None)
         super().after_fork_in_child()
 
     def _free(self) -> None:
