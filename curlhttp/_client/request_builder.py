@@ -193,6 +193,8 @@ class RequestBuilder:
         request = self._build_plain_request(method, absolute)
         if headers:
             request._headers = request._shared_headers.merged(headers)
+            request.request_identity_of_range()
+        content_type = request.get_header("content-type") if files else None
         request.body = body = encode_body(
             content=content,
             data=data,
@@ -200,7 +202,10 @@ class RequestBuilder:
             files=files,
             length=None if request._headers is None else _parse_content_length(request._headers),
             encode=self._encode_json,
+            content_type=content_type,
         )
+        if content_type is not None and body is not None and body.content_type != content_type:
+            request.headers["Content-Type"] = str(body.content_type)  # with a boundary
         if progress is not None:
             request.body = body = self._add_progress(body, progress)
         if body is not None or request._headers is not None:

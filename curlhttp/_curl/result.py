@@ -26,7 +26,6 @@ from curlhttp._curl.head import (
     parse_response_head,
 )
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import make_timings
@@ -189,7 +188,7 @@ def decode_body(response: Response, request: ClientRequest) -> None:
         response._coded = response._content
     try:
         limit = request.max_response_size
-        response._content = decode_content(response._content, response.headers, limit)
+        response._content = response._decode(response._content, limit)
     except RequestException as error:
         error.request, error.response = request, response
         error.request_sent, error.timings = True, response.timings

@@ -13,9 +13,14 @@ from curlhttp._engine.engine import MAX_DRAINED, Engine, Incoming, get_reader
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response
+from curlhttp._models.response import PARTIAL_CONTENT, Head, Response, coded_part_error
 from curlhttp._models.timings import Timings
-from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
+from curlhttp.exceptions import (
+    ContentDecodingError,
+    RequestException,
+    ResponseTooLarge,
+    StreamConsumedError,
+)
 
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
 """Returns the next piece of a body, b"" at the end."""
@@ -191,6 +196,8 @@ class BaseStreamedResponse(Response):
         """Abandon the rest of the body, and set the request and response of the error."""
         # The connection cannot be reused, because its next bytes belong to this body.
         self._abort()
+        if isinstance(error, ContentDecodingError) and self.status_code == PARTIAL_CONTENT:
+            raise coded_part_error(self) from error
         if isinstance(error, RequestException):
             error.request, error.response, error.request_sent = self.request, self, True
 
@@ -214,6 +221,9 @@ class BaseStreamedResponse(Response):
         if self._content is None:
             self._begin()
             self._set_decoder()
+            is_part = self._decoder is not None and self.status_code == PARTIAL_CONTENT
+            if is_part:
+                self._decoder = None
             content = await self._read_piece()
             if content and (piece := await self._read_piece()):
                 # A list of small pieces would take several times their memory.
@@ -223,8 +233,16 @@ class BaseStreamedResponse(Response):
                     body.write(piece)
                     piece = await self._read_piece()
                 content = body.getvalue()
-            self._content = content
+            self._content = self._decode_part(content) if is_part else content
         return self._content
+
+    def _decode_part(self, body: bytes) -> bytes:
+        """Decode a 206, if that is possible."""
+        try:
+            return self._decode(body, self.request.max_response_size)
+        except RequestException as error:
+            self._give_up(error)
+            raise
 
     async def to_buffered(self) -> Response:
         """Read the body without decoding it, and return a buffered response."""

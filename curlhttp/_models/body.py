@@ -472,6 +472,9 @@ def _find_body_class(source: object) -> Callable[..., StreamBody] | None:
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _BREAKS = re.compile(r"[\r\n\0]").search
+# RFC 2046, section 5.1.1. A blank needs quotes, and cannot be the last character.
+_BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]").fullmatch
+_PARAMETERS = re.compile(r';[ \t]*([^\s;="]+)[ \t]*=[ \t]*("[^"]*"|[^;]*)').findall
 # WHATWG HTML, "multipart/form-data encoding algorithm".
 _ESCAPES = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 # Values up to this size are copied together, so that many small fields make few pieces.
@@ -491,14 +494,18 @@ class MultipartBody(StreamBody):
             file name, the name of a file on disk or the field name is sent; the file name None
             sends none. Files that are None are left out. Content-Disposition cannot be set.
         length: bytes of the whole form, if a part does not know its own length.
+        boundary: between the parts; the default is a random one.
+        content_type: of the request, if the caller set it. If it is multipart, its boundary is
+            used, or added.
 
     Raises:
-        ValueError: a name holds NUL, or a file has another form.
+        ValueError: a name holds NUL, or a file has another form, or a part in memory contains the
+            caller's boundary. A file that does raises RequestException when it is read.
         InvalidHeader: a content type or header would break the message.
         TypeError: `obj` cannot be sent.
     """
 
-    __slots__ = ("_index", "_segments")
+    __slots__ = ("_before", "_index", "_mark", "_segments")
 
     def __init__(
         self,
@@ -506,12 +513,19 @@ class MultipartBody(StreamBody):
         files: Iterable[tuple[object, object]],
         length: int | None = None,
         boundary: str | None = None,
+        content_type: str | None = None,
     ) -> None:
-        boundary = boundary or os.urandom(16).hex()
-        self._segments = _make_segments(boundary, fields, files)
+        chosen = None if content_type is None else _find_boundary(content_type)
+        # What no part may contain. A random boundary is in none.
+        self._mark = None if chosen is None else f"\n--{chosen}".encode()
+        boundary = chosen or boundary or os.urandom(16).hex()
+        self._segments = _make_segments(boundary, fields, files, self._mark)
         self._index = 0
+        self._before = b"\n"
         super().__init__(self._get_known_length() if length is None else length)
-        self.content_type = f"multipart/form-data; boundary={boundary}"
+        self.content_type = content_type or "multipart/form-data"
+        if chosen is None and _is_multipart(self.content_type):
+            self.content_type = f"{self.content_type.rstrip('; ')}; boundary={boundary}"
         self.replayable = all(segment.replayable for segment in self._segments)
         if len(self._segments) == 1 and self.length == self._segments[0].length:
             self.data = self._segments[0].data
@@ -526,13 +540,24 @@ class MultipartBody(StreamBody):
 
     def _pull(self, size: int) -> bytes:
         while self._index < len(self._segments):
-            if piece := self._segments[self._index].read(size):
+            segment = self._segments[self._index]
+            if piece := segment.read(size):
+                if self._mark is not None and segment.data is None:
+                    self._check(piece, self._mark)
                 return piece
             self._index += 1
             self._rewind_next()
         return b""
 
+    def _check(self, piece: bytes, mark: bytes) -> None:
+        """Check the next piece of a file for the caller's boundary, also across two pieces."""
+        seen = self._before + piece
+        if mark in seen:
+            raise RequestException(_has_boundary("a file"))
+        self._before = seen[1 - len(mark) :]
+
     def _rewind_next(self) -> None:
+        self._before = b"\n"  # a part begins on a line of its own
         # One file may be several parts, each from its position at the start.
         if self._index < len(self._segments) and self._segments[self._index].replayable:
             self._segments[self._index].rewind()
@@ -541,6 +566,7 @@ class MultipartBody(StreamBody):
         for segment in self._segments:
             segment.rewind()
         self._index = 0
+        self._before = b"\n"
         self._restart()
 
     def close(self) -> None:
@@ -548,8 +574,45 @@ class MultipartBody(StreamBody):
             segment.close()
 
 
+def _is_multipart(content_type: str) -> bool:
+    return content_type.lstrip(" \t")[:10].lower() == "multipart/"
+
+
+def _find_boundary(content_type: str) -> str | None:
+    """Return the boundary that a Content-Type names, None if it names none.
+
+    Raises:
+        InvalidHeader: it cannot be a boundary, or there are two.
+    """
+    if not _is_multipart(content_type):
+        return None
+    found = [value for name, value in _PARAMETERS(content_type) if name.lower() == "boundary"]
+    if not found:
+        return None
+    value = str(found[0]).strip(" \t")
+    quoted = value[:1] == '"'
+    boundary = value[1:-1] if quoted else value
+    if len(found) > 1 or not _BOUNDARY(boundary) or (" " in boundary and not quoted):
+        raise InvalidHeader(
+            f"Invalid boundary in Content-Type {content_type!r:.200}: there must be one, of 1 to "
+            "70 letters, digits and '()+_,-./:=? (RFC 2046, section 5.1.1); without one in the "
+            "header, a random one is added"
+        )
+    return boundary
+
+
+def _has_boundary(part: str) -> str:
+    return (
+        f"{part} contains the boundary that Content-Type names, so the server would see other "
+        "parts; without a boundary in the header, a random one is added"
+    )
+
+
 def _make_segments(
-    boundary: str, fields: Iterable[tuple[object, object]], files: Iterable[tuple[object, object]]
+    boundary: str,
+    fields: Iterable[tuple[object, object]],
+    files: Iterable[tuple[object, object]],
+    mark: bytes | None,
 ) -> list[Body]:
     """Return the form as bodies: text in memory and files, alternately."""
     segments: list[Body] = []
@@ -557,6 +620,8 @@ def _make_segments(
     start = f"--{boundary}\r\n".encode()
     for head, body in (*map(_make_field_part, fields), *filter(None, map(_make_file_part, files))):
         text += start + head
+        if mark is not None and body.data is not None and mark in b"\n" + body.data:
+            raise ValueError(_has_boundary("a part of the form"))
         if body.data is not None and len(body.data) <= _SMALL:
             text += body.data
         else:
@@ -666,6 +731,7 @@ def encode_body(
     files: FilesInput | None = None,
     length: int | None = None,
     encode: Callable[[JSON], bytes] | None = None,
+    content_type: str | None = None,
 ) -> Body | None:
     """Return the body for a request's arguments of the same names, by requests' rules; or None.
 
@@ -677,13 +743,14 @@ def encode_body(
             data are sent first.
         length: bytes of a streamed body whose size cannot be determined.
         encode: returns the JSON of a value, None for Python's json.
+        content_type: that the caller set for the request, for the boundary of files.
 
     Raises:
         TypeError: content or json together with another argument, or a value that cannot be a body.
         ValueError: data is a string together with files.
         InvalidJSONError: json holds NaN, an infinity, or itself.
-        InvalidHeader: `length` is wrong, or a content type or header of a file would break the
-            message.
+        InvalidHeader: `length` is wrong, or a content type, its boundary or a header of a file
+            would break the message.
     """
     if json is not None and (files or not _is_empty(data)):
         raise TypeError(
@@ -700,7 +767,8 @@ def encode_body(
     if not hasattr(files, "__iter__"):
         kind = type(files).__name__
         raise TypeError(f'files are a mapping or pairs, not {kind}: {{"field": open(path, "rb")}}')
-    return MultipartBody(_get_file_fields(data), pairs(cast("FormInput", files)), length)
+    fields, parts = _get_file_fields(data), pairs(cast("FormInput", files))
+    return MultipartBody(fields, parts, length, content_type=content_type)
 
 
 def _make_json_body(value: JSON, encode: Callable[[JSON], bytes] | None) -> BytesBody:
@@ -728,10 +796,7 @@ def _make_data_body(
     if isinstance(data, _FORMS):
         form = urlencode(get_fields("data", cast("FormInput", data))).encode("ascii")
         return BytesBody(form, _FORM)
-    body = open_body(data, length)
-    if isinstance(body, FileBody) and body.length == 0 and length is None:
-        body.length = None  # chunked, as in requests
-    return body
+    return open_body(data, length)
 
 
 def _is_empty(data: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from curlhttp._models.body import encode_body
+from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.redaction import display_url, redact_url
 from curlhttp._models.url import URL, parse_url
@@ -194,9 +195,12 @@ class ClientRequest:
     ) -> None:
         found = Headers(headers)
         if body is None:
-            body = encode_body(content=content, data=data, json=json, files=files)
-            if body is not None and body.content_type:
-                found.setdefault("Content-Type", body.content_type)
+            given = found.get("content-type") if files else None
+            body = encode_body(
+                content=content, data=data, json=json, files=files, content_type=given
+            )
+            if body is not None and body.content_type and (given or "content-type" not in found):
+                found["Content-Type"] = body.content_type
         fields = pack_fields(
             found,
             timeout,  # type: ignore[arg-type]  # the client fills in what is None
@@ -278,7 +282,11 @@ class ClientRequest:
         headers = self._headers
         if headers is None:
             headers = self._shared_headers
-        return headers._lines or headers.lines()  # without a call if they exist
+        return headers._lines or self._make_lines()  # without a call if they exist
+
+    def _make_lines(self) -> list[bytes]:
+        self.request_identity_of_range()
+        return self.read_headers().lines()
 
     def get_header(self, name: str) -> str | None:
         """Return a header's value without copying shared headers."""
@@ -289,6 +297,18 @@ class ClientRequest:
         """Return the headers for reading, without copying shared headers."""
         headers = self._headers
         return self._shared_headers if headers is None else headers
+
+    def request_identity_of_range(self) -> None:
+        """Request a range of the content itself, unless the caller has set Accept-Encoding.
+
+        A range of a coded body has no use to most callers: it cannot be decoded on its own. Who
+        decodes bodies without the engine, as the drop-in does, also chooses the codings.
+        """
+        headers = self.read_headers()
+        # The default is this very object; another str of the same text is the caller's.
+        is_ours = self.decode and headers.get("accept-encoding") is ACCEPT_ENCODING
+        if is_ours and headers.get("range") is not None:
+            self.headers["Accept-Encoding"] = "identity"
 
     def set_default_type(self, content_type: str) -> None:
         """Set Content-Type, unless there is one."""

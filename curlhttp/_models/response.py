@@ -9,13 +9,18 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
-from curlhttp._models.decoding import chosen_charset, decode_text, known_charset
+from curlhttp._models.decoding import (
+    chosen_charset,
+    decode_content,
+    decode_text,
+    known_charset,
+)
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_field, redact_url
 from curlhttp._models.suggestions import SuggestingAttributes
 from curlhttp._models.timings import Attempt, CurlTimings, Timings, make_timings
 from curlhttp._models.url import decode_reference
-from curlhttp.exceptions import HTTPError, JSONDecodeError, JSONTypeError
+from curlhttp.exceptions import ContentDecodingError, HTTPError, JSONDecodeError, JSONTypeError
 
 if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
+PARTIAL_CONTENT = 206
 DEFAULT_ENCODING = "curlhttp.encoding"  # the extension of requests with the client's setting
 DefaultEncoding: TypeAlias = "str | Callable[[bytes], str | None]"
 """The charset of text whose Content-Type names none, or a function of the body that returns it."""
@@ -141,6 +147,7 @@ class Response(SuggestingAttributes):
     is_fallback: bool = False
     from_cache: bool = False
     _coded: bytes | None = None  # the received body, with KEEP_CODED
+    _is_coded_part: bool = False  # its body is as received, because it is a part of a coded one
     cache_status: str | None = None
     _headers: Headers | None = None
     _history: list[Response] | None = None
@@ -344,9 +351,26 @@ class Response(SuggestingAttributes):
 
     @property
     def content(self) -> bytes:
-        """Return the body, with its content coding decoded."""
+        """Return the body, with its content coding decoded.
+
+        A part of a coded body (206) that cannot be decoded on its own is as received.
+        """
         assert self._content is not None
         return self._content
+
+    def _decode(self, body: bytes, max_size: int | None) -> bytes:
+        """Return a whole body with its content coding decoded; see `content`.
+
+        Raises:
+            ContentDecodingError, ResponseTooLarge: see `decode_content`.
+        """
+        try:
+            return decode_content(body, self.headers, max_size)
+        except ContentDecodingError:
+            if self.status_code != PARTIAL_CONTENT:
+                raise
+        self._is_coded_part = True
+        return body
 
     @property
     def encoding(self) -> str | None:
@@ -361,7 +385,13 @@ class Response(SuggestingAttributes):
 
     @property
     def text(self) -> str:
-        """Return the body as text; invalid bytes are replaced."""
+        """Return the body as text; invalid bytes are replaced.
+
+        Raises:
+            ContentDecodingError: it is a part of a coded body, which cannot be decoded.
+        """
+        if self._is_coded_part:
+            raise coded_part_error(self)
         return decode_text(self.content, self._charset())
 
     def _charset(self) -> str:
@@ -395,9 +425,12 @@ class Response(SuggestingAttributes):
 
         Raises:
             JSONDecodeError: the body is not JSON.
+            ContentDecodingError: see `text`.
             JSONTypeError: the value does not fit the type.
             TypeError: curlhttp cannot create values of this type.
         """
+        if self._is_coded_part:
+            raise coded_part_error(self)
         # json.loads detects UTF-8, 16 and 32 in bytes.
         body = self.content if self._encoding is None else self.text
         extensions = getattr(self.request, "extensions", None)
@@ -535,6 +568,19 @@ class Response(SuggestingAttributes):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+def coded_part_error(response: Response) -> ContentDecodingError:
+    """Return the exception for a part of a coded body that was to be decoded."""
+    coding = response.headers.get("content-encoding")
+    return ContentDecodingError(
+        f"{response._name_request()}: the body is a part of one that is coded as {coding}, and "
+        "cannot be decoded on its own; content is as received (iter_raw() in a stream), and with "
+        "Accept-Encoding: identity, the range is one of the content itself",
+        request=response.request,
+        response=response,
+        request_sent=True,
+    )
 
 
 def _validate_made(status_code: object, content: object) -> None:

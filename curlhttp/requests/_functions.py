@@ -7,19 +7,23 @@ clients' words. `requests.api` has the functions that do everything as requests 
 from __future__ import annotations
 
 from contextlib import suppress
+from io import TextIOBase
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import curlhttp.requests.sessions as sessions
 from curlhttp._models import response as _core
+from curlhttp._models.body import FileBody
 from curlhttp._models.config import Proxy, to_proxy_mapping
+from curlhttp._models.decoding import ContentDecoder, parse_codings, undo_codings
 from curlhttp._models.headers import DEFAULT_HEADERS
 from curlhttp._models.url import get_fields
-from curlhttp.exceptions import RequestException, TooManyRedirects
+from curlhttp.exceptions import ContentDecodingError, RequestException, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
+from curlhttp.requests._core_request import to_header_text
 from curlhttp.requests._url import escape_bare_percents
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.api import send_once
-from curlhttp.requests.models import Response
+from curlhttp.requests.models import PreparedRequest, Response
 from curlhttp.requests.sessions import set_verb_signatures
 from curlhttp.requests.structures import CaseInsensitiveDict
 
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, ParamsInput, Text
     from curlhttp._models.request import ClientRequest
     from curlhttp.requests.cookies import RequestsCookieJar
-    from curlhttp.requests.models import PreparedRequest
 
 
 _T = TypeVar("_T")
@@ -42,6 +45,7 @@ class UTF8Response(Response):
     """A response as in requests, whose text is UTF-8 if the server names no charset."""
 
     _encoding: Any = None
+    _is_coded_part = False
 
     if TYPE_CHECKING:  # those of the base class are Any, because programs assign their own objects
         status_code: int
@@ -92,6 +96,17 @@ class UTF8Response(Response):
     def _get_location(self) -> str:
         return escape_bare_percents(super()._get_location())
 
+    def _read_content(self) -> bytes:
+        coding = self.headers.get("content-encoding")
+        if coding is None or self.status_code != _core.PARTIAL_CONTENT:
+            return super()._read_content()
+        body = b"".join(self._pieces(None, decodes=False))
+        try:
+            return undo_codings(body, codings) if (codings := parse_codings([coding])) else body
+        except ContentDecodingError:
+            self._is_coded_part = True
+            return body
+
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
         """Yield the decoded body in pieces.
 
@@ -110,7 +125,19 @@ class UTF8Response(Response):
 
         return decode_pieces(pieces, self._charset())
 
+    def _pieces(self, chunk_size: int | None, decodes: bool = True) -> Iterator[bytes]:
+        yield from super()._pieces(chunk_size, decodes)
+        decoder = getattr(self.raw, "_decoder", None)
+        # The pieces of a part end without an error, as in requests.
+        if isinstance(decoder, ContentDecoder) and self.status_code == _core.PARTIAL_CONTENT:
+            try:
+                decoder.finish()
+            except ContentDecodingError as error:
+                raise self._to_requests_error(error) from error
+
     def _to_requests_error(self, error: Exception) -> Exception:
+        if isinstance(error, ContentDecodingError) and self.status_code == _core.PARTIAL_CONTENT:
+            return _core.coded_part_error(cast(Any, self))
         cause = error.__cause__
         text = str(cause) if isinstance(cause, RequestException) else None
         found = super()._to_requests_error(error)
@@ -177,6 +204,8 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
     if session.headers.get("User-Agent") == _USER_AGENT:  # else a program has replaced them
         session.headers = _headers.copy()
     try:
+        if kwargs.get("headers") or kwargs.get("data") is not None:
+            _apply_client_rules(session, kwargs)
         return cast(UTF8Response, send_once(session, _adapter, method, url, kwargs))
     except TooManyRedirects as error:
         if isinstance(error.response, UTF8Response):  # else a program's
@@ -199,6 +228,28 @@ def _escape(text: _T) -> _T | str:
         with suppress(UnicodeDecodeError):
             plain = text.decode()
     return escape_bare_percents(plain) if isinstance(plain, str) and "%" in plain else text
+
+
+# Any: these run for arguments of any type.
+def _apply_client_rules(session: sessions.Session, options: Any) -> None:
+    """Change what requests would send worse: a range, an empty file, a form with a boundary."""
+    headers, data = options.get("headers"), options.get("data")
+    if hasattr(data, "read") and not isinstance(data, TextIOBase) and FileBody(data).length == 0:
+        options["data"] = None  # requests would send it in chunks
+    if not hasattr(headers, "items"):
+        return
+    names = {_to_name(name): name for name in headers}
+    if names.get("range") is not None:
+        session.headers["Accept-Encoding"] = "identity"  # unless the headers have another
+    name, files = names.get("content-type"), options.get("files")
+    if files and name is not None and isinstance(headers[name], (str, bytes)):
+        body, kind = PreparedRequest._encode_files(files, data, to_header_text(headers[name]))
+        options.update(data=body, files=None, headers={**headers, name: kind})
+
+
+def _to_name(name: object) -> object:
+    text = name.decode("latin-1") if isinstance(name, bytes) else name
+    return text.lower() if isinstance(text, str) else name
 
 
 def _is_no_text(value: object) -> bool:

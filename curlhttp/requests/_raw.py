@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from curlhttp._engine.run import run_sync
 from curlhttp._models.decoding import CODECS, ContentDecoder, parse_codings
-from curlhttp._models.response import read_json
+from curlhttp._models.response import PARTIAL_CONTENT, read_json
 from curlhttp.exceptions import ContentDecodingError, RequestException
 from curlhttp.requests._headers import Head
 
@@ -250,7 +250,8 @@ class RawResponse(Head):
                     decoder.feed(data)
                 else:
                     self._is_finished = True
-                    decoder.finish()
+                    if self.status != PARTIAL_CONTENT:  # a part ends anywhere, as in requests
+                        decoder.finish()
         except RequestException as error:
             self._set_request(error)
             raise

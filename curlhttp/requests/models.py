@@ -121,8 +121,13 @@ class RequestEncodingMixin:
         return urlencode(list(_get_fields(data)), doseq=True)
 
     @staticmethod
-    def _encode_files(files: Any, data: Any) -> tuple[bytes, str]:
+    def _encode_files(files: Any, data: Any, content_type: str | None = None) -> tuple[bytes, str]:
         """Encode files, after the fields of data, as multipart/form-data.
+
+        Args:
+            files: a mapping or pairs.
+            data: the fields.
+            content_type: of the request; requests ignores its boundary.
 
         Returns:
             The body and its Content-Type.
@@ -138,7 +143,8 @@ class RequestEncodingMixin:
 
         fields = _get_fields(to_key_val_list(data or {}) or ())
         parts = _make_parts(to_key_val_list(files) or ())
-        body = MultipartBody(fields, parts, boundary=_get_urllib3_boundary())
+        boundary = _get_urllib3_boundary()
+        body = MultipartBody(fields, parts, boundary=boundary, content_type=content_type)
         content = body.data
         if content is None:
             content = b"".join(iter(lambda: body.read(1 << 62), b""))

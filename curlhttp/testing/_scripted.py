@@ -17,7 +17,6 @@ from urllib.parse import parse_qsl
 
 from curlhttp._engine.engine import AttemptResult, Engine, HedgePlan
 from curlhttp._models.body import read_whole
-from curlhttp._models.decoding import decode_content
 from curlhttp._models.errors import client_closed, read_timeout_error
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import KEEP_CODED, ClientRequest
@@ -584,6 +583,7 @@ class ScriptedEngine:
         step = self._next(request)
         arrives = isinstance(step, Answer) or step.error.request_sent
         body = await read_whole(request.body) if arrives else b""
+        request.request_identity_of_range()
         headers = request.headers.copy()
         self.sent.append(Sent(started, request.method, str(request.url), headers, body, arrives))
         return ScriptedAttempt(request, step, started)
@@ -668,7 +668,7 @@ class ScriptedEngine:
             response._coded = response._content
         try:
             limit = request.max_response_size
-            response._content = decode_content(response._content, response.headers, limit)
+            response._content = response._decode(response._content, limit)
         except RequestException as error:
             error.request, error.response, error.request_sent = request, response, True
             raise

@@ -199,6 +199,7 @@ _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 911
 
 def get_request_fields(request: ClientRequest) -> list[tuple[str, str]]:
     """Return all header fields of a request, including those that libcurl would add."""
+    request.request_identity_of_range()
     fields = request.headers.multi_items()
     names = {name.lower() for name, _ in fields}
     if "host" not in names:

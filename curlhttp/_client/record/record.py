@@ -551,8 +551,9 @@ class _RecordingExchange:
         """Record a response whose body is in memory."""
         request, timings = response.request, response.timings
         # The engine decodes all bodies, except those of followed redirects, which nobody reads.
+        # Nor is a part that cannot be decoded.
         is_decoded = bool(request.decode) and not (
-            request.follow_redirects and response.is_redirect
+            response._is_coded_part or (request.follow_redirects and response.is_redirect)
         )
         received = RecordedResponse(response._head, response._content or b"", is_decoded)
         self.end(timings, timings.total - timings.first_byte, received)
