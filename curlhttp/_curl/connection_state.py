@@ -477,6 +477,14 @@ def _bytes_read(tcp: _BorrowedSocket) -> int:
     return received - int.from_bytes(unread, sys.byteorder)
 
 
+def count_read(descriptor: int) -> int:
+    """Return how many bytes were read from a socket since it was opened, 0 if unknown.
+
+    Only Linux counts them, and only for TCP.
+    """
+    return 0 if _TCP_INFO is None or descriptor < 0 else _bytes_read(_borrow(descriptor))
+
+
 def _bytes_received(tcp: _BorrowedSocket) -> int:
     """Return how many bytes a socket received since it was opened, 0 if unknown."""
     assert _TCP_INFO is not None

@@ -454,7 +454,7 @@ class Driver:
         self.run_due()
         if now >= self._check_at:
             self._check(now)
-        elif events and self._check_at > now + _QUIET:
+        elif (events or self._to_resume) and self._check_at > now + _QUIET:
             self._check_at = now + _QUIET
             self.rearm(self._check_at)
 
@@ -618,13 +618,15 @@ class Driver:
             self._act_at_once()  # libcurl's timer was read after it was asked for
 
     def _end_stuck_transfers(self) -> None:
-        """End transfers that libcurl (8.23) would leave waiting until the read timeout."""
+        """End transfers that libcurl (8.23) would leave running: silent ones, and endless ones."""
         seen, self._seen = self._seen, monotonic()
         for transfer in list(self.running.values()):
             lines, request = transfer.lines, transfer.request
             assert request is not None
             if lines and has_unasked_upgrade(lines, request):
                 self._fail(transfer, head_error(lines, request))
+            elif transfer.ends_by_framing():
+                self._fail(transfer, transfer.failed)
         if self.multiplexing.has_http2:
             # libcurl reports a peer's HTTP/2 error to the peer, but the request waits until more
             # arrives.

@@ -479,6 +479,14 @@ def too_large_error(request: ClientRequest) -> ResponseTooLarge:
     )
 
 
+def endless_framing_error(request: ClientRequest) -> ResponseTooLarge:
+    """Return the exception for a body with too many bytes of chunk sizes and extensions."""
+    return ResponseTooLarge(
+        f"{request}: the response body is small, but what frames its chunks is larger than "
+        f"max_response_size={request.max_response_size} bytes"
+    )
+
+
 def no_connection_error(request: ClientRequest) -> ConnectionError:
     """Return the exception for a request for which no connection stayed open long enough."""
     return ConnectionError(

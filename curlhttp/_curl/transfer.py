@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeAlias
 
 import pycurl
 
-from curlhttp._curl.connection_state import Connection, OpenConnections, Route
-from curlhttp._curl.errors import head_error, too_large_error
+from curlhttp._curl.connection_state import Connection, OpenConnections, Route, count_read
+from curlhttp._curl.errors import endless_framing_error, head_error, too_large_error
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, is_final, is_unasked_upgrade, parse_response_head
 from curlhttp._curl.request_sender import RequestSender
@@ -36,6 +36,9 @@ _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
 _CHECK_EVERY = 128 * 1024  # bytes from one look to the next
 _NO_LIMIT = math.inf
+# The framing of chunks: for each byte of the body (a chunk of one byte, in TLS records of its own),
+# and beyond that what libcurl may have read and not delivered.
+_FRAMING_PER_BYTE, _UNDELIVERED = 100, 512 * 1024
 # Looked up once, because every response needs them.
 _NAMELOOKUP_TIME_T = pycurl.NAMELOOKUP_TIME_T
 _CONNECT_TIME_T = pycurl.CONNECT_TIME_T
@@ -87,6 +90,7 @@ class Transfer(RequestSender):
         "_folded",  # number of the first pieces that are joined from many
         "_limited_until",  # when a piece of a response with a maximum rate may come next
         "_max_size",  # bytes that the body may have, known from the first check on
+        "_read_mark",  # bytes read from the socket, and bytes of the body, at the first check
         "_unread",  # bytes of the pieces of a streamed body
         "attached",
         "attempts",
@@ -164,6 +168,7 @@ class Transfer(RequestSender):
         self.feeds_in_task = self.is_cut_short = False
         self._folded = 0
         self._limited_until = 0.0
+        self._read_mark: tuple[int, int] | None = None
 
     def prepare(self, request: ClientRequest) -> None:
         """Prepare to send a request.
@@ -204,6 +209,7 @@ class Transfer(RequestSender):
         self.pieces.clear()
         self.size = self._folded = 0
         self._check_size_at = 0.0
+        self._read_mark = None
 
     # libcurl's callbacks: they do not raise, but store the error in `failed`
 
@@ -347,6 +353,35 @@ class Transfer(RequestSender):
             return MAX_DRAINED
         most = self.request.max_response_size
         return _NO_LIMIT if most is None else most
+
+    def ends_by_framing(self) -> bool:
+        """Return whether the attempt must end, because of framing that libcurl does not report.
+
+        It drops extensions of chunks and blanks after their sizes, without a limit. Called ten
+        times a second while something arrives.
+        """
+        request, lines = self.request, self.lines
+        assert request is not None
+        # HTTP/2 shares its connection, and its read timeouts notice a stream without progress.
+        if not lines or not lines[0].startswith(b"HTTP/1"):
+            return False
+        if request.max_response_size is None and lines[0][9:10] != b"3":
+            return False
+        most = self._get_max_size()
+        read = 0 if most == _NO_LIMIT else count_read(self.easy.getinfo(pycurl.ACTIVESOCKET))
+        if not read:
+            return False
+        if self._read_mark is None:
+            self._read_mark = (0, 0) if self.is_new_connection else (read, self.size)
+            self.handle.is_dirty = True  # so that it is reset for the next request
+        size = self.size - self._read_mark[1]
+        if read - self._read_mark[0] - size <= most + _UNDELIVERED + _FRAMING_PER_BYTE * size:
+            return False
+        if self._is_unwanted():
+            self.is_cut_short = True
+        else:
+            self.failed = endless_framing_error(request)
+        return True
 
     def _is_unwanted(self) -> bool:
         """Return whether it is the body of a redirect that is followed."""
