@@ -190,6 +190,8 @@ class Driver:
             if what == _REMOVE:
                 if self.unanswered:
                     self._check_for_alert(descriptor)
+                if self.multiplexing.has_http2:
+                    self._note_unwatched(descriptor)
                 self._idle.add(descriptor)
                 if self._has_forked:
                     self.poller.forget(descriptor)
@@ -204,6 +206,10 @@ class Driver:
         connection = self.unanswered.get(descriptor)
         if connection is not None:
             connection.check_for_alert()
+
+    def _note_unwatched(self, descriptor: int) -> None:
+        for transfer in self.running.values():
+            transfer.note_unwatched(descriptor)
 
     def _break(self, error: BaseException) -> NoReturn:
         """Raise the exception of a callback, such as KeyboardInterrupt."""

@@ -54,6 +54,7 @@ class TransferFailure(NamedTuple):
     deadline_passed: bool
     aborted_resend: bool  # we stopped libcurl from sending a request twice
     refused: bool = False  # the server said that it did not process the request
+    refused_last: bool = False  # ... but nobody knows this of the first time
     lacks_status_line: bool = False  # the head that libcurl accepted has none
     is_connected: bool = True  # there was a connection to send it on
     refusal: str = ""  # why the server refused TLS, if that is known
@@ -215,6 +216,8 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.RemoteProtocolError, _MESSAGES[_WEIRD_SERVER_REPLY]
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.transport.tls.cert is not None:
         return e.SSLError, "the client certificate and its key do not match"
+    if failure.refused_last:
+        return e.ConnectionError, _REFUSED_LAST
     if failure.aborted_resend or code == pycurl.E_SEND_FAIL_REWIND:
         # In the second case, libcurl wanted to send again; we do not let it rewind a body.
         return e.ConnectionError, _MAY_HAVE_ARRIVED if failure.sent else _NOT_SENT
@@ -238,6 +241,10 @@ _MAY_HAVE_ARRIVED = (
     "so it was not sent again"
 )
 
+_REFUSED_LAST = (
+    "the server refused the request before it processed any of it; only the first time, on a "
+    "kept-alive connection, it either refused it or ended the connection"
+)
 _WITHOUT_RESPONSE = (
     "the server closed the HTTP/2 connection before it responded; the request may have been "
     "processed, so it was not sent again"

@@ -38,7 +38,8 @@ from curlhttp.exceptions import BlockedAddress
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _SHARED_MOVES = 3  # see restart
-_MAX_SENDS = 6  # of one attempt, for a server that always refuses
+_MAX_SENDS = 6  # of one attempt, while servers refuse it
+_MAX_REFUSALS = 3  # on connections that were opened for it: such a server refuses it always
 # libcurl gives up a refused request with these: after our abort, without a way to rewind, or after
 # five tries; or after a GOAWAY with an error, which libcurl (8.23) reports for each stream.
 _AFTER_REFUSAL = (
@@ -109,8 +110,11 @@ class RequestSender:
         "_log_event",  # from libcurl's log: "refused", "downgrades" or None
         "_moves",  # to other connections; at first all requests share a new one, see restart
         "_on_alpn",
+        "_refusals",  # on connections that were opened for it
         "_sent",  # on earlier connections
         "_use",  # number of the request among those of its connection
+        "_was_new",  # the connection before this one was opened for it
+        "_was_open",  # the connection before this one had not ended
         "blocked",
         "code",
         "connection",
@@ -166,7 +170,9 @@ class RequestSender:
         self.feed: Callable[[int], bytes | None] | None = None
         self._on_alpn: Callable[[str, bool], None] | None = None
         self._log_event: LogEvent | None = None
-        self._moves = self._sent = self.starts = 0
+        self._moves = self._sent = self._refusals = self.starts = 0
+        self._was_open = False
+        self._was_new = False
         self.blocked: BlockedAddress | None = None
         self._connects = False
 
@@ -193,6 +199,7 @@ class RequestSender:
 
     def _on_socket(self, descriptor: int, purpose: int) -> int:
         if not self._connecting:
+            self._was_new = self.is_new_connection
             self._connecting = self.is_new_connection = True
             self.sockets.clear()
         self.sockets.append(descriptor)
@@ -259,15 +266,46 @@ class RequestSender:
         """Return whether libcurl may send the request again, as it is about to."""
         if self._log_event == "downgrades":
             return self.sends == 1
+        if self._connecting and not self.sends_once and (self._was_new or self._was_open):
+            # Without a refusal, libcurl sends again only after a kept-alive connection has ended.
+            # Nobody reads the log of a request that may go out twice.
+            self._log_event = "refused"
+        if self._log_event == "refused":
+            return self._may_follow_refusal()
         if self.sends_once or self.is_second or self.sends > 1:
             return False
-        if self._shares or not self._connecting:
+        if not self._connecting:
             # After a restart of the server all kept-alive connections are dead, and libcurl
-            # would try one after the other. On HTTP/2 only its log says why, so the request
-            # starts again with the log.
-            self.restarts = self._log_event != "refused"  # otherwise see rewind_if_unprocessed
+            # would try one after the other.
+            self.restarts = True
             return False
         return True
+
+    def _may_follow_refusal(self) -> bool:
+        """Return whether libcurl may send a refused request, on the connection that it opened."""
+        self._refusals += self._was_new
+        self.handle.is_dirty = True  # so that the number is reset for the next request
+        if not self._connecting or self.feed is not None or not self._may_send_more():
+            return False  # see rewind_if_unprocessed
+        self.is_second = self.is_second or self.sends > 1
+        self._sent += 1
+        self.sends, self._log_event, self._was_open = 0, None, False
+        return True
+
+    def _may_send_more(self) -> bool:
+        return self._sent + 1 < _MAX_SENDS and self._refusals < _MAX_REFUSALS
+
+    def note_unwatched(self, descriptor: int) -> None:
+        """Note whether its connection works although libcurl gives it up: then it was refused."""
+        connection = self.connection
+        if (
+            self.sends
+            and not self.lines
+            and connection is not None
+            and connection.descriptor == descriptor
+            and connection.is_clean()
+        ):
+            self._was_open = self.handle.is_dirty = True
 
     def _on_discard(self, *route: object) -> int:
         self.restarts = True
@@ -423,7 +461,7 @@ class RequestSender:
 
     def rewind_if_unprocessed(self) -> bool:
         """Return whether it may go out again, because nothing was processed; rewind its body."""
-        if not self._was_unprocessed() or self._sent + 1 >= _MAX_SENDS:
+        if not self._was_unprocessed() or not self._may_send_more():
             return False
         return self.failed is None and self._rewinds()
 

@@ -243,6 +243,7 @@ def _make_error(transfer: Transfer) -> RequestException:
             deadline_passed=request.is_late(monotonic()),
             aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
             refused=transfer.is_refused() and not transfer.is_second,
+            refused_last=transfer.is_refused() and transfer.is_second,
             is_connected=transfer.sends > 0,
             refusal=transfer.note_refusal(),
         )

@@ -590,7 +590,7 @@ def _find_boundary(content_type: str) -> str | None:
     if not found:
         return None
     value = str(found[0]).strip(" \t")
-    quoted = value[:1] == '"'
+    quoted = len(value) > 1 and value[0] == value[-1] == '"'
     boundary = value[1:-1] if quoted else value
     if len(found) > 1 or not _BOUNDARY(boundary) or (" " in boundary and not quoted):
         raise InvalidHeader(

@@ -589,6 +589,7 @@ class Mock:
             AssertionError: it matches no route.
         """
         url = str(request.url.without_userinfo())
+        request.request_identity_of_range()
         sent = Sent(at, request.method, url, request.headers.copy(), b"", True)
         is_read = False
         for route in list(self.routes):

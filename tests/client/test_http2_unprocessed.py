@@ -169,17 +169,36 @@ async def test_a_post_that_is_always_refused_fails_and_says_that_nothing_was_pro
     ) as caught:
         await h2_client.post(f"{h2_app.url}/refuse?times={FOR_EVER}", data=b"pay")
     assert caught.value.refused
-    assert len(h2_app.requests) == len({record.connection for record in h2_app.requests}) == 6
+    assert len(h2_app.requests) == len({record.connection for record in h2_app.requests}) == 3
 
 
-async def test_a_get_that_is_always_refused_fails(h2_client: AnyClient, h2_app: H2Server) -> None:
-    """Why it failed first is not known, because to listen costs too much where it may go twice."""
+async def test_a_get_that_is_always_refused_on_a_kept_connection_says_so(
+    h2_client: AnyClient, h2_app: H2Server
+) -> None:
+    """The first refusal may not be known: to listen costs too much where it may go twice."""
     await h2_client.get(h2_app.url)
-    with pytest.raises(e.ConnectionError) as caught:
+    with pytest.raises(e.ConnectionError, match="server refused the request before") as caught:
         await h2_client.get(f"{h2_app.url}/refuse?times={FOR_EVER}")
     assert caught.value.request_sent
-    assert not caught.value.refused
-    assert len(h2_app.requests) == 1 + 6
+    assert "may have been processed" not in str(caught.value)
+    assert len(h2_app.requests) == 1 + 1 + 3
+    assert h2_app.connections <= 1 + 3 + 1
+
+
+@pytest.mark.parametrize("prior", [False, True], ids=["tls", "h2c"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_server_that_refuses_each_stream_gets_few_connections_and_the_truth_is_told(
+    make_client: MakeClient, certs: Certs, method: str, prior: bool
+) -> None:
+    with H2Server(None if prior else certs.server_context(alpn=("h2",))) as server:
+        server.stream_route("/always", _reset)
+        client = make_client(http2="prior-knowledge" if prior else True)
+        content = b"pay" if method == "POST" else None
+        with pytest.raises(e.ConnectionError, match="refused the request before it proc") as caught:
+            await client.request(method, server.url + "/always", content=content)
+        assert caught.value.refused
+        assert len(server.requests) == 3
+        assert server.connections <= 4  # libcurl opens one more, on which nothing is sent
 
 
 def _refuse_and_break_off(connection: RawConnection) -> None:
@@ -533,7 +552,7 @@ def _go_away_and_close(record: Record, stream: Stream) -> None:
 @pytest.mark.parametrize("refuse", [_reset, _go_away, _go_away_and_close])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("is_kept", [False, True])
-async def test_a_server_that_refuses_always_sees_a_request_six_times_at_most(
+async def test_a_server_that_refuses_always_sees_a_request_on_three_new_connections(
     make_client: Callable[..., AnyClient], h2_app: H2Server, refuse: Any, method: str, is_kept: bool
 ) -> None:
     client = make_client(http2=True)
@@ -543,4 +562,5 @@ async def test_a_server_that_refuses_always_sees_a_request_six_times_at_most(
         await client.get(h2_app.url)
     with pytest.raises(e.ConnectionError):
         await client.request(method, h2_app.url + "/always", content=content, timeout=30)
-    assert [record.path for record in h2_app.requests].count("/always") == 6
+    assert [record.path for record in h2_app.requests].count("/always") == 3 + is_kept
+    assert h2_app.connections <= 3 + is_kept + 1

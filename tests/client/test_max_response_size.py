@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from curlhttp.exceptions import ChunkedEncodingError, ResponseTooLarge
-from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
+from curlhttp.exceptions import ChunkedEncodingError, RequestException, ResponseTooLarge
+from tests.servers import (
+    AppServer,
+    Certs,
+    H2Server,
+    RawConnection,
+    RawServer,
+    payload,
+    respond,
+    response,
+)
 from tests.servers.routes import CODERS
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.every_api import EVERY_CLIENT_API, Fetch
@@ -205,3 +215,79 @@ async def test_a_negative_limit_is_refused(make_client: Make, limit: int) -> Non
         make_client(max_response_size=limit)
     with pytest.raises(ValueError, match="max_response_size"):
         await make_client().get("http://127.0.0.1:1", max_response_size=limit)
+
+
+# --- what frames a body, which libcurl drops without a limit ---
+
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+_MOVED = b"HTTP/1.1 302 Found\r\nLocation: /next\r\nTransfer-Encoding: chunked\r\n\r\n"
+_ENDLESS_FRAMING = {
+    "extension": (b"5;", 64 * 1024 * b"x"),
+    "extension after data": (b"5\r\nhello\r\n5;", 64 * 1024 * b"x"),
+    "blanks": (b"5", 64 * 1024 * b" "),
+    "extensions": (b"", b"1;" + 60_000 * b"x" + b"\r\na\r\n"),
+    "short extensions": (b"", 100 * (b"1;" + 500 * b"x" + b"\r\na\r\n")),
+    "trailers": (b"0\r\n", 5000 * b"a: b\r\n"),
+    "zeros": (b"", 64 * 1024 * b"0"),
+}
+
+
+def _send_endlessly(head: bytes, begin: bytes, piece: bytes) -> Callable[[RawConnection], None]:
+    def send(connection: RawConnection) -> None:
+        if b"/next" in connection.read_request()[0]:
+            connection.send(response(b"next"))
+            return
+        connection.send(head + begin)
+        while True:  # until the client closes the connection
+            connection.send(piece)
+
+    return send
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of a socket")
+@pytest.mark.parametrize("kind", _ENDLESS_FRAMING)
+async def test_endless_framing_of_chunks_ends_the_request(
+    make_client: Make, api: str, kind: str
+) -> None:
+    is_limited_by_libcurl = kind in ("trailers", "zeros")
+    expected = RequestException if is_limited_by_libcurl else ResponseTooLarge
+    with RawServer(_send_endlessly(_CHUNKED, *_ENDLESS_FRAMING[kind])) as server:
+        client = make_client(max_response_size=1000)
+        with pytest.raises(expected) as caught:
+            if api == "buffered":
+                await client.get(server.url)
+            async with await client.stream("GET", server.url) as stream:
+                async for _ in stream.iterate("bytes"):
+                    pass
+        if not is_limited_by_libcurl:
+            assert "max_response_size=1000 bytes" in str(caught.value)
+            assert caught.value.request_sent
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of a socket")
+@EVERY_CLIENT_API
+async def test_an_endless_extension_ends_every_api(fetch: Fetch) -> None:
+    with RawServer(_send_endlessly(_CHUNKED, *_ENDLESS_FRAMING["extension"])) as server:
+        with pytest.raises(ResponseTooLarge):
+            await fetch(server.url, max_response_size=1000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the bytes of a socket")
+async def test_endless_framing_of_a_redirects_body_is_not_read(client: AnyClient) -> None:
+    with RawServer(_send_endlessly(_MOVED, *_ENDLESS_FRAMING["extension"])) as server:
+        assert (await client.get(server.url)).content == b"next"
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_body_in_chunks_of_one_byte_may_be_as_large_as_the_limit(
+    make_client: Make, certs: Certs, tls: bool
+) -> None:
+    """On a kept connection too, after larger responses."""
+    body = 20_000 * b"1\r\na\r\n"
+    context = certs.server_context() if tls else None
+    large = response(3_000_000 * b"x")
+    with RawServer(respond(large, _CHUNKED + body + b"0\r\n\r\n"), context) as server:
+        client = make_client()
+        await client.get(server.url)
+        found = await client.get(server.url, max_response_size=20_000)
+        assert found.content == 20_000 * b"a"

@@ -23,6 +23,7 @@ import anyio.to_thread
 import pytest
 
 import curlhttp
+import curlhttp.requests
 from curlhttp.exceptions import (
     DeadlineExceeded,
     InvalidHeader,
@@ -860,3 +861,70 @@ async def test_body_headers_of_a_request_are_not_sent_with_another(
         (form, "3", None, None),
         (json, "1", None, None),
     ]
+
+
+# --- data of an empty file, and forms with the caller's boundary ---
+
+
+@pytest.mark.parametrize("verb", ["POST", "PUT", "GET"])
+async def test_a_file_without_bytes_left_is_sent_with_its_length(
+    client: AnyClient, app: AppServer, verb: str
+) -> None:
+    for argument in ("data", "content"):
+        await client.request(verb, app.url, **{argument: io.BytesIO()})
+        record = app.requests[-1]
+        assert record.values("content-length") == ["0"]
+        assert record.values("transfer-encoding") == []
+
+
+@pytest.mark.parametrize("of_client", [False, True])
+async def test_a_form_has_the_boundary_of_the_callers_content_type(
+    make_client: Make, app: AppServer, of_client: bool
+) -> None:
+    kind = {"content-TYPE": b'multipart/mixed; boundary="my own"'}
+    client = make_client(headers=kind if of_client else {})
+    headers = {} if of_client else kind
+    files = {"file": io.BytesIO(b"content")}
+    await client.post(app.url, headers=headers, files=files, data={"field": "1"})
+    record = app.requests[-1]
+    assert record.values("content-type") == ['multipart/mixed; boundary="my own"']
+    assert record.body.startswith(b"--my own\r\n")
+    assert record.body.endswith(b"content\r\n--my own--\r\n")
+
+
+async def test_a_boundary_that_cannot_be_sent_is_an_error_before_anything_is(
+    client: AnyClient, app: AppServer
+) -> None:
+    with pytest.raises(InvalidHeader, match="Invalid boundary"):
+        await client.post(
+            app.url,
+            headers={"Content-Type": "multipart/form-data; boundary=a@b"},
+            files={"file": b"content"},
+        )
+    assert not app.requests
+
+
+def test_the_functions_send_what_the_clients_do(app: AppServer) -> None:
+    curlhttp.post(app.url, data=io.BytesIO())
+    assert app.requests[-1].values("content-length") == ["0"]
+    kind = "multipart/form-data; boundary=abc"
+    curlhttp.post(app.url, headers={"content-type": kind}, files={"f": b"1"}, data={"a": "b"})
+    assert app.requests[-1].values("content-type") == [kind]
+    assert app.requests[-1].body.startswith(b"--abc\r\n")
+    curlhttp.post(
+        app.url, headers={"Content-Type": "multipart/form-data"}, files={"f": io.BytesIO(b"1")}
+    )
+    kind = app.requests[-1].values("content-type")[0]
+    boundary = kind.removeprefix("multipart/form-data; boundary=").encode()
+    assert app.requests[-1].body.startswith(b"--" + boundary + b"\r\n")
+    with pytest.raises(InvalidHeader):
+        curlhttp.post(
+            app.url,
+            headers={"Content-Type": "multipart/form-data; boundary="},
+            files={"f": b"1"},
+        )
+
+
+def test_the_drop_in_sends_an_empty_file_in_chunks_as_requests_does(app: AppServer) -> None:
+    curlhttp.requests.post(app.url, data=io.BytesIO())
+    assert app.requests[-1].values("transfer-encoding") == ["chunked"]

@@ -220,10 +220,82 @@ def test_data_that_is_no_form_is_streamed() -> None:
         assert read_all(body) == b"abc"
 
 
-def test_an_empty_file_as_data_is_chunked_as_in_requests() -> None:
-    assert made(data=io.BytesIO()).length is None
-    assert made(data=io.BytesIO(), length=0).length == 0
-    assert made(content=io.BytesIO()).length == 0
+def test_a_file_without_bytes_left_has_the_length_0_as_data_and_as_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    with path.open("rb") as read, open(os.devnull, "rb") as null:
+        read.read()
+        for empty in (io.BytesIO(), read, null):
+            assert made(data=empty).length == made(content=empty).length == 0
+    assert made(data=iter(())).length is None
+
+
+# --- the boundary of a form, chosen by the caller ---
+
+PARTS: Any = {"field": b"content"}
+
+
+def make_form(content_type: str, files: Any = PARTS, **fields: Any) -> Any:
+    return made(files=files, content_type=content_type, **fields)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "boundary"),
+    [
+        ("multipart/form-data; boundary=abc", "abc"),
+        ("Multipart/Mixed; charset=utf-8; BOUNDARY=abc", "abc"),
+        ("multipart/form-data;boundary = abc ; charset=utf-8", "abc"),
+        ('multipart/form-data; boundary="a b:c"; x=y', "a b:c"),
+        ('multipart/related; type="a; boundary=x"; boundary=z', "z"),
+        ("multipart/form-data; boundary=a==", "a=="),
+        ("multipart/form-data; boundary=" + 70 * "x", 70 * "x"),
+    ],
+)
+def test_a_form_has_the_boundary_that_the_caller_chose(content_type: str, boundary: str) -> None:
+    body = make_form(content_type)
+    assert body.content_type == content_type
+    sent = read_all(body)
+    assert sent.startswith(f"--{boundary}\r\n".encode())
+    assert sent.endswith(f"\r\n--{boundary}--\r\n".encode())
+
+
+@pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/mixed; charset=utf-8;"])
+def test_a_boundary_is_added_to_a_type_without_one(content_type: str) -> None:
+    body = make_form(content_type)
+    kind, _, boundary = str(body.content_type).partition("; boundary=")
+    assert kind == content_type.rstrip(";")
+    assert read_all(body).startswith(f"--{boundary}\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    "boundary",
+    ["", '""', "a b", '"a "', 71 * "x", "\xe9", "a; boundary=b", '"a\\"', "a@b", '"abc'],
+)
+def test_an_invalid_boundary_is_refused(boundary: str) -> None:
+    with pytest.raises(InvalidHeader, match="Invalid boundary in Content-Type"):
+        make_form(f"multipart/form-data; boundary={boundary}")
+
+
+@pytest.mark.parametrize("content", [b"--abc", b"x\r\n--abc--\r\n", b"x\n--abcd"])
+def test_a_part_in_memory_with_the_callers_boundary_is_refused(content: bytes) -> None:
+    for fields in ({"files": {"a": content}}, {"data": {"a": content}}):
+        with pytest.raises(ValueError, match="contains the boundary"):
+            make_form("multipart/form-data; boundary=abc", **fields)
+
+
+@pytest.mark.parametrize("pieces", [[b"--abc"], [b"x\r", b"\n-", b"-", b"abc"], [b"x\n--abcd"]])
+def test_a_streamed_part_with_the_callers_boundary_is_not_sent(pieces: list[bytes]) -> None:
+    body = make_form("multipart/form-data; boundary=abc", {"a": ("name", pieces)})
+    for _ in range(2):
+        with pytest.raises(RequestException, match="contains the boundary"):
+            read_all(body)
+        body.rewind()
+
+
+def test_a_streamed_part_may_almost_contain_the_callers_boundary() -> None:
+    content = b"a--abc\r\n--ab\r\n-abc" * 5000
+    body = make_form("multipart/form-data; boundary=abc", {"a": io.BytesIO(content)})
+    assert content in read_all(body)
 
 
 # --- files -------------------------------------------------------------------------------

@@ -549,6 +549,8 @@ class PooledDriver(Driver):
             if what == _REMOVE:
                 if self.unanswered:
                     self._check_for_alert(descriptor)
+                if self.multiplexing.has_http2:
+                    self._note_unwatched(descriptor)
                 self.poller.forget(descriptor)
             else:
                 self.poller.watch(descriptor, what)
