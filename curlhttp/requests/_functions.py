@@ -6,6 +6,7 @@ clients' words. `requests.api` has the functions that do everything as requests 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -28,7 +29,7 @@ from curlhttp.requests.sessions import set_verb_signatures
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from typing_extensions import Unpack
 
@@ -137,7 +138,7 @@ class UTF8Response(Response):
 
     def _to_requests_error(self, error: Exception) -> Exception:
         if isinstance(error, ContentDecodingError) and self.status_code == _core.PARTIAL_CONTENT:
-            return _core.coded_part_error(cast(Any, self))
+            return _core.coded_part_error(cast("_core.Response", self))
         cause = error.__cause__
         text = str(cause) if isinstance(cause, RequestException) else None
         found = super()._to_requests_error(error)
@@ -205,7 +206,7 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         session.headers = _headers.copy()
     try:
         if kwargs.get("headers") or kwargs.get("data") is not None:
-            _apply_client_rules(session, kwargs)
+            _apply_client_rules(session, cast("dict[str, object]", kwargs))
         return cast(UTF8Response, send_once(session, _adapter, method, url, kwargs))
     except TooManyRedirects as error:
         if isinstance(error.response, UTF8Response):  # else a program's
@@ -230,13 +231,12 @@ def _escape(text: _T) -> _T | str:
     return escape_bare_percents(plain) if isinstance(plain, str) and "%" in plain else text
 
 
-# Any: these run for arguments of any type.
-def _apply_client_rules(session: sessions.Session, options: Any) -> None:
+def _apply_client_rules(session: sessions.Session, options: dict[str, object]) -> None:
     """Change what requests would send worse: a range, an empty file, a form with a boundary."""
     headers, data = options.get("headers"), options.get("data")
     if hasattr(data, "read") and not isinstance(data, TextIOBase) and FileBody(data).length == 0:
         options["data"] = None  # requests would send it in chunks
-    if not hasattr(headers, "items"):
+    if not isinstance(headers, Mapping):
         return
     names = {_to_name(name): name for name in headers}
     if names.get("range") is not None:
