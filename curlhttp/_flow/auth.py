@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, cast
 
 from curlhttp._engine.engine import Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.run import Offload
 from curlhttp._models.body import rewind
+from curlhttp._models.errors import copy_error
 from curlhttp._models.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, get_flow_method
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._policy.token_auth import CachedToken, FunctionCall, TokenAuth, TokenWaiter
+    from curlhttp._policy.token_auth import (
+        CachedToken,
+        FunctionCall,
+        TokenAuth,
+        TokenCache,
+        TokenWaiter,
+    )
 
 FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
 """Returns user name and password for a host, or None."""
@@ -255,24 +260,59 @@ async def send_with_token(
 async def _get_token(
     auth: TokenAuth, request: ClientRequest, subrequest: Send, context: AuthContext
 ) -> CachedToken:
-    from curlhttp._policy.token_auth import TokenWaiter  # few clients need it
-
-    cache, now = auth.cache, context.clock.now
+    now = context.clock.now
 
     def is_usable(token: CachedToken) -> bool:
         return auth.is_usable(token, now())
 
-    latest = cache.latest
+    latest = auth.cache.latest
     if latest is not None and is_usable(latest):
         return latest
-    waiter = context.make_waiter()
+    return await fetch_once(
+        auth.cache,
+        request,
+        lambda: _fetch(auth, request, subrequest, context),
+        is_usable,
+        f"fetches the credentials of {type(auth).__name__}",
+        now,
+        context.make_waiter,
+    )
+
+
+async def fetch_once(
+    cache: TokenCache,
+    request: ClientRequest,
+    fetch: Callable[[], Awaitable[CachedToken]],
+    is_usable: Callable[[CachedToken], bool],
+    what: str,
+    now: Callable[[], float],
+    make_waiter: MakeWaiter,
+) -> CachedToken:
+    """Fetch a token, or wait for the request that does.
+
+    Args:
+        cache: the queue of the requests that need the token.
+        request: the caller's.
+        fetch: fetches a token.
+        is_usable: returns whether the token that another request has fetched is still valid.
+        what: what the fetching request does, for errors.
+        now: returns monotonic seconds.
+        make_waiter: makes a waiter of the engine.
+
+    Raises:
+        Exception: fetching failed, for the caller or for the request that it waited for.
+        PoolTimeout, DeadlineExceeded: that request did not end in time.
+    """
+    from curlhttp._policy.token_auth import TokenWaiter  # few clients need it
+
+    waiter = make_waiter()
     queued = TokenWaiter(waiter.wake, request.timeout)
     try:
         cache.join(queued, is_usable)
         if not (queued.is_first or queued.outcome):
-            await _wait_in_queue(queued, waiter, auth, request, context)
+            await _wait_in_queue(queued, waiter, cache, request, what, now, make_waiter)
         if queued.outcome is None:
-            token = await _fetch(auth, request, subrequest, context)
+            token = await fetch()
             cache.finish(queued, token)
             return token
     except Exception as error:
@@ -299,20 +339,21 @@ async def _get_token(
 async def _wait_in_queue(
     queued: TokenWaiter,
     woken: Waiter,
-    auth: TokenAuth,
+    cache: TokenCache,
     request: ClientRequest,
-    context: AuthContext,
+    what: str,
+    now: Callable[[], float],
+    make_waiter: MakeWaiter,
 ) -> None:
     """Wait until the request is the first, or until the first has a token or an error."""
-    now = context.clock.now
     seconds = request.pool_seconds(now())
     ends = inf if seconds is None else now() + seconds
     while not (queued.is_first or queued.outcome):
         if (left := ends - now()) <= 0:
-            raise _make_timeout_error(request, auth, now())
+            raise _make_timeout_error(request, what, now())
         await woken.wait(min(left, _RECHECK_SECONDS))
-        auth.cache.skip_ended(queued)
-        woken = context.make_waiter()  # a waiter that timed out cannot be used again
+        cache.skip_ended(queued)
+        woken = make_waiter()  # a waiter that timed out cannot be used again
         queued.wake = woken.wake
 
 
@@ -370,19 +411,16 @@ def _needs_async_client(auth: TokenAuth) -> _AsyncFunctionError:
 
 def _raise_copy(error: Exception) -> NoReturn:
     """Raise a copy of another request's error, so that each has its own traceback."""
-    copied: Exception = error
-    with suppress(Exception):  # some classes cannot be copied
-        copied = copy.copy(error)
-    if copied is error or type(copied) is not type(error):
+    copied = copy_error(error)
+    if copied is error:
         raise error
     raise copied from error
 
 
 def _make_timeout_error(
-    request: ClientRequest, auth: Auth, now: float
+    request: ClientRequest, what: str, now: float
 ) -> DeadlineExceeded | PoolTimeout:
     return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-        f"{request}: another request that fetches the credentials of {type(auth).__name__} did "
-        "not end in time; this one was not sent",
+        f"{request}: another request that {what} did not end in time; this one was not sent",
         request=request,
     )

@@ -223,7 +223,7 @@ class Chain:
             *(
                 retry_layers
                 if self._endpoints is None
-                else self._endpoint_layers(self._endpoints, clock, retry_layers)
+                else self._endpoint_layers(self._endpoints, clock, make_waiter, retry_layers)
             ),
             *(() if within_retry is None else (within_retry,)),
             *self._limit_layers(clock, make_waiter),
@@ -273,11 +273,15 @@ class Chain:
         return (retry(clock, self.attempt_hooks, make_waiter),)
 
     def _endpoint_layers(
-        self, endpoints: Endpoints, clock: Clock, retry_layers: tuple[Layer, ...]
+        self,
+        endpoints: Endpoints,
+        clock: Clock,
+        make_waiter: MakeWaiter,
+        retry_layers: tuple[Layer, ...],
     ) -> tuple[Layer, ...]:
         from curlhttp._flow.endpoints import first_endpoint, next_endpoints
 
-        first = first_endpoint(endpoints, clock, self._run_blocking)
+        first = first_endpoint(endpoints, clock, make_waiter, self._run_blocking)
         return (first, *retry_layers, next_endpoints(clock))
 
     def _limit_layers(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Protocol, TypeAlias, TypeVar
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, copy_error
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -24,20 +24,17 @@ E = TypeVar("E", bound=BaseException)
 
 
 class SpawnedTask(Protocol):
-    """A task that runs apart from its caller.
-
-    Attributes:
-        cancelled: the exception that is raised in a cancelled task.
-    """
-
-    cancelled: type[BaseException]
+    """A task that runs apart from its caller."""
 
     def cancel(self) -> None:
         """Cancel the task."""
 
+    def was_cancelled(self, error: BaseException) -> bool:
+        """Return whether an error was raised because the task, which runs, is cancelled."""
+
 
 Spawn: TypeAlias = Callable[[Callable[[], Coroutine[object, None, None]]], SpawnedTask]
-"""Starts a task, which only raises `cancelled`."""
+"""Starts a task, which only raises what a cancellation raises."""
 
 
 def validate_coalesce(coalesce: object) -> bool:
@@ -169,7 +166,7 @@ class Coalescing(Unpicklable):
             try:
                 result = await send(own)
             except BaseException as error:
-                if shared.task is not None and isinstance(error, shared.task.cancelled):
+                if shared.task is not None and shared.task.was_cancelled(error):
                     raise
                 # Those that wait raise it. In the task, it would be lost, or end the event loop.
                 result = error
@@ -281,17 +278,11 @@ def _copy_request(sent: ClientRequest, shared: _Shared, request: ClientRequest) 
 
 def _copy_error(error: E, shared: _Shared, request: ClientRequest) -> E:
     """Return an error for one caller, which adds to its traceback and its notes."""
-    made = type(error).__new__(type(error), *error.args)
-    made.args = error.args
-    made.__dict__.update(error.__dict__)
-    sent, notes = getattr(error, "request", None), getattr(error, "__notes__", None)
-    if isinstance(sent, ClientRequest):
+    made = copy_error(error)
+    sent = getattr(error, "request", None)
+    if made is not error and isinstance(sent, ClientRequest):
         vars(made)["request"] = _copy_request(sent, shared, request)
-    if notes is not None:
-        vars(made)["__notes__"] = [*notes]
-    made.__cause__ = error.__cause__
-    made.__suppress_context__ = error.__suppress_context__
-    return made.with_traceback(error.__traceback__)
+    return made
 
 
 def coalesce(

@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable
+from contextvars import ContextVar
 
-from curlhttp._engine.engine import Clock, Layer, Send
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._engine.run import Offload
 from curlhttp._flow.hooks import log
 from curlhttp._models.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.circuit import FAILURE_STATUSES, OriginClassifier, Outcome
-from curlhttp._policy.endpoints import Endpoints, Rotation, Turn
+from curlhttp._policy.endpoints import Endpoints, Rotation, Turn, URLs
 from curlhttp.exceptions import ConnectionError
 
 _CLASSIFIER = OriginClassifier(FAILURE_STATUSES, count_tls=False, via_proxy=False)
 
+# Those whose first list the running function returns.
+_listed: ContextVar[Endpoints | None] = ContextVar("_listed", default=None)
 
-def first_endpoint(endpoints: Endpoints, clock: Clock, run_blocking: Offload) -> Layer:
+
+def first_endpoint(
+    endpoints: Endpoints, clock: Clock, make_waiter: MakeWaiter, run_blocking: Offload
+) -> Layer:
     """Return the layer above retry, which gives a request its first endpoint.
 
     Args:
         endpoints: of the client.
         clock: of the engine.
+        make_waiter: makes a waiter of the engine.
         run_blocking: calls a function that may block.
     """
 
@@ -35,8 +42,10 @@ def first_endpoint(endpoints: Endpoints, clock: Clock, run_blocking: Offload) ->
             canonical = request.url
             if not endpoints.covers(canonical):
                 return await send(request)
-            if endpoints.take_refresh(clock.now()):
-                await _refresh(endpoints, request, clock, run_blocking)
+            if not endpoints.urls:
+                await _list_first(endpoints, request, clock, make_waiter, run_blocking)
+            elif endpoints.take_refresh(clock.now()):
+                await _refresh(endpoints, clock, run_blocking)
             rotation = Rotation(endpoints, canonical, (request.extensions or {}).get(CHALLENGER))
             rotation.turn, url = rotation.next(clock.now())
             request = request.derive(url=url)
@@ -52,28 +61,79 @@ def first_endpoint(endpoints: Endpoints, clock: Clock, run_blocking: Offload) ->
     return wrap
 
 
-async def _refresh(
-    endpoints: Endpoints, request: ClientRequest, clock: Clock, run_blocking: Offload
+async def _list_first(
+    endpoints: Endpoints,
+    request: ClientRequest,
+    clock: Clock,
+    make_waiter: MakeWaiter,
+    run_blocking: Offload,
 ) -> None:
-    """List the endpoints. If that fails, the old list stays in use."""
-    function, begun = endpoints.list_urls, clock.now()
-    assert function is not None
-    try:
-        if inspect.iscoroutinefunction(function):
-            found = await function()
-        else:
-            found = await run_blocking(function)
-            if inspect.isawaitable(found):
-                found = await found
-        endpoints.replace(found)
-    except Exception as error:
-        if endpoints.urls:
-            log().warning("the endpoints could not be listed again: %r", error)
-            return
+    """List the endpoints for the first time, or wait for the request that does.
+
+    Raises:
+        ConnectionError: the function failed. Each request that waited for it gets this error, and
+            the next one calls the function again.
+    """
+    from curlhttp._flow.auth import fetch_once
+    from curlhttp._policy.token_auth import CachedToken
+
+    if _listed.get() is endpoints:
         raise ConnectionError(
-            f"{request}: the function that lists the endpoints failed: {error!r}", request=request
-        ) from error
-    endpoints.due = begun + (endpoints.refresh_after or float("inf"))
+            f"{request}: the function that lists the endpoints sends a request to them, which "
+            "would wait for the list forever; use another client in it",
+            request=request,
+        )
+
+    async def list_or_fail() -> CachedToken:
+        begun, outer = clock.now(), _listed.set(endpoints)
+        try:
+            endpoints.replace(await _call(endpoints, run_blocking))
+        except Exception as error:
+            return CachedToken(error, is_cached=False)
+        finally:
+            _listed.reset(outer)
+        endpoints.end_refresh(begun)
+        return CachedToken(None)
+
+    token = await fetch_once(
+        endpoints.first_list,
+        request,
+        list_or_fail,
+        lambda _: bool(endpoints.urls),
+        "lists the endpoints",
+        clock.now,
+        make_waiter,
+    )
+    if token.value is not None:
+        raise ConnectionError(
+            f"{request}: the function that lists the endpoints failed: {token.value!r}",
+            request=request,
+        ) from token.value
+
+
+async def _refresh(endpoints: Endpoints, clock: Clock, run_blocking: Offload) -> None:
+    """List the endpoints again. If that fails, the old list stays in use."""
+    begun: float | None = clock.now()
+    try:
+        endpoints.replace(await _call(endpoints, run_blocking))
+    except Exception as error:
+        log().warning("the endpoints could not be listed again: %r", error)
+    except BaseException:  # a cancellation of this request, so the next one has to list them
+        begun = None
+        raise
+    finally:
+        endpoints.end_refresh(begun)
+
+
+async def _call(endpoints: Endpoints, run_blocking: Offload) -> URLs:
+    """Return what the function of endpoints returns."""
+    function = endpoints.list_urls
+    assert function is not None
+    if inspect.iscoroutinefunction(function):
+        made: URLs = await function()
+        return made
+    found = await run_blocking(function)
+    return await found if inspect.isawaitable(found) else found
 
 
 def next_endpoints(clock: Clock) -> Layer:

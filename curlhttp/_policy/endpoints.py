@@ -20,6 +20,7 @@ from curlhttp._models.redaction import display_url
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.breaker.circuit import Outcome
+from curlhttp._policy.token_auth import TokenCache
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
@@ -30,6 +31,7 @@ Choose: TypeAlias = Literal["least_pending", "round_robin", "p2c"]
 URLs: TypeAlias = Iterable["str | URL"]
 ListEndpoints: TypeAlias = "Callable[[], URLs | Awaitable[URLs]]"
 
+_NEVER = float("inf")
 _MAX_GROWTH = 10  # times eject_for
 _LEAST_SHARE = 0.1  # of its usual requests, when an endpoint comes back
 
@@ -79,7 +81,8 @@ class Endpoints(Unpicklable):
 
     Args:
         urls: the base URLs, or a function without arguments that returns them. In AsyncClient, it
-            may be a coroutine function. Until it has returned once, each request calls it.
+            may be a coroutine function. Until it has returned once, the first request calls it, and
+            requests that come meanwhile wait for its list or its error.
         choose: "least_pending" for the endpoint with the fewest attempts under way, "round_robin",
             or "p2c" for the better of two that are chosen at random.
         eject_after: the number of consecutive failures after which an endpoint is ejected. A failed
@@ -122,7 +125,9 @@ class Endpoints(Unpicklable):
         check_number("refresh", refresh, above=0, unit="seconds", optional=True)
         self.list_urls: ListEndpoints | None = urls if callable(urls) else None
         self.refresh_after: float | None = refresh
-        self.due: float = float("-inf")  # when list_urls is called next, monotonic
+        self.due: float = -_NEVER  # when list_urls is called next, monotonic
+        self._is_refreshing = False
+        self.first_list = TokenCache()  # the queue of requests that wait for the first list
         self._choose = choose
         self._eject_after = eject_after
         self._eject_for = eject_for
@@ -146,6 +151,8 @@ class Endpoints(Unpicklable):
         self._after_fork()
         for member in self._members:
             member.pending = 0
+        if self._is_refreshing:
+            self.end_refresh(None)
 
     def _after_fork(self) -> None:
         # Reentrant, because a finalizer may end an attempt while its thread chooses an endpoint.
@@ -183,7 +190,9 @@ class Endpoints(Unpicklable):
                 self.canonical = canonical
 
     def take_refresh(self, now: float) -> bool:
-        """Return whether the caller has to list the endpoints; others then use the old list.
+        """Return whether the caller has to list the endpoints again, and call `end_refresh` then.
+
+        Until then, all others use the old list.
 
         Args:
             now: monotonic seconds.
@@ -192,9 +201,19 @@ class Endpoints(Unpicklable):
             return False
         with self._lock:
             is_due = self.due <= now
-            if is_due and self._members:
-                self.due = now + (self.refresh_after or float("inf"))
+            if is_due:
+                self.due, self._is_refreshing = _NEVER, True
             return is_due
+
+    def end_refresh(self, begun: float | None) -> None:
+        """End what take_refresh began.
+
+        Args:
+            begun: when, in monotonic seconds; None if it was cancelled, so that the next request
+                lists the endpoints.
+        """
+        self._is_refreshing = False
+        self.due = -_NEVER if begun is None else begun + (self.refresh_after or _NEVER)
 
     def covers(self, url: URL) -> bool:
         """Return whether a canonical URL is one of the endpoints'."""

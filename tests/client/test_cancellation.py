@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import anyio
 import pytest
 
+from curlhttp import Hedge
 from curlhttp.exceptions import StreamConsumedError
 from tests.servers import (
     AppConnection,
@@ -30,6 +31,35 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"]),
 ]
+
+
+@pytest.mark.parametrize("way", ["request", "stream", "hedge", "map"])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_body_that_raises_cancelled_error_ends_its_request(
+    make_client: Callable[..., AnyClient], app: AppServer, way: str, is_async: bool
+) -> None:
+    raised = asyncio.CancelledError("of the body")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"piece"
+        raise raised
+
+    def blocking_pieces() -> Iterator[bytes]:
+        yield b"piece"
+        raise raised
+
+    client = make_client(hedge=Hedge(after=30) if way == "hedge" else None)
+    body = pieces() if is_async else blocking_pieces()
+    with anyio.fail_after(30), pytest.raises(asyncio.CancelledError, match="of the body"):
+        if way == "stream":
+            await client.stream("POST", app.url + "/echo", content=body)
+        elif way == "map":
+            request = client.real.build_request("POST", app.url + "/echo", content=body)
+            async for _ in client.real.map([request]):
+                pass
+        else:
+            await client.real.put(app.url + "/echo", content=body)
+    assert_free(client)
 
 
 _BEGUN = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npiece"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import traceback
@@ -383,6 +384,136 @@ async def test_any_exception_ends_the_transfer(make_client: MakeClient, gate: Ga
         await client.get(gate.url)
     assert len(sent) == 1
     assert transfers(client) == []
+
+
+@pytest.mark.colours("asyncio", "uvloop")
+async def test_a_cancellation_of_its_own_below_is_the_error_of_all_that_wait(
+    make_client: MakeClient, gate: Gate
+) -> None:
+    sent: list[Any] = []
+    raised = asyncio.CancelledError("of the middleware")
+
+    async def fail(request: Any, send: Any) -> Any:
+        sent.append(request)
+        await send(request)
+        raise raised
+
+    client = make_client(coalesce=True, attempt_middleware=[fail])
+    errors: list[BaseException] = []
+
+    async def send() -> None:
+        try:
+            await client.get(gate.url)
+        except asyncio.CancelledError as error:
+            errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(send)
+        await when_waiting(client, 3)
+        gate.opened.set()
+    assert [str(error) for error in errors] == ["of the middleware"] * 3
+    assert (len(sent), gate.count) == (1, 1)
+    assert transfers(client) == []
+
+
+class Strict(Exception):
+    """One with required keywords, which copy.copy cannot make again."""
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+class Sealed(Exception):
+    """One that nobody but its maker can make, such as pydantic's ValidationError."""
+
+    def __new__(cls, *args: object) -> Sealed:
+        raise TypeError("No constructor defined")
+
+    @classmethod
+    def make(cls) -> Sealed:
+        return Exception.__new__(cls)
+
+
+class Slotted(Exception):
+    __slots__ = ("detail",)
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+
+
+class ReadOnly(Exception):
+    """One whose text depends on what no attribute tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _SECRETS[id(self)] = "its own text"
+
+    def __str__(self) -> str:
+        return _SECRETS.get(id(self), "lost")
+
+
+_SECRETS: dict[int, str] = {}
+
+
+@pytest.mark.parametrize(
+    ("make", "is_copied"),
+    [
+        (lambda: Strict(code=3), True),
+        (lambda: Slotted("here"), True),
+        (lambda: UnicodeDecodeError("utf-8", b"abc\xff", 3, 4, "invalid start byte"), True),
+        (lambda: OSError(2, "No such file", "/x"), True),
+        (lambda: ImportError("no", name="n", path="p"), True),
+        (lambda: Sealed.make(), False),
+        (lambda: ReadOnly(), False),
+        (lambda: ConnectionError("refused", curl_code=7), True),
+    ],
+    ids=["keywords", "slots", "unicode", "os", "import", "sealed", "text", "own"],
+)
+async def test_an_error_that_cannot_be_copied_is_raised_itself(
+    make_client: MakeClient, gate: Gate, make: Callable[[], Exception], is_copied: bool
+) -> None:
+    error = make()
+    error.__dict__["extra"] = 1
+
+    async def fail(request: Any, send: Any) -> Any:
+        await send(request)
+        raise error
+
+    client = make_client(coalesce=True, attempt_middleware=[fail])
+    found: list[Exception] = []
+
+    def keep(call: Callable[[], Any]) -> None:
+        with pytest.raises(type(error)) as raised:
+            call()
+        found.append(raised.value)
+
+    async def send() -> None:
+        with pytest.raises(type(error)) as raised:
+            await client.get(gate.url)
+        found.append(raised.value)
+
+    if client.is_blocking:
+        with ThreadPoolExecutor(3) as pool:
+            futures = [pool.submit(keep, lambda: client.real.get(gate.url)) for _ in range(3)]
+            await when_waiting(client, 2)
+            gate.opened.set()
+            for future in futures:
+                future.result()
+    else:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(send)
+            await when_waiting(client, 3)
+            gate.opened.set()
+    assert {str(each) for each in found} == {str(error)}
+    assert {each.__dict__["extra"] for each in found} == {1}
+    names = ("detail", "code", "start", "object", "errno", "filename", "name", "path", "curl_code")
+    for name in names:
+        expected = getattr(error, name, None)
+        assert all(getattr(each, name, None) == expected for each in found)
+    assert (len({id(each) for each in found}) == 3) is is_copied
 
 
 async def test_errors_say_where_they_come_from(make_client: MakeClient, gate: Gate) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -361,6 +363,160 @@ def test_a_blocking_client_awaits_no_list() -> None:
 
     with pytest.raises(TypeError, match="lists the endpoints needs AsyncClient"):
         curlhttp.Client(base_url=Endpoints(list_urls))
+
+
+# --- one call of the function for many requests ---
+
+
+class Lister:
+    """A function that waits until all requests wait for it, and returns a list or fails."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.calls = 0
+        self.error: BaseException | None = None
+        self.all_wait = threading.Event()
+
+    def __call__(self) -> list[str]:
+        self.calls += 1
+        assert self.all_wait.wait(30)
+        if self.error is not None:
+            raise self.error
+        return [self.url]
+
+    async def list_async(self) -> list[str]:
+        self.calls += 1
+        while not self.all_wait.is_set():
+            await anyio.sleep(0.002)
+        if self.error is not None:
+            raise self.error
+        return [self.url]
+
+
+async def send_together(client: Any, lister: Lister, endpoints: Endpoints, count: int) -> list[Any]:
+    """Send so many requests, and let the function go on when all of them wait for it."""
+
+    async def let_go() -> None:
+        while len(endpoints.first_list._queue) < count:
+            await anyio.sleep(0.002)
+        lister.all_wait.set()
+
+    if client.is_blocking:
+        with ThreadPoolExecutor(count) as pool:
+            futures = [pool.submit(client.real.get, "/bytes/3") for _ in range(count)]
+            await let_go()
+            return [future.exception() or future.result() for future in futures]
+    results: list[Any] = []
+
+    async def send() -> None:
+        try:
+            results.append(await client.get("/bytes/3"))
+        except curlhttp.RequestException as error:
+            results.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(count):
+            tasks.start_soon(send)
+        await let_go()
+    return results
+
+
+async def test_one_request_lists_them_for_all_that_wait(
+    make_client: Any, app: AppServer, colour: str
+) -> None:
+    lister = Lister(app.url)
+    endpoints = Endpoints(lister.list_async if colour == "trio" else lister)
+    client = make_client(base_url=endpoints)
+    results = await send_together(client, lister, endpoints, 20)
+    assert [response.status_code for response in results] == [200] * 20
+    assert lister.calls == 1
+
+
+async def test_a_failure_is_for_all_that_wait_and_the_next_one_calls_again(
+    make_client: Any, app: AppServer
+) -> None:
+    lister = Lister(app.url)
+    lister.error = OSError("no answer")
+    endpoints = Endpoints(lister)
+    client = make_client(base_url=endpoints)
+    results = await send_together(client, lister, endpoints, 20)
+    assert {type(error) for error in results} == {ConnectionError}
+    assert len({id(error) for error in results}) == 20
+    assert all(error.__cause__ is lister.error and error.request for error in results)
+    assert lister.calls == 1
+    lister.error = None
+    assert (await client.get("/bytes/3")).status_code == 200
+    assert lister.calls == 2
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_a_cancelled_request_leaves_the_first_list_to_the_next_one(
+    make_client: Any, app: AppServer
+) -> None:
+    lister = Lister(app.url)
+    endpoints = Endpoints(lister.list_async)
+    client = make_client(base_url=endpoints)
+    results: list[Any] = []
+
+    async def send(scope: anyio.CancelScope) -> None:
+        with scope:
+            results.append(await client.get("/bytes/3"))
+
+    async with anyio.create_task_group() as tasks:
+        first = anyio.CancelScope()
+        tasks.start_soon(send, first)
+        while lister.calls < 1:
+            await anyio.sleep(0.002)
+        tasks.start_soon(send, anyio.CancelScope())
+        while len(endpoints.first_list._queue) < 2:
+            await anyio.sleep(0.002)
+        first.cancel()
+        while lister.calls < 2:
+            await anyio.sleep(0.002)
+        lister.all_wait.set()
+    assert [response.status_code for response in results] == [200]
+    assert lister.calls == 2
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_a_cancelled_refresh_is_left_to_the_next_request(
+    make_client: Any, app: AppServer
+) -> None:
+    calls: list[str] = []
+
+    async def list_urls() -> list[str]:
+        calls.append("begun")
+        if len(calls) == 2:
+            await anyio.sleep_forever()
+        return [app.url]
+
+    endpoints = Endpoints(list_urls, refresh=1000)
+    client = make_client(base_url=endpoints)
+    await client.get("/bytes/3")
+    endpoints.due = 0.0  # as if 1000 s had passed
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.get, "/bytes/3")
+        while len(calls) < 2:
+            await anyio.sleep(0.002)
+        await client.get("/bytes/3")  # with the old list
+        assert len(calls) == 2
+        tasks.cancel_scope.cancel()
+    await client.get("/bytes/3")
+    await client.get("/bytes/3")
+    assert len(calls) == 3
+
+
+async def test_a_function_that_needs_its_own_list_is_told_so(
+    make_client: Any, app: AppServer
+) -> None:
+    def list_urls() -> list[str]:
+        with curlhttp.Client(base_url=endpoints) as other:
+            other.get("/list")
+        return []
+
+    endpoints = Endpoints(list_urls)
+    with pytest.raises(ConnectionError, match="wait for the list forever"):
+        await make_client(base_url=endpoints).get("/")
 
 
 # --- on sockets ---

@@ -173,12 +173,15 @@ def test_a_list_that_changes_keeps_what_is_known() -> None:
 
 def test_one_of_several_threads_lists_them_again() -> None:
     endpoints = Endpoints(lambda: [A], refresh=10)
-    assert endpoints.take_refresh(0.0)
-    assert endpoints.take_refresh(0.0)  # as long as there is no list, nobody can go on
     endpoints.replace([A])
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: endpoints.take_refresh(20.0), range(50)))
     assert taken.count(True) == 1
+    assert not endpoints.take_refresh(99.0)  # it is still running
+    endpoints.end_refresh(20.0)
+    assert not endpoints.take_refresh(29.0)
+    assert endpoints.take_refresh(30.0)
+    endpoints.end_refresh(None)  # it was cancelled
     assert endpoints.take_refresh(30.0)
     assert not Endpoints([A]).take_refresh(0.0)
 

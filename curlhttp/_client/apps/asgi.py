@@ -115,7 +115,7 @@ class AppExchange(AppCall):
             self._fail(error)
         except BaseException as error:
             # A cancelled task or Ctrl-C is not a response of the app.
-            if isinstance(error, (self._tasks.cancelled, GeneratorExit)):
+            if self._tasks.was_cancelled(error) or isinstance(error, GeneratorExit):
                 self._fail(ConnectionError(f"{self.request}: the app was cancelled"))
                 raise
             self._fail(error)

@@ -89,7 +89,7 @@ class Lifespan:
         try:
             await self._app(scope, self._receive, self._send)
         except BaseException as error:
-            if isinstance(error, (self._tasks.cancelled, GeneratorExit)):
+            if self._tasks.was_cancelled(error) or isinstance(error, GeneratorExit):
                 raise
             # An exception without an earlier message means that the app has no lifespan.
             self._error = error

@@ -217,7 +217,7 @@ class AppSocket:
         except Exception as error:
             self._fail(error)
         except BaseException as error:
-            if isinstance(error, (self._tasks.cancelled, GeneratorExit)):
+            if self._tasks.was_cancelled(error) or isinstance(error, GeneratorExit):
                 self._has_sent_all = True
                 raise
             self.failed = error

@@ -176,18 +176,17 @@ class _RunningMap:
     async def _send(self) -> None:
         scheduler, client = self._scheduler, self._client
         assert self.tasks is not None
-        cancelled = self.tasks.cancelled
         job = self._take_job()
         while job is not None:
             outcome: Response | BaseException | None
             try:
                 outcome = await client.flow(job[1])
-            except cancelled:
-                if not self.is_over:  # somebody else did it; the consumer must not wait forever
-                    scheduler.settle(job, _make_cancelled_error())
-                    self._wake_consumer()
-                raise
             except BaseException as error:
+                if self.tasks.was_cancelled(error):
+                    if not self.is_over:  # somebody else did it; the consumer must not wait forever
+                        scheduler.settle(job, _make_cancelled_error())
+                        self._wake_consumer()
+                    raise
                 outcome = error
             scheduler.settle(job, outcome)
             outcome = job = None  # both may be large, and the next job may take long
@@ -210,10 +209,10 @@ class _RunningMap:
                     await source.aclose()
         except StopAsyncIteration:
             pass
-        except self.tasks.cancelled:
-            failed = _make_cancelled_error()
-            raise
         except BaseException as error:
+            if self.tasks.was_cancelled(error):
+                failed = _make_cancelled_error()
+                raise
             failed = error
         finally:
             scheduler.put_end(failed)

@@ -5,11 +5,13 @@ Reading a body may block or await, so a separate task reads it while the caller'
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from sys import is_finalizing
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 import anyio
@@ -25,7 +27,11 @@ from curlhttp._engine.running_maps import Pace, running, step_others
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
+from curlhttp._models.exiting import thread_error
 from curlhttp._models.request import ClientRequest
+from curlhttp.exceptions import ConnectionError
+
+T = TypeVar("T")
 
 _PIECE = 64 * 1024  # bytes of a body that are read at once
 
@@ -180,7 +186,10 @@ class EventLoopEngine(MultiEngine):
                 if not piece:
                     break
                 await waiter.wait()
-        except Exception as error:  # raised by the caller's body, which ends the transfer
+        # Raised by the caller's body, even if it is a CancelledError. It ends the transfer.
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
             if feed.is_stopped:
                 return  # the response is already there
             transfer.failed = error
@@ -240,7 +249,10 @@ class EventLoopEngine(MultiEngine):
         self._shut()
         self._pool.slots.lift_limits()
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._free)
+            try:
+                await in_thread(self._free)
+            except ConnectionError:  # no thread can start
+                self._free()
 
     @abstractmethod
     def has_ended(self) -> bool:
@@ -280,13 +292,48 @@ class _BodyQueue:
         return piece
 
 
+def _is_cancelled(error: BaseException) -> bool:
+    """Return whether an error was raised because this task of a task group is cancelled."""
+    if not isinstance(error, anyio.get_cancelled_exc_class()):
+        return False
+    return anyio.current_effective_deadline() == -math.inf
+
+
 async def next_piece(body: Body) -> bytes:
     """Return the next piece of a body that is awaited, or read in a thread; b"" at its end."""
     if body.is_async:
         return await body.next()
     # A file or an iterator may block, so a thread reads it. Cancellation and the deadline abandon
     # the thread, because the body is not sent again after them.
-    return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)
+    return await in_thread(body.read, _PIECE, abandon_on_cancel=True)
+
+
+async def in_thread(call: Callable[..., T], *arguments: Any, abandon_on_cancel: bool = False) -> T:
+    """Call a function in a thread, and return its result.
+
+    Args:
+        call: may block.
+        arguments: its arguments. Any, because they have any types.
+        abandon_on_cancel: a cancelled task leaves its thread, which ends when it can.
+
+    Raises:
+        ConnectionError: no thread could start, such as while Python exits.
+    """
+    has_begun = False
+
+    def run() -> T:
+        nonlocal has_begun
+        has_begun = True
+        return call(*arguments)
+
+    try:
+        if is_finalizing():  # see start_thread
+            raise RuntimeError("Python is exiting")
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=abandon_on_cancel)
+    except RuntimeError as error:
+        if has_begun:
+            raise
+        raise thread_error(error) from error
 
 
 # --- Waiters for trio: a task waits until another one wakes it ---

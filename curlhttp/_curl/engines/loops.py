@@ -13,10 +13,10 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
-import anyio.to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter
+from curlhttp._curl.engines.event_loop import in_thread as in_thread
 from curlhttp._curl.engines.on_asyncio import AsyncioEngine, FutureWaiter
 from curlhttp._engine.engine import Waiter
 from curlhttp._models.config import Limits
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Loop: TypeAlias = asyncio.AbstractEventLoop | EventLoopToken
 
 # A cancelled task abandons its thread, which ends when it can.
-in_thread = anyio.to_thread.run_sync
 in_thread_or_leave = partial(in_thread, abandon_on_cancel=True)
 
 
@@ -131,6 +130,9 @@ class BackgroundTasks(Protocol):
     def cancel(self) -> None:
         """Cancel all tasks."""
 
+    def was_cancelled(self, error: BaseException) -> bool:
+        """Return whether an error was raised because the running task of these is cancelled."""
+
     async def wait_until_done(self) -> None:
         """Wait until there are no tasks."""
 
@@ -166,6 +168,7 @@ class AsyncioTasks:
         self._loop = loop
         self._context = context
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_cancelled = False
 
     def call_soon(self, call: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(call)
@@ -176,8 +179,16 @@ class AsyncioTasks:
         task.add_done_callback(self._tasks.discard)
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         for task in tuple(self._tasks):
             task.cancel()
+
+    def was_cancelled(self, error: BaseException) -> bool:
+        if not isinstance(error, self.cancelled):
+            return False
+        # Any code may raise CancelledError. Python 3.10 does not tell the difference.
+        cancelling = getattr(current_task(self._loop), "cancelling", int)
+        return self._is_cancelled or cancelling() > 0
 
     async def wait_until_done(self) -> None:
         if self._tasks:
@@ -223,6 +234,9 @@ class TrioTasks:
     def cancel(self) -> None:
         for scope in tuple(self._scopes):
             scope.cancel()
+
+    def was_cancelled(self, error: BaseException) -> bool:
+        return isinstance(error, self.cancelled)
 
     async def wait_until_done(self) -> None:
         if self._scopes:
