@@ -13,9 +13,12 @@ Each name is loaded when you first use it.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from sys import is_finalizing
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._curl import check_libcurl
+from curlhttp._models.exiting import exit_error
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:
@@ -357,19 +360,35 @@ _SUBMODULE_OF = {
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
+def _load(name: str) -> ModuleType:
+    """Import a module of the package. While Python exits, return it if it was loaded before."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if not is_finalizing():
+            raise
+        _, first, *others = name.split(".")
+        found = globals().get(first)
+        for each in others:
+            found = getattr(found, each, None)
+        if found is None:
+            raise exit_error() from error
+        return cast("ModuleType", found)
+
+
 if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name):
         if name in _EXTRAS:
-            return importlib.import_module(f"curlhttp.{name}")
+            return _load(f"curlhttp.{name}")
         if name in _SUBMODULE_OF:
-            return importlib.import_module(_SUBMODULE_OF[name])
+            return _load(_SUBMODULE_OF[name])
         module = _MODULE_OF.get(name)
         if module is None:
             from curlhttp._models.suggestions import no_name
 
             raise no_name(__name__, name)
-        value = getattr(importlib.import_module(module), name)
+        value = getattr(_load(module), name)
         if module != "curlhttp.requests":  # where other packages replace classes
             globals()[name] = value
         return value

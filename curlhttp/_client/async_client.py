@@ -23,6 +23,7 @@ from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._flow.exchange import count_attempts, exchange_async
 from curlhttp._models.errors import client_closed
+from curlhttp._models.exiting import check_running
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -255,6 +256,7 @@ class AsyncClient(BaseClient):
         Arguments and exceptions are those of Client.download. Files are written in threads.
         `progress` is called in the event loop and must not be a coroutine function.
         """
+        check_running()
         from curlhttp._client.download import download
 
         downloading = download(
@@ -291,6 +293,7 @@ class AsyncClient(BaseClient):
 
         Arguments and exceptions are those of Client.websocket, with tasks instead of threads.
         """
+        check_running()
         from curlhttp._client.websocket.handshake import Settings
         from curlhttp._client.websocket.websocket import OpeningWebSocket, open_async
 
@@ -316,6 +319,7 @@ class AsyncClient(BaseClient):
         Arguments and exceptions are those of Client.sse. Cancelling a task while it waits for an
         event ends the stream. To continue, open another one with its last_event_id.
         """
+        check_running()
         from curlhttp._client.event_stream import AsyncEventStream, open_event_stream
 
         return open_event_stream(
@@ -370,6 +374,7 @@ class AsyncClient(BaseClient):
                 if isinstance(result, curlhttp.RequestException):
                     print(result.request.url, "failed:", result)
         """
+        check_running()
         from curlhttp._client.map.async_results import AsyncResults
         from curlhttp._client.map.scheduler import MapScheduler
 

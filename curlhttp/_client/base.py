@@ -34,6 +34,7 @@ from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies, Proxy
 from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.errors import Unpicklable, check_flags, check_number, check_object
+from curlhttp._models.exiting import check_running
 from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, pack_fields
@@ -180,6 +181,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         cache: Cache | None = None,
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
+        check_running()
         self.totals: Totals = Totals()
         # No WeakSet, because another thread may add one while stats() reads them.
         self.engines: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
@@ -538,6 +540,7 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     def complete(self, request: ClientRequest | UserRequest) -> ClientRequest:
         """Return the request with the client's settings where it has no settings."""
+        check_running()
         if not isinstance(request, ClientRequest):
             return self._convert(request)
         if request.retry is not None:

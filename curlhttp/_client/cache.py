@@ -14,7 +14,7 @@ from curlhttp._engine.run import Offload, run_here, run_sync
 from curlhttp._models import fork as _fork
 from curlhttp._models.errors import check_flags, check_number, validate_path
 from curlhttp._models.suggestions import with_suggestions
-from curlhttp.exceptions import RequestException
+from curlhttp.exceptions import ConnectionError, RequestException
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -200,8 +200,8 @@ class ClientCaching:
                 self._start_thread(run)
         except BaseException as error:
             self._running.discard(name)
-            # A RuntimeError means that no thread could start. The cache hit still succeeds.
-            if not isinstance(error, RuntimeError):
+            # A ConnectionError means that no thread could start. The cache hit still succeeds.
+            if not isinstance(error, ConnectionError):
                 raise
 
     def _start_thread(self, run: Callable[[], Awaitable[None]]) -> None:

@@ -19,6 +19,7 @@ from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
 from curlhttp._flow.exchange import count_attempts, exchange
+from curlhttp._models.exiting import check_running
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -249,6 +250,7 @@ class Client(BaseClient):
                 the file is running.
             ValueError: the checksum is malformed; nothing was sent.
         """
+        check_running()
         from curlhttp._client.download import download
 
         return run_sync(
@@ -294,6 +296,7 @@ class Client(BaseClient):
             RequestException: the request could not be sent, or the response was invalid.
             ImportError: the extra `ws` is missing.
         """
+        check_running()
         from curlhttp._client.websocket.handshake import Settings
         from curlhttp._client.websocket.websocket import open_blocking
 
@@ -351,6 +354,7 @@ class Client(BaseClient):
 
         Source: "Server-sent events" of the HTML standard.
         """
+        check_running()
         from curlhttp._client.event_stream import EventStream, open_event_stream
 
         return open_event_stream(
@@ -425,6 +429,7 @@ class Client(BaseClient):
             ValueError: the concurrency is below one.
             RequestException: the options cannot be sent.
         """
+        check_running()
         from curlhttp._client.map.results import Results
         from curlhttp._client.map.scheduler import MapScheduler
 

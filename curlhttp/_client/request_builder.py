@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from inspect import Parameter, Signature
+from sys import is_finalizing
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -12,6 +13,7 @@ from curlhttp._client.routing import RouteOptions, Routing
 from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
 from curlhttp._models.errors import check_flags, check_number
+from curlhttp._models.exiting import check_running, exit_error
 from curlhttp._models.headers import Headers, check_method, parse_length
 from curlhttp._models.request import ClientRequest, Fields
 from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
@@ -186,6 +188,7 @@ class RequestBuilder:
             RequestException: the request is invalid; nothing was sent.
             ValueError: `progress` was passed without a body.
         """
+        check_running()
         method = check_method(method)
         absolute = self._parse(url)
         if params:
@@ -258,6 +261,8 @@ class RequestBuilder:
             method: a token in upper case.
             url: absolute; it may contain credentials.
         """
+        if is_finalizing():
+            raise exit_error()
         request = _new_request(ClientRequest).fill(method, url, self._fields)
         if url.username is not None:
             request.auth = BasicAuth(url.username, url.password or "")

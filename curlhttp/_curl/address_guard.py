@@ -25,6 +25,7 @@ from curlhttp._curl.options import get_addresses, get_connect_target
 from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, to_connector
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, Transport
+from curlhttp._models.exiting import start_thread
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -369,7 +370,7 @@ class Resolver:
         resolution = self._pending.get(name)
         if resolution is None:
             if self._threads < _THREADS:
-                threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
+                start_thread(self._work, "curlhttp lookup")
                 self._threads += 1  # not before, because starting the thread may fail
             resolution = self._pending[name] = _Resolution()
             self._queue.append(name)

@@ -8,6 +8,7 @@ requests wait for a connection that they can share.
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,6 +22,7 @@ from curlhttp._curl.connection_state import Connection, OpenConnections, shut_do
 from curlhttp._curl.dns import CachedNames
 from curlhttp._curl.errors import (
     head_error,
+    make_driver_error,
     no_connection_error,
     report_descriptor_shortage,
     unwrap_callback_error,
@@ -29,9 +31,11 @@ from curlhttp._curl.head import has_unasked_upgrade
 from curlhttp._curl.poller import make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
 from curlhttp._curl.result import finish
-from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.transfer import Transfer, leak
 from curlhttp._models.config import Limits
+from curlhttp._models.exiting import start_thread
 from curlhttp._models.request import ClientRequest
+from curlhttp.exceptions import ConnectionError
 
 # --- Remember which origins speak HTTP/2, and let requests wait to share a connection ---
 #
@@ -592,7 +596,10 @@ class Driver:
     def fail_all(self) -> None:
         """Fail all transfers, because after a failed callback libcurl may report nothing."""
         for transfer in list(self.running.values()):
-            self._fail(transfer, self.broken)
+            error = self.broken
+            if isinstance(error, pycurl.error):
+                error = make_driver_error(error, transfer.request)
+            self._fail(transfer, error)
 
     def set_alarm(self, due: float, call: Callable[[], object]) -> None:
         """Call a function once, in a turn of the driver.
@@ -660,6 +667,22 @@ class Driver:
         self._has_forked = True
         for descriptor in list(self._idle):
             self.poller.forget(descriptor)
+
+    def close_in_thread(self) -> None:
+        """Close all connections, without waiting for libcurl's name lookups.
+
+        The thread is a real one, even where gevent replaces threads by greenlets.
+        """
+        gevent = sys.modules.get("gevent.monkey")
+        try:
+            if gevent is None:
+                start_thread(self.close, "curlhttp-close")
+            else:
+                gevent.get_original("_thread", "start_new_thread")(self.close, ())
+        except (ConnectionError, RuntimeError):
+            # Mostly because Python is exiting. The system closes the connections soon.
+            with suppress(ImportError):
+                leak(self, self.multi)
 
     def close(self) -> None:
         """Close all connections; may block, because libcurl waits for name lookups."""

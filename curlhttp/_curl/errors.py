@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from sys import is_finalizing
 from typing import Literal, NamedTuple
 
 import pycurl
@@ -15,6 +16,7 @@ from curlhttp import exceptions as e
 from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
 from curlhttp._curl.libcurl_log import get_stream_reset
 from curlhttp._models.config import Transport
+from curlhttp._models.exiting import exit_error
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
@@ -594,6 +596,22 @@ def find_descriptor_shortage(
     )
     error.is_local = True
     return error
+
+
+def make_driver_error(error: pycurl.error, request: ClientRequest | None) -> RequestException:
+    """Return the exception for a function of libcurl that failed, which none should.
+
+    Args:
+        error: raised by pycurl.
+        request: the request that it failed for.
+    """
+    if is_finalizing():  # pycurl calls no callbacks any more
+        failure: RequestException = exit_error()
+    else:
+        failure = ConnectionError(f"{request}: libcurl failed: {error}")
+        failure.is_local = True
+    failure.request, failure.__cause__ = request, error
+    return failure
 
 
 @contextmanager

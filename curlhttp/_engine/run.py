@@ -6,9 +6,11 @@ import gc
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from sys import is_finalizing
 from typing import Any, Protocol, TypeVar
 
 from curlhttp._engine.running_maps import ENDLESS, is_only_thread, running, wait_and_step
+from curlhttp._models.exiting import exit_error
 from curlhttp.exceptions import PoolTimeout
 
 T = TypeVar("T")
@@ -46,7 +48,10 @@ def run_sync(call: Callable[[], Awaitable[T]]) -> T:
 
     Raises:
         RuntimeError: it suspended, because something in it needs an event loop.
+        ClientClosed: Python is exiting.
     """
+    if is_finalizing():
+        raise exit_error()
     awaitable = call()
     try:
         awaitable.send(None)  # type: ignore[attr-defined]  # most are coroutines

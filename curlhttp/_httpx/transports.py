@@ -38,6 +38,7 @@ from curlhttp._httpx.settings import (
 )
 from curlhttp._models.body import rewind
 from curlhttp._models.config import Transport
+from curlhttp._models.exiting import check_running
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         *,
         guard: GuardInput = None,
     ) -> None:
+        check_running()
         self._limits = to_limits(self._library.default_limits() if limits is None else limits)
         if not (http1 or http2):
             raise ValueError("http1 and http2 cannot both be off")
@@ -139,6 +141,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         trace = get_trace(request)
         sent: ClientRequest | None = None
         try:
+            check_running()
             sent = make_core_request(library, request, self._transport, is_async=kind.is_async)
             engine = self._engine()
             if self._address_checker is not None:

@@ -13,13 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from weakref import WeakSet
 
+from curlhttp._models.exiting import start_thread
 from curlhttp._policy.shared_store import Answer, StoreCommand
-from curlhttp.exceptions import StoreError
+from curlhttp.exceptions import RequestException, StoreError
 from curlhttp.redis._scripts import load_script, make_keys, parse_answer
 
 if TYPE_CHECKING:
@@ -288,13 +290,10 @@ class RedisConnection:
         if self._thread is None and self._starting.acquire(blocking=False):
             try:
                 if self._thread is None and not self._is_closed:
-                    thread = threading.Thread(
-                        target=self._run, args=(self._inbox,), daemon=True, name="curlhttp-redis"
-                    )
-                    thread.start()
-                    self._thread = thread
+                    work = partial(self._run, self._inbox)
+                    self._thread = start_thread(work, "curlhttp-redis")
                     _with_thread.add(self)
-            except RuntimeError as error:  # the system has no more threads
+            except RequestException as error:
                 self.note_failure(error)
             finally:
                 self._starting.release()

@@ -18,6 +18,7 @@ from curlhttp._engine.log import INFO, RequestLog, log
 from curlhttp._engine.network import network
 from curlhttp._engine.run import send_sync
 from curlhttp._models.config import Limits, derive_transport, get_transport
+from curlhttp._models.exiting import check_running
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
 from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
@@ -486,6 +487,7 @@ class HTTPAdapter(BaseAdapter):
             RequestException: no response was received.
             OSError: the file of verify or cert does not exist.
         """
+        check_running()
         if isinstance(cert, list):
             cert = cast("Cert", tuple(cert))
         if verify is None or isinstance(verify, int):

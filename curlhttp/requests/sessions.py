@@ -19,6 +19,7 @@ from urllib.parse import urljoin, urlparse
 
 import curlhttp.requests._environment as _environment
 from curlhttp._engine.network import network
+from curlhttp._models.exiting import check_running
 from curlhttp._models.redaction import display_url
 from curlhttp._models.signatures import set_signature, with_keywords
 from curlhttp._models.url import decode_reference, parse_url
@@ -398,6 +399,7 @@ class Session(SessionRedirectMixin):
     _guard: Any = None
 
     def __init__(self, *, timeout: t.TimeoutInput = _UNSET, guard: GuardInput = None) -> None:
+        check_running()
         self.headers: MutableMapping[str, Text | None] = _make_headers()
         self.auth: t.AuthInput = None
         self.proxies: MutableMapping[str, str | None] = {}
@@ -518,6 +520,7 @@ class Session(SessionRedirectMixin):
         Raises:
             RequestException: the request could not be sent, or no response was received.
         """
+        check_running()
         if content is not None:
             if data is not None:
                 raise TypeError("content and data are the same: pass only one")
@@ -592,6 +595,7 @@ class Session(SessionRedirectMixin):
             RequestException: no response was received.
             ValueError: the request is not prepared.
         """
+        check_running()
         kwargs.setdefault("stream", self.stream)
         kwargs.setdefault("verify", self.verify)
         kwargs.setdefault("cert", self.cert)

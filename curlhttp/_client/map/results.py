@@ -13,6 +13,7 @@ from curlhttp._engine.run import send_sync
 from curlhttp._flow.exchange import exchange
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.errors import Unpicklable, client_closed
+from curlhttp._models.exiting import check_running
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ConnectionError
@@ -223,6 +224,7 @@ class Results(Unpicklable, Generic[Result_co]):
         return self
 
     def __next__(self) -> Result_co:
+        check_running()
         if self._is_closed:
             raise StopIteration
         if self._is_busy():

@@ -13,6 +13,7 @@ from curlhttp._client.websocket.handshake import Settings, shake_hands
 from curlhttp._engine.engine import Engine, MakeWaiter, Waiter
 from curlhttp._engine.run import run_sync
 from curlhttp._models.errors import Unpicklable
+from curlhttp._models.exiting import start_thread
 from curlhttp._models.fork import register
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -68,7 +69,11 @@ class WebSocketRegistry:
             self._connections.add(connection)
             starts, self.is_running = not self.is_running, True
         if starts:
-            self._start(self._run)
+            try:
+                self._start(self._run)
+            except BaseException:
+                self.is_running = False
+                raise
         else:
             self._wake()
 
@@ -356,9 +361,7 @@ def open_blocking(
 
 
 def _start_thread(run: Callable[[], Coroutine[object, None, None]]) -> None:
-    # A daemon, so that a program can end while a WebSocket is open.
-    name = "curlhttp-websockets"
-    threading.Thread(target=lambda: run_sync(run), daemon=True, name=name).start()
+    start_thread(lambda: run_sync(run), "curlhttp-websockets")
 
 
 async def open_async(

@@ -6,10 +6,7 @@ crashes libcurl. The engine's coroutines never suspend.
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -20,7 +17,7 @@ import pycurl
 from curlhttp._curl.connection_pool import ConnectionPool, Key
 from curlhttp._curl.connection_state import OpenConnections, Quarantine, shut_down
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.errors import unwrap_callback_error
+from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.poller import PollSockets, SelectorSockets, make_small_poller
@@ -136,6 +133,8 @@ class BlockingEngine:
             driver.start(transfer)
         except BaseException as error:
             self._pool.drop(transfer)
+            if isinstance(error, pycurl.error):
+                raise make_driver_error(error, request) from error
             if isinstance(error, RequestException) and error.request is None:
                 error.request = request
             raise
@@ -495,8 +494,7 @@ class DriverPool:
         """Return a driver to the pool; nothing runs on it any more."""
         if driver.is_resolving or driver.broken is not None:
             self.all.discard(driver)
-            # libcurl's close waits for the resolver, which has no time limit.
-            _start_thread(driver.close)
+            driver.close_in_thread()
             return
         self._idle.append(driver)
         if self._is_closed:
@@ -512,15 +510,6 @@ class DriverPool:
     def _close(self, driver: PooledDriver) -> None:
         self.all.discard(driver)
         driver.close()
-
-
-def _start_thread(function: Callable[[], None]) -> None:
-    """Run a function in a real thread, even where gevent replaces threads by greenlets."""
-    gevent = sys.modules.get("gevent.monkey")
-    if gevent is None:
-        threading.Thread(target=function, daemon=True).start()
-    else:
-        gevent.get_original("_thread", "start_new_thread")(function, ())
 
 
 class PooledDriver(Driver):

@@ -6,12 +6,13 @@ time.
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from functools import partial
 from time import monotonic
 from weakref import WeakMethod
+
+import pycurl
 
 from curlhttp._curl.connection_pool import (
     WARN_AFTER,
@@ -27,6 +28,7 @@ from curlhttp._curl.connection_pool import (
 )
 from curlhttp._curl.connection_state import OpenConnections, Quarantine
 from curlhttp._curl.driver import Driver
+from curlhttp._curl.errors import make_driver_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import check_opened, make_response, read_piece
@@ -384,11 +386,13 @@ class MultiEngine(ABC):
             if request.body is not None:
                 self._set_feed(transfer, request.body)
             self._driver.add(transfer)
-        except BaseException:
+        except BaseException as error:
             try:
                 self._driver.remove(transfer)
             finally:
                 self._store_idle(transfer)
+            if isinstance(error, pycurl.error):
+                raise make_driver_error(error, request) from error
             raise
         return transfer
 
@@ -438,7 +442,7 @@ class MultiEngine(ABC):
         self._watches_queue = False
         old.fail_all()
         old.detach()
-        threading.Thread(target=old.close, daemon=True).start()  # it may wait for a resolver
+        old.close_in_thread()
 
     def open_connections(self) -> Counts:
         """Return how many connections are open; may be called from any thread."""

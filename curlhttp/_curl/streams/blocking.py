@@ -24,6 +24,7 @@ from curlhttp._curl.streams.stream import Stream, closed_error
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream
 from curlhttp._engine.run import run_sync
+from curlhttp._models.exiting import start_thread
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -285,10 +286,7 @@ class _Pump:
         self._thread(self._pump_out)
 
     def _thread(self, work: Callable[[], None]) -> threading.Thread:
-        # Daemons, because a program may end without closing its sockets.
-        thread = threading.Thread(target=work, name="curlhttp-upgraded", daemon=True)
-        thread.start()
-        return thread
+        return start_thread(work, "curlhttp-upgraded")
 
     def _pump_in(self) -> None:
         far = self._far
