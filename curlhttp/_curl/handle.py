@@ -23,6 +23,7 @@ from curlhttp._curl.options import (
     transport_options,
 )
 from curlhttp._models.config import Limits, ShareKey, Transport
+from curlhttp._models.headers import WITHOUT_HOST
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.timeout import Timeout
 
@@ -270,6 +271,9 @@ class Handle:
             lines = [line for line in lines if not _NOT_OURS(line) or line.lower() == framing]
         if request.get_header("accept") is None:
             lines = [*lines, b"Accept:"]  # libcurl would add one
+        extensions = request.extensions
+        if extensions is not None and extensions.get(WITHOUT_HOST) == request.url.authority:
+            lines = [*lines, b"Host:"]
         self.easy.setopt(pycurl.HTTPHEADER, lines)
 
     def _set_method(self, request: ClientRequest) -> None:

@@ -437,6 +437,8 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
         TypeError: `source` is something else.
         InvalidHeader: `length` is wrong.
     """
+    if isinstance(source, Body):
+        return source
     if isinstance(source, WHOLE):
         data = source.encode() if isinstance(source, str) else bytes(source)
         if length is not None and length != len(data):
@@ -515,17 +517,47 @@ class MultipartBody(StreamBody):
         boundary: str | None = None,
         content_type: str | None = None,
     ) -> None:
-        chosen = None if content_type is None else _find_boundary(content_type)
-        # What no part may contain. A random boundary is in none.
-        self._mark = None if chosen is None else f"\n--{chosen}".encode()
+        kind = content_type or "multipart/form-data"
+        chosen = _find_boundary(kind) if _is_multipart(kind) else None
         boundary = chosen or boundary or os.urandom(16).hex()
-        self._segments = _make_segments(boundary, fields, files, self._mark)
+        parts = (*map(_make_field_part, fields), *filter(None, map(_make_file_part, files)))
+        self._set_parts(parts, boundary, length, is_chosen=chosen is not None)
+        if chosen is None and _is_multipart(kind):
+            kind = _with_boundary(kind, boundary)
+        self.content_type = kind
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[tuple[bytes, Body]], content_type: str) -> MultipartBody:
+        """Return a body of parts.
+
+        Args:
+            parts: the headers of each with the empty line, and its body.
+            content_type: of the request, of any type. Its boundary is used, or added.
+
+        Raises:
+            ValueError: see the class.
+        """
+        body = cls.__new__(cls)
+        chosen = _find_boundary(content_type)
+        boundary = chosen or os.urandom(16).hex()
+        body._set_parts(parts, boundary, None, is_chosen=chosen is not None)
+        body.content_type = content_type if chosen else _with_boundary(content_type, boundary)
+        return body
+
+    def _set_parts(
+        self,
+        parts: Iterable[tuple[bytes, Body]],
+        boundary: str,
+        length: int | None,
+        *,
+        is_chosen: bool,
+    ) -> None:
+        # What no part may contain. A random boundary is in none.
+        self._mark = f"\n--{boundary}".encode() if is_chosen else None
+        self._segments = _make_segments(boundary, parts, self._mark)
         self._index = 0
         self._before = b"\n"
         super().__init__(self._get_known_length() if length is None else length)
-        self.content_type = content_type or "multipart/form-data"
-        if chosen is None and _is_multipart(self.content_type):
-            self.content_type = f"{self.content_type.rstrip('; ')}; boundary={boundary}"
         self.replayable = all(segment.replayable for segment in self._segments)
         if len(self._segments) == 1 and self.length == self._segments[0].length:
             self.data = self._segments[0].data
@@ -584,8 +616,6 @@ def _find_boundary(content_type: str) -> str | None:
     Raises:
         InvalidHeader: it cannot be a boundary, or there are two.
     """
-    if not _is_multipart(content_type):
-        return None
     found = [value for name, value in _PARAMETERS(content_type) if name.lower() == "boundary"]
     if not found:
         return None
@@ -601,6 +631,10 @@ def _find_boundary(content_type: str) -> str | None:
     return boundary
 
 
+def _with_boundary(content_type: str, boundary: str) -> str:
+    return f"{content_type.rstrip('; ')}; boundary={boundary}"
+
+
 def _has_boundary(part: str) -> str:
     return (
         f"{part} contains the boundary that Content-Type names, so the server would see other "
@@ -610,15 +644,14 @@ def _has_boundary(part: str) -> str:
 
 def _make_segments(
     boundary: str,
-    fields: Iterable[tuple[object, object]],
-    files: Iterable[tuple[object, object]],
+    parts: Iterable[tuple[bytes, Body]],
     mark: bytes | None,
 ) -> list[Body]:
     """Return the form as bodies: text in memory and files, alternately."""
     segments: list[Body] = []
     text = bytearray()
     start = f"--{boundary}\r\n".encode()
-    for head, body in (*map(_make_field_part, fields), *filter(None, map(_make_file_part, files))):
+    for head, body in parts:
         text += start + head
         if mark is not None and body.data is not None and mark in b"\n" + body.data:
             raise ValueError(_has_boundary("a part of the form"))

@@ -19,6 +19,9 @@ from curlhttp.exceptions import InvalidHeader, InvalidMethod
 if TYPE_CHECKING:
     from curlhttp._models.inputs import HeaderChanges, HeadersInput, Text
 
+# The extension of a request with the authority to send no Host to.
+WITHOUT_HOST = "curlhttp.without_host"
+
 _Default = TypeVar("_Default")
 
 DEFAULT_HEADERS = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._models.body_redaction import FORM, Redactor
 from curlhttp._models.credentials import encode_credential
-from curlhttp._models.headers import Headers
+from curlhttp._models.headers import WITHOUT_HOST, Headers
 from curlhttp._models.url import bracketed
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ def sent_headers(request: ClientRequest) -> Headers:
     own = request.headers
     host = own.get("host")
     fields = [("Host", request.url.authority if host is None else host)]
+    if request.extensions is not None and (
+        request.extensions.get(WITHOUT_HOST) == request.url.authority
+    ):
+        fields.clear()
     fields += [(name, value) for name, value in own.multi_items() if name.lower() not in _REPLACED]
     body = request.body
     if body is not None and body.length is None:

@@ -719,12 +719,15 @@ def _parse_credentials(userinfo: str) -> tuple[str | None, str | None]:
 
 # Compiled when they are first used, because most programs have complete URLs.
 _TYPED_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_MISTYPED_SCHEME = r"(?i:https?|wss?|ftps?|file):(?!\d)"  # with one slash or none
 _TYPED_HOST = r"(?:[^/?#@]*@)?(?P<host>\[[^]]*\]|[^:/?#]*)(?::(?P<port>\d+))?(?=[/?#]|$)"
 _HTTPS_PORT = "443"
 
 
 def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
     """Return a URL with a scheme: its own, or else `plain` for local hosts, `secure` for others.
+
+    "http:/x" is returned as it is, because it names no host: "http" is not one.
 
     A host is local if it is a loopback or private address, or a name without a dot or below
     "localhost" or "local", unless the port is 443. ":8000/x" means port 8000 of localhost.
@@ -734,7 +737,7 @@ def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
         secure: the scheme for hosts that are not local.
         plain: the scheme for local hosts.
     """
-    if not url or re.match(_TYPED_SCHEME, url):
+    if not url or re.match(f"{_TYPED_SCHEME}|{_MISTYPED_SCHEME}", url):
         return url
     if url.startswith(":") and url[1:2].isdigit():
         url = f"localhost{url}"

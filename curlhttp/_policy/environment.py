@@ -70,6 +70,18 @@ def find_proxy(url: URL, environ: Mapping[str, str] | None = None) -> str | None
     return _add_scheme(proxy)
 
 
+def find_proxies(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the proxies that the environment names, by scheme, whatever NO_PROXY says.
+
+    Args:
+        environ: the environment; that of the process by default.
+    """
+    if environ is None:
+        environ = os.environ
+    found = {scheme: _get_proxy_variable(scheme, environ) for scheme in ("http", "https")}
+    return {scheme: _add_scheme(proxy) for scheme, proxy in found.items() if proxy}
+
+
 def _get_proxy_variable(scheme: str, environ: Mapping[str, str]) -> str | None:
     if scheme == "http" and "REQUEST_METHOD" in environ:
         proxy = environ.get("http_proxy")

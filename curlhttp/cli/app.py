@@ -176,6 +176,8 @@ def completion(context: click.Context, shell: str, install: bool) -> None:
     """Print or install a completion script."""
     from click.shell_completion import get_completion_class
 
+    from curlhttp.cli.files import replace_file, writing
+
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(context.find_root().command, {}, "curlhttp", "_CURLHTTP_COMPLETE").source()
@@ -183,8 +185,9 @@ def completion(context: click.Context, shell: str, install: bool) -> None:
         click.echo(script)
         return
     path = _get_completion_path(shell)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(script, encoding="utf-8")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, script)
     click.echo(f"wrote {path}: restart {shell} to use it")
     if shell == "zsh":
         click.echo("add this line to ~/.zshrc, before compinit:  fpath+=~/.zfunc")

@@ -19,6 +19,7 @@ import click
 
 from curlhttp._models.url import complete_url
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
+from curlhttp.cli.files import replace_file
 from curlhttp.cli.options import (
     ConnectionOptions,
     add_options,
@@ -286,6 +287,7 @@ async def _run_open_loop(
 
     settings = {**connection.settings(), "max_connections": plan.concurrency}
     async with AsyncClient(**settings) as client:
+        connection.prepare(client)
         used.append(client)
         requests = [plan.build_request(client, url) for url in plan.urls]
         for request in requests:
@@ -544,8 +546,7 @@ def _draw_plot(series: Sequence[tuple[str, LatencyHistogram]], path: str) -> Non
             parts.append(
                 f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
             )
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join([*parts, "</svg>", ""]))
+    replace_file(path, "\n".join([*parts, "</svg>", ""]))
 
 
 def _draw_grid(highest: float) -> list[str]:

@@ -197,7 +197,9 @@ class _OptionReader:
 
     def _validate_default(self, line: _Line, param: click.Parameter) -> None:
         header = (line.value or "").partition(":")[0]
-        if param.name in _CREDENTIALS or (param.name == "header" and is_secret_header(header)):
+        if param.name in _CREDENTIALS or (
+            param.name == "header" and (is_secret_header(header) or header.startswith("@"))
+        ):
             raise self._make_error(
                 line,
                 "a default is sent to every host: put credentials into ~/.netrc, which names "

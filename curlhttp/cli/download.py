@@ -19,6 +19,7 @@ from curlhttp._models.redaction import redact_field, redact_text, redact_url
 from curlhttp._models.url import add_scheme
 from curlhttp._policy.resume import ResumeRecord
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.files import writing
 from curlhttp.cli.options import ARGUMENTS
 from curlhttp.cli.output import MeasuredBody
 from curlhttp.cli.request_body import split_item
@@ -37,6 +38,7 @@ _SECRETS = (  # parameters of the command
         "user",
         "proxy_user",
         "oauth2_bearer",
+        "key_password",
         "cookies",
         "proxy",
         "socks5",
@@ -160,7 +162,7 @@ def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
         shows_progress: draw a progress bar on stderr.
     """
     if path.exists() and not path.is_file():
-        with path.open("wb") as file:
+        with writing(path), path.open("wb") as file:
             file.writelines(body.chunks_with_progress(shows_progress))
         return
     response = body.response
@@ -168,18 +170,19 @@ def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
     first = (response.history or [response])[0].request
     if first.method == "GET" and first.body is None and response.status_code == 200:
         record = ResumeRecord.of(first, response.request.url, response.headers, time.time())
-    partial = PartialFile(path, resumes=True)
-    try:
-        partial.restart(record)
-        for chunk in body.chunks_with_progress(shows_progress):
-            partial.write(chunk)
-        partial.commit()
-    except (KeyboardInterrupt, RequestException):
-        partial.close()
-        _print_how_to_resume(path, partial.size if partial.is_kept else 0)
-        raise
-    finally:
-        partial.close()
+    with writing(path):
+        partial = PartialFile(path, resumes=True)
+        try:
+            partial.restart(record)
+            for chunk in body.chunks_with_progress(shows_progress):
+                partial.write(chunk)
+            partial.commit()
+        except (KeyboardInterrupt, RequestException):
+            partial.close()
+            _print_how_to_resume(path, partial.size if partial.is_kept else 0)
+            raise
+        finally:
+            partial.close()
 
 
 def resume(
@@ -190,7 +193,7 @@ def resume(
 
     bars = bar(console=console(stderr=True)) if shows_progress else nullcontext()
     try:
-        with bars as update:
+        with bars as update, writing(path):
             client.download(url, path, progress=update, **keywords)  # type: ignore[misc]
     except (KeyboardInterrupt, RequestException):
         part = Path(f"{os.path.realpath(path)}.part")
@@ -223,6 +226,8 @@ def _get_command(path: Path) -> str:
 def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has its own type
     """Return whether a command line contains no secret, and names its file."""
     if params["remote_header_name"] or any(map(params.get, _SECRETS)):
+        return False
+    if params["cert"] is not None and params["cert"][1] is not None:
         return False
     url = add_scheme(params["url"] or "")
     items = [split_item(text) for text in params["items"]]

@@ -18,6 +18,7 @@ import click
 
 from curlhttp._models.redaction import display_url, redact_field
 from curlhttp.cli.errors import READ_ERROR, CommandFailed
+from curlhttp.cli.files import replace_file
 from curlhttp.cli.terminal import format_bytes, printable
 
 _MAX_FILE = 256 * 1024**2  # bytes; reading needs several times as much memory
@@ -488,5 +489,5 @@ def view(file: Path, output: str | None) -> None:
     path = file.with_name(f"{file.name}.html") if output is None else Path(output)
     if path.exists() and path.samefile(file):
         raise click.UsageError("the page would replace the HAR file")
-    path.write_text(page, encoding="utf-8")
+    replace_file(path, page)
     click.echo(f"wrote {path}")

@@ -12,8 +12,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,16 +22,20 @@ from urllib.parse import quote
 import click
 
 from curlhttp._models.credentials import encode_credential
-from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.errors import CommandFailed, reading
+from curlhttp.cli.files import open_file, replace_file
 from curlhttp.cli.terminal import color_option, format_bytes
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from curlhttp._client.async_client import AsyncClient
     from curlhttp._client.client import Client
     from curlhttp._client.stats import ClientStats
     from curlhttp._models.inputs import AuthInput
+    from curlhttp._models.request import ClientRequest
     from curlhttp._models.timeout import Timeout
+    from curlhttp._models.url import URL
     from curlhttp._policy.guard import PublicOnly
     from curlhttp._policy.retry import RetryPolicy
 
@@ -115,8 +119,9 @@ class ConnectionOptions:
     unix_socket: str | None
     insecure: bool
     cacert: str | None
-    cert: str | None
+    cert: tuple[str, str | None] | None
     key: str | None
+    key_password: str | None
     public_only: bool
     ip_version: int | None
     interface: str | None
@@ -147,14 +152,47 @@ class ConnectionOptions:
         from curlhttp._client.client import Client
         from curlhttp.exceptions import RequestException
 
+        options = self.with_password()
         try:
-            return Client(**{**self.settings(), **settings})
+            client = Client(**{**options.settings(), **settings})
         except RequestException:  # is an OSError, and some subclasses are also a ValueError
             raise
         except ValueError as error:
             raise CommandFailed(str(error), 2) from None
         except OSError as error:
             raise CommandFailed(str(error), _CA_ERROR) from None
+        options.prepare(client)
+        return client
+
+    def prepare(self, client: Client | AsyncClient) -> None:
+        """Let a client do with credentials in a URL, and with -H Host:, what curl does.
+
+        Args:
+            client: has the settings of these options.
+        """
+        from curlhttp._models.headers import WITHOUT_HOST
+        from curlhttp._policy.auth import to_auth
+
+        auth = to_auth(self._auth())
+        names = [name.lower() for name, _ in self.header]
+        has_no_host = names.count("host") == 1 and self.header[names.index("host")][1] is None
+
+        def change(request: ClientRequest, url: URL) -> None:
+            if url.username is not None:
+                credentials = url.username, url.password or ""
+                if auth is None or (self.user is None and self.aws_sigv4 is not None):
+                    request.auth = to_auth(self._make_auth(credentials))
+                else:
+                    request.auth = auth
+            elif auth is None and self.scheme == "digest":
+                raise click.UsageError("--digest needs -u NAME:PASSWORD")
+            if has_no_host:
+                request.extensions = {
+                    **(request.extensions or {}),
+                    WITHOUT_HOST: request.url.authority,
+                }
+
+        client._add_build_step(change)
 
     def settings(self) -> dict[str, Any]:  # Any: each keyword of Client has its own type
         """Return the arguments of Client for these options."""
@@ -168,7 +206,7 @@ class ConnectionOptions:
             "http2": "prior-knowledge" if self.version == "prior" else self.version == "2",
             "http3": self.version == "3",
             "verify": self._verify(),
-            "cert": (self.cert, self.key) if self.cert and self.key else self.cert,
+            "cert": self._cert(),
             "proxies": self._proxies(),
             "resolve": self.resolve,
             "connect_to": self.connect_to,
@@ -183,6 +221,11 @@ class ConnectionOptions:
         }
 
     def _auth(self) -> AuthInput | None:
+        """Return how to authenticate without the credentials in a URL, or None."""
+        if any(name.lower() == "authorization" for name, _ in self.header):
+            from curlhttp._policy.auth import NO_AUTH
+
+            return NO_AUTH
         if self.oauth2_bearer is not None:
             from curlhttp._policy.token_auth import BearerAuth
 
@@ -192,11 +235,14 @@ class ConnectionOptions:
 
             return Negotiate()
         credentials = _get_credentials(self.user)
+        if credentials is None and self.aws_sigv4 is None:
+            return None
+        return self._make_auth(credentials)
+
+    def _make_auth(self, credentials: tuple[str, str] | None) -> AuthInput | None:
         if self.aws_sigv4 is not None:
             return _create_aws_auth(*self.aws_sigv4, credentials)
-        if self.scheme == "digest":
-            if credentials is None:
-                raise click.UsageError("--digest needs -u NAME:PASSWORD")
+        if self.scheme == "digest" and credentials is not None:
             from curlhttp._policy.digest import DigestAuth
 
             return DigestAuth(*credentials)
@@ -212,6 +258,12 @@ class ConnectionOptions:
             return False if self.insecure else self.cacert or True
         return _create_context(self.cacert, self.insecure, self.lowest_tls, self.highest_tls)
 
+    def _cert(self) -> tuple[str, str, str | None] | None:
+        if self.cert is None:
+            return None
+        path, password = self.cert
+        return path, self.key or path, password if self.key_password is None else self.key_password
+
     def _proxies(self) -> str | dict[str, str | None] | None:
         proxy = self.socks5_hostname or self.socks5 or self.proxy
         if proxy is not None and self.proxy_user is not None:
@@ -221,8 +273,12 @@ class ConnectionOptions:
             proxy = f"{scheme or 'http'}://{user}@{rest}"
         if self.noproxy is None:
             return proxy
-        exceptions: dict[str, str | None] = {"no_proxy": self.noproxy}
-        return exceptions if proxy is None else {"all": proxy, **exceptions}
+        if proxy is not None:
+            return {"all": proxy, "no_proxy": self.noproxy}
+        from curlhttp._policy.environment import find_proxies
+
+        # These are passed explicitly, so that NO_PROXY does not apply to them.
+        return {**find_proxies(), "no_proxy": self.noproxy}
 
     def with_password(self) -> ConnectionOptions:
         """Return these options with a password in `user`, and prompt for it if it is missing."""
@@ -334,7 +390,7 @@ def _parse_headers(
 ) -> list[tuple[str, str | None]]:
     """Parse -H as curl does: "Name: value" adds a header, "Name:" removes, "Name;" empties it."""
     headers: list[tuple[str, str | None]] = []
-    for line in lines:
+    for line in _read_header_files(lines):
         name, colon, value = line.partition(":")
         if colon:
             headers.append((name, value.strip() or None))
@@ -342,7 +398,39 @@ def _parse_headers(
             headers.append((name[:-1], ""))
         else:  # the message does not show it, because it may be a secret
             raise click.BadParameter("a header must look like 'Name: value'")
-    return headers
+    # "Name:" removes default headers only, whatever the order.
+    return sorted(headers, key=lambda header: header[1] is not None)
+
+
+def _read_header_files(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines, those of a file instead of @FILE."""
+    for line in lines:
+        if not line.startswith("@"):
+            yield line
+            continue
+        with reading(line[1:]), ExitStack() as files:
+            text = open_file(line[1:], files).read().decode()
+        yield from filter(None, map(str.strip, text.split("\n")))
+
+
+def _parse_cert(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> tuple[str, str | None] | None:
+    """Parse --cert as curl does: FILE or FILE:PASSWORD, where a backslash escapes a colon.
+
+    The colon after a drive of Windows belongs to FILE. No message shows the password.
+    """
+    if value is None:
+        return None
+    if value.lower().startswith("pkcs11:"):
+        raise click.BadParameter("PKCS#11 is not supported: give a PEM file")
+    drive = r"[A-Za-z]:(?=[\\/])" if os.name == "nt" else ""
+    match = re.fullmatch(rf"((?:{drive})?(?:\\[\\:]|[^:])*)(?::(.*))?", value, re.DOTALL)
+    assert match is not None
+    path = re.sub(r"\\([\\:])", r"\1", match[1])
+    if not os.path.isfile(path):
+        raise click.BadParameter(f"{path!r} is not a file")
+    return path, match[2]
 
 
 def _parse_addresses(
@@ -451,9 +539,13 @@ _OPTIONS = (
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file instead of certifi's."),
-    click.option("-E", "--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
+    click.option("-E", "--cert", callback=_parse_cert, metavar="FILE[:PASSWORD]",
+                 help="Client certificate (PEM), and the password of its key. Write \\: "
+                 "for a colon in FILE."),
     click.option("--key", type=_FILE, metavar="FILE",
                  help="Private key of the client certificate, if it is in a separate file."),
+    click.option("--pass", "key_password", metavar="PASSWORD",
+                 help="Password of the private key."),
     click.option("-K", "--config", multiple=True, expose_value=False, metavar="FILE",
                  help="Read options from FILE, one per line as in curl. '-' is stdin."),
     color_option,
@@ -507,13 +599,7 @@ def write_stats(stats: ClientStats, path: str) -> None:
     Raises:
         CommandFailed: the file cannot be written.
     """
-    partial = f"{path}.part"
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(stats.as_prometheus())
-        os.replace(partial, path)
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
+    replace_file(path, stats.as_prometheus())
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, reading, translate
+from curlhttp.cli.files import replace_file
 from curlhttp.cli.terminal import console, has_color, printable
 from curlhttp.exceptions import RequestException
 
@@ -622,7 +623,7 @@ class TimingChart:
         """Write all attempts as an HTML page.
 
         Raises:
-            OSError: the file cannot be written.
+            CommandFailed: the file cannot be written.
         """
         from curlhttp.cli.har import Row, explain_attempt, render
 
@@ -650,7 +651,7 @@ class TimingChart:
         title = "no request was sent"
         if rows:
             title = f"{rows[0].method} {display_url(rows[0].url)}"
-        path.write_text(render(title, rows), encoding="utf-8")
+        replace_file(path, render(title, rows))
 
     def draw(self) -> None:
         """Draw all attempts on stderr."""

@@ -16,6 +16,7 @@ import click
 from curlhttp._models.redaction import display_url
 from curlhttp._models.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.files import replace_file
 from curlhttp.cli.options import ARGUMENTS, ConnectionOptions, add_options, connection_options
 from curlhttp.cli.output import (
     MeasuredBody,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 _PARTS = "HhBbm"
 _ESCAPED_BRACKET = re.compile(r"\\([][{}])")  # browsers escape them, because curl has ranges
+_SLASHES = re.compile(r"^(https?):(?:/|///)(?=[^/])", re.IGNORECASE)  # curl takes 1 to 3
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _DOTS = re.compile(r"://[^?#]*/\.{1,2}(?:[/?#]|$)")
 
@@ -211,8 +213,12 @@ class OutputOptions:
     @property
     def headers(self) -> list[tuple[str, str]]:
         """Return the headers of -e and -r."""
-        found = [] if self.referer is None else [("Referer", self.referer)]
-        return found if self.byte_range is None else [*found, ("Range", f"bytes={self.byte_range}")]
+        found = [("Referer", self.referer)] if self.referer else []
+        if self.byte_range is not None:
+            # curl adds the dash, too: a position alone means all from there on.
+            is_start = self.byte_range[:1].isdigit() and "-" not in self.byte_range
+            found.append(("Range", f"bytes={self.byte_range}{'-' if is_start else ''}"))
+        return found
 
     @property
     def shows_progress(self) -> bool:
@@ -396,10 +402,7 @@ def _dump_head(response: StreamedResponse, path: str) -> None:
     if path == "-":
         sys.stdout.buffer.write(head)
         return
-    try:
-        Path(path).write_bytes(head)
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
+    replace_file(path, head)
 
 
 def _show(
@@ -587,18 +590,22 @@ def _create_command(name: str) -> click.Command:
         url, items = _find_url(url, items, options.get("url_option"))
         if name == "curl":
             url = _ESCAPED_BRACKET.sub(r"\1", url)
+            url = _SLASHES.sub(r"\1://", url)
         parsed = parse_items(items)
-        named = {name.lower() for name, _ in parsed.headers}
-        given = [field for field in connection.header if field[0].lower() not in named]
-        headers = (*output.headers, *given, *parsed.headers)
+        headers: tuple[tuple[str, str | None], ...] = parsed.headers
+        for less_specific in (connection.header, output.headers):
+            named = {name.lower() for name, _ in headers}
+            headers = (*(f for f in less_specific if f[0].lower() not in named), *headers)
         framing = tuple(field for field in headers if field[0].lower() in _FRAMING)
         headers = tuple(field for field in headers if field[0].lower() not in _FRAMING)
         connection = replace(connection, header=headers)
         with ExitStack() as files:
-            options["uploads_file"] = options["upload"] is not None
-            if options["upload"] not in (None, "-"):
+            options["uploads_file"] = bool(options["upload"])
+            if options["upload"] == ".":  # for curl, stdin that it does not wait for
+                options["upload"] = "-"
+            if options["upload"] not in (None, "", "-"):
                 url = _add_file_name(url, options["upload"])
-            content = pop_content(options, parsed, files)
+            content = pop_content(options, parsed, files, headers)
             method = options["method"] if name in _OF_ANY_METHOD else name.upper()
             ignores_stdin = name == "curl" or options["ignores_stdin"]
             content = add_piped(content, method, ignores_stdin)
@@ -632,9 +639,13 @@ def _create_command(name: str) -> click.Command:
 
 
 def _add_file_name(url: str, path: str) -> str:
-    """Return the URL with the name of an uploaded file, if its path ends with a slash."""
-    folder, rest = re.fullmatch(r"([^?#]*)(.*)", url, re.DOTALL).groups()  # type: ignore[union-attr]
-    return f"{folder}{quote(Path(path).name)}{rest}" if folder.endswith("/") else url
+    """Return the URL with the name of an uploaded file, if its path is empty or ends with "/"."""
+    host, folder, rest = re.fullmatch(  # type: ignore[union-attr]
+        r"((?:[^:/?#]*://)?[^/?#]*)([^?#]*)(.*)", url, re.DOTALL
+    ).groups()
+    if folder and not folder.endswith("/"):
+        return url
+    return f"{host}{folder or '/'}{quote(Path(path).name)}{rest}"
 
 
 _POST_STATUSES = (301, 302, 303)

@@ -14,13 +14,14 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import quote_plus
 
 import click
 
 from curlhttp._models.redaction import display_url
 from curlhttp.cli.errors import reading
+from curlhttp.cli.files import encode_text, open_file
 from curlhttp.cli.options import add_options
 
 if TYPE_CHECKING:
@@ -72,8 +73,11 @@ _OPTIONS = (
                  help="Send JSON. It is an error if it is not valid. @FILE reads FILE, @- "
                  "reads stdin."),
     click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
-                 help="Add a field to a multipart form. NAME=@FILE;type=TYPE uploads FILE, "
-                 "NAME=<FILE sends the text in FILE. May be repeated."),
+                 help="Add a field to a multipart form. NAME=@FILE uploads FILE, NAME=<FILE sends "
+                 "the text in FILE. ;type=, ;filename=, ;headers= and ;encoder= may follow, as in "
+                 "curl. May be repeated."),
+    click.option("--form-escape", is_flag=True,
+                 help="With -F: write quotation marks in names as \\\" instead of %22."),
     click.option("--data-raw", multiple=True, metavar="DATA",
                  help="Like -d, but a leading @ has no special meaning."),
     click.option("--data-urlencode", "encoded", multiple=True, metavar="[NAME=]TEXT|NAME@FILE",
@@ -164,15 +168,15 @@ def _add_item(items: Items, text: str) -> Items:
         return items._replace(files=(*items.files, (name, value)))
     if separator.endswith("@"):
         value = _read_text(value)
-    member = _parse_member(text, value) if separator.startswith(":") else value
+    member = _parse_member(name, value) if separator.startswith(":") else value
     return items._replace(members=(*items.members, (name, member)))
 
 
-def _parse_member(text: str, value: str) -> object:
+def _parse_member(name: str, value: str) -> object:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{text!r}: the value after := is not JSON: {error}") from None
+        raise click.UsageError(f"{name!r}: the value after := is not JSON: {error}") from None
 
 
 def _read_text(path: str) -> str:
@@ -190,11 +194,14 @@ class RequestContent(NamedTuple):
         keywords: arguments of build_request(). Empty if there is no body.
         headers: default headers, which -H overrides.
         query: the text to append to the query of the URL.
+        form_type: the Content-Type of a form, which is that of -H, if there is one, with the
+            boundary.
     """
 
     keywords: RequestOptions
     headers: tuple[tuple[str, str], ...] = ()
     query: str = ""
+    form_type: str | None = None
 
     def add_query(self, url: str) -> str:
         """Return a URL with the query."""
@@ -210,15 +217,23 @@ class RequestContent(NamedTuple):
         for name, value in self.headers:
             if name.lower() not in names:
                 client.headers[name] = value
+        if self.form_type is not None:
+            client.headers["Content-Type"] = self.form_type
 
 
-def pop_content(options: ParsedOptions, items: Items, files: ExitStack) -> RequestContent:
+def pop_content(
+    options: ParsedOptions,
+    items: Items,
+    files: ExitStack,
+    given: Iterable[tuple[str, str | None]],
+) -> RequestContent:
     """Remove the body options from the options of a command, and return the content they describe.
 
     Args:
         options: the options of a command.
         items: its items, which may also describe a body.
         files: closes the files that this function opens.
+        given: the headers of -H, whose Content-Type is that of a form.
 
     Raises:
         CommandFailed: a file cannot be read.
@@ -226,24 +241,32 @@ def pop_content(options: ParsedOptions, items: Items, files: ExitStack) -> Reque
     """
     raw, encoded = options.pop("data_raw"), options.pop("encoded")
     strings = options.pop("form_string")
+    escapes = options.pop("form_escape")
     query = [_encode_query(text) for text in options.pop("url_query")]
     values = {name: options.pop(name) for name in _BODY_OPTIONS}
     data = values["data"] = _in_order(
         data=map(_read_data, values["data"]), data_raw=raw, encoded=map(_encode_pair, encoded)
     )
     values["form"] = _in_order(
-        form=map(_parse_field, values["form"]), form_string=map(_parse_string, strings)
+        form=((text, False) for text in values["form"]),
+        form_string=((text, True) for text in strings),
     )
-    given = [name for name, value in values.items() if value]
-    kinds = [_BODY_OPTIONS[name] for name in given]
+    types = [value for name, value in given if name.lower() == "content-type"]
+    media_type = types[-1] if types else None
+    chosen = [name for name, value in values.items() if value]
+    kinds = [_BODY_OPTIONS[name] for name in chosen]
     kinds += ["name=value"] * bool(items.members or items.files)
     if len(kinds) > 1:
         raise click.UsageError(f"{' and '.join(kinds)} cannot be combined")
     if options.pop("in_query"):
-        if given != ["data"]:
+        if chosen != ["data"]:
             raise click.UsageError("-G needs -d, because it sends the data of -d in the query")
         return RequestContent({}, query="&".join([*query, *data]))
-    return _make_body(values, given, items, files)._replace(query="&".join(query))
+    if kinds == ["-F"]:
+        content = _create_form(values["form"], files, media_type, escapes)
+    else:
+        content = _make_body(values, chosen, items, files)
+    return content._replace(query="&".join(query))
 
 
 def _in_order(**values: Iterable[_T]) -> list[_T]:
@@ -256,22 +279,29 @@ def _in_order(**values: Iterable[_T]) -> list[_T]:
 
 
 def _make_body(
-    values: ParsedOptions, given: list[str], items: Items, files: ExitStack
+    values: ParsedOptions, chosen: list[str], items: Items, files: ExitStack
 ) -> RequestContent:
-    if not given:
+    if not chosen:
         return _encode_items(items, files)
-    value = values[given[0]]
-    if given[0] == "data":
-        return _create_content(_encode("&".join(value)), _FORM)
-    if given[0] == "upload":
-        return RequestContent({"content": _open(value, files)})
-    if given[0] == "data_binary":
+    value = values[chosen[0]]
+    if chosen[0] == "data":
+        return _create_content(encode_text("&".join(value)), _FORM)
+    if chosen[0] == "upload":
+        return RequestContent({"content": open_file(value, files)})
+    if chosen[0] == "data_binary":
         return _create_content(
-            _open(value[1:], files) if value[0] == "@" else _encode(value), _FORM
+            open_file(value[1:], files) if value[0] == "@" else encode_text(value), _FORM
         )
-    if given[0] == "json_text":
-        return _create_content(_read_json(value), _JSON, ("Accept", _JSON))
-    return _parse_form(value, files)
+    return _create_content(_read_json(value), _JSON, ("Accept", _JSON))
+
+
+def _create_form(
+    fields: list[tuple[str, bool]], files: ExitStack, media_type: str | None, escapes: bool
+) -> RequestContent:
+    from curlhttp.cli.form import make_form
+
+    body = make_form(fields, files, media_type=media_type, escapes=escapes)
+    return RequestContent({"content": cast(BinaryIO, body)}, form_type=body.content_type)
 
 
 def _encode_items(items: Items, files: ExitStack) -> RequestContent:
@@ -280,16 +310,24 @@ def _encode_items(items: Items, files: ExitStack) -> RequestContent:
         parts: list[tuple[str, FileInput]] = [
             (
                 _unescape_brackets(name),
-                (None, _encode(value if isinstance(value, str) else json.dumps(value))),
+                (None, encode_text(value if isinstance(value, str) else json.dumps(value))),
             )
             for name, value in items.members
         ]
-        parts += [(name, (Path(path).name, _open(path, files))) for name, path in items.files]
+        parts += [(name, _make_file(path, files)) for name, path in items.files]
         return RequestContent({"files": parts})
     if not items.members:
         return RequestContent({})
-    content = _encode(json.dumps(_nest(items.members), ensure_ascii=False))
+    content = encode_text(json.dumps(_nest(items.members), ensure_ascii=False))
     return _create_content(content, _JSON, ("Accept", _JSON))
+
+
+def _make_file(text: str, files: ExitStack) -> FileInput:
+    """Return a file of an item: FILE or FILE;type=TYPE. As in httpie, its name implies the type."""
+    from mimetypes import guess_type
+
+    path, _, media_type = text.partition(";type=")
+    return Path(path).name, open_file(path, files), media_type or guess_type(path)[0]
 
 
 def _nest(members: tuple[tuple[str, object], ...]) -> dict[str, object]:
@@ -355,11 +393,6 @@ def _create_content(content: bytes | BinaryIO, kind: str, *more: tuple[str, str]
     return RequestContent({"content": content}, (("Content-Type", kind), *more))
 
 
-def _encode(text: str) -> bytes:
-    """Return the bytes of an argument, even if they are not text in the locale's encoding."""
-    return text.encode("utf-8", "surrogateescape")
-
-
 def _read_data(value: str) -> str:
     if not value.startswith("@"):
         return value
@@ -367,7 +400,7 @@ def _read_data(value: str) -> str:
 
 
 def _read_json(value: str) -> bytes:
-    content = _read(value[1:]) if value.startswith("@") else _encode(value)
+    content = _read(value[1:]) if value.startswith("@") else encode_text(value)
     try:
         json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -423,7 +456,7 @@ def _encode_pair(text: str) -> str:
     name, mark, value = re.fullmatch(r"([^=@]*)([=@]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     if not mark:
         name, value = "", name
-    content = _read(value) if mark == "@" else _encode(value)
+    content = _read(value) if mark == "@" else encode_text(value)
     return f"{name}={quote_plus(content)}" if name else quote_plus(content)
 
 
@@ -432,42 +465,6 @@ def _encode_query(text: str) -> str:
     return text[1:] if text.startswith("+") else _encode_pair(text)
 
 
-def _parse_field(text: str) -> tuple[str, str, bool]:
-    """Return the name and the value of -F, and whether @ has a meaning in it."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.UsageError("-F needs NAME=VALUE or NAME=@FILE")
-    return name, value, True
-
-
-def _parse_string(text: str) -> tuple[str, str, bool]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.UsageError("--form-string needs NAME=VALUE")
-    return name, value, False
-
-
-def _parse_form(fields: Iterable[tuple[str, str, bool]], files: ExitStack) -> RequestContent:
-    parts: list[tuple[str, FileInput]] = []
-    for name, value, has_files in fields:
-        if not (has_files and value.startswith(("@", "<"))):
-            parts.append((name, (None, _encode(value))))
-            continue
-        path, _, kind = value[1:].partition(";type=")
-        if value[0] == "<":
-            parts.append((name, (None, _read(path), kind or None)))
-            continue
-        parts.append((name, (Path(path).name, _open(path, files), kind or None)))
-    return RequestContent({"files": parts})
-
-
 def _read(path: str) -> bytes:
     with ExitStack() as files:
-        return _open(path, files).read()
-
-
-def _open(path: str, files: ExitStack) -> BinaryIO:
-    if path == "-":
-        return sys.stdin.buffer
-    with reading(path):
-        return files.enter_context(Path(path).open("rb"))
+        return open_file(path, files).read()

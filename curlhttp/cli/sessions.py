@@ -12,8 +12,6 @@ import json
 import os
 import re
 import stat
-import tempfile
-from contextlib import suppress
 from dataclasses import replace
 from http.cookiejar import Cookie
 from pathlib import Path
@@ -29,6 +27,7 @@ from curlhttp._models.redaction import redact_url
 from curlhttp._models.url import parse_url
 from curlhttp._policy.redirects import may_keep_credentials
 from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed, reading
+from curlhttp.cli.files import replace_private_files, writing
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -90,25 +89,6 @@ def _read_limited(file: BinaryIO) -> str:
     return text.decode()
 
 
-def _write_private(path: Path, text: str) -> None:
-    """Replace a file atomically, with mode 0600.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    path = Path(os.path.realpath(path))
-    # The name is random, because a killed run may have left a temporary file.
-    descriptor, temporary = tempfile.mkstemp(".new", f".{path.name[:50]}.", path.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
 # --- cookies ---
 
 
@@ -163,10 +143,14 @@ def save_cookies(path: Path, cookies: Cookies | list[Cookie]) -> None:
     """Write cookies to a file that only its owner may read.
 
     Raises:
-        OSError: the file cannot be written.
+        CommandFailed: the file cannot be written.
     """
+    replace_private_files((path, _format_cookies(cookies)))
+
+
+def _format_cookies(cookies: Cookies | list[Cookie]) -> str:
     lines = [_format_cookie(cookie) for cookie in cookies if not cookie.is_expired()]
-    _write_private(path, _COOKIES_HEAD + "".join(lines))
+    return _COOKIES_HEAD + "".join(lines)
 
 
 def _format_cookie(cookie: Cookie) -> str:
@@ -280,10 +264,11 @@ class SavedSession:
         agent = given.user_agent
         header = given.header if agent is None else (("User-Agent", agent), *given.header)
         names = {name.lower() for name, _ in header}
+        if given.user is not None:
+            names.add("authorization")
         saved = [each for each in self._headers if each[0].lower() not in names]
-        return replace(
-            given, user_agent=None, header=(*saved, *header), user=given.user or self._user
-        )
+        user = self._user if given.user is None and self._url.username is None else given.user
+        return replace(given, user_agent=None, header=(*saved, *header), user=user)
 
     def save(self, connection: ConnectionOptions) -> None:
         """Save the headers and credentials of a request, and the current cookies.
@@ -292,7 +277,7 @@ class SavedSession:
             connection: the return value of apply_to().
 
         Raises:
-            OSError: a file cannot be written.
+            CommandFailed: a file cannot be written.
         """
         saved = {
             "origin": self._origin,
@@ -303,9 +288,12 @@ class SavedSession:
                 if value is not None and not _NOT_SAVED.match(name)
             ],
         }
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_private(self._path, json.dumps(saved, indent=2) + "\n")
-        save_cookies(self._cookie_path, self.cookies)
+        with writing(self._path):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_private_files(
+            (self._path, json.dumps(saved, indent=2) + "\n"),
+            (self._cookie_path, _format_cookies(self.cookies)),
+        )
 
     @property
     def _cookie_path(self) -> Path:

@@ -161,7 +161,8 @@ def sse(
     connection = replace(connection, header=(*connection.header, *parsed.headers))
     with ExitStack() as stack:
         ignores_stdin = options.pop("ignores_stdin")
-        content = add_piped(pop_content(options, parsed, stack), method, ignores_stdin)
+        content = pop_content(options, parsed, stack, connection.header)
+        content = add_piped(content, method, ignores_stdin)
         client = stack.enter_context(connection.client())
         content.set_headers(client, connection.header)
         keywords: RequestOptions = {**content.keywords, "params": list(parsed.params)}

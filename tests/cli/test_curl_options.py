@@ -463,3 +463,205 @@ def test_a_password_needs_a_terminal(app: AppServer) -> None:
     ended = run("get", app.url, "-u", "me")
     assert ended.status == 2
     assert "-u me has no password, and there is no terminal to ask for it" in ended.err
+
+
+# --- credentials in URLs, and those that were given ---
+
+
+def _authorization(app: AppServer) -> str | None:
+    headers = {name.lower(): value for name, value in app.requests[-1].headers}
+    return headers.get("authorization")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        (["-u", "a:b"], "Basic YTpi"),
+        (["-u", "a:"], "Basic YTo="),
+        (["--oauth2-bearer", "T"], "Bearer T"),
+        (["-H", "Authorization: X"], "X"),
+        (["-H", "Authorization: X", "-u", "a:b"], "X"),
+        (["-H", "Authorization:", "-u", "a:b"], None),
+        (["--basic"], "Basic Yzpk"),
+    ],
+    ids=str,
+)
+def test_given_credentials_win_over_those_of_the_url(
+    app: AppServer, arguments: list[str], value: str | None
+) -> None:
+    url = app.url.replace("//", "//c:d@")
+    for command in ("curl", "get", "sse"):
+        run(command, url + "/echo", *arguments, *(["--no-reconnect"] * (command == "sse")))
+        assert _authorization(app) == value
+
+
+def test_given_credentials_win_for_the_lines_of_a_list(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(app.url.replace("//", "//c:d@") + "\n")
+    assert run("fetch", tmp_path / "list", "-u", "a:b", "-q", "-o", tmp_path / "out.db").status == 0
+    assert _authorization(app) == "Basic YTpi"
+
+
+def test_digest_takes_the_credentials_of_the_url(app: AppServer) -> None:
+    url = app.url.replace("//", "//c:d@")
+    run("curl", "--digest", url + "/digest")
+    assert (_authorization(app) or "").startswith('Digest username="c"')
+    assert run("curl", "--digest", app.url).status == 2
+
+
+def test_credentials_of_a_url_win_over_a_session(app: AppServer, tmp_path: Path) -> None:
+    session = tmp_path / "me.json"
+    run("get", app.url, "--session", session, "-u", "a:b")
+    run("get", app.url.replace("//", "//c:d@"), "--session", session)
+    assert _authorization(app) == "Basic Yzpk"
+    run("get", app.url, "--session", session, "-H", "Authorization: X")
+    run("get", app.url, "--session", session, "-u", "e:f")
+    assert _authorization(app) == "Basic ZTpm"
+
+
+# --- client certificates ---
+
+
+@pytest.fixture
+def encrypted(certs: Certs, tmp_path: Path) -> Path:
+    """Make a client certificate whose key has the password "se:same"."""
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    pem = certs.client_cert_path().read_bytes()
+    key = load_pem_private_key(pem, None)
+    start = pem.index(b"-----BEGIN CERTIFICATE")
+    path = tmp_path / "my:cert.pem"
+    path.write_bytes(
+        pem[start:]
+        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"se:same"))
+    )
+    return path
+
+
+def test_a_certificate_has_its_password_after_a_colon(certs: Certs, encrypted: Path) -> None:
+    name = str(encrypted).replace(":", "\\:")
+    with AppServer(certs.client_auth_context()) as server:
+        for arguments in (
+            ("--cert", f"{name}:se:same"),
+            ("-E", name, "--pass", "se:same"),
+            ("-E", f"{name}:se:same", "--key", str(encrypted)),
+        ):
+            for command in ("curl", "get"):
+                ended = run(command, server.url, "--cacert", certs.ca_path, *arguments)
+                assert ended.status == 0, ended.err
+        ended = run("get", server.url, "--cacert", certs.ca_path, "-E", f"{name}:sesame")
+        assert ended.status not in (0, 1, 2)
+        assert "sesame" not in ended.err
+
+
+@pytest.mark.parametrize("command", ["curl", "get", "fetch", "bench", "sse", "ws"])
+@pytest.mark.parametrize("name", ["none.pem", "pkcs11", "C", "no\\:ne"])
+def test_an_error_about_a_certificate_shows_no_password(command: str, name: str) -> None:
+    ended = run(command, "--cert", f"{name}:sesame", "https://127.0.0.1:9")
+    assert ended.status == 2
+    assert "sesame" not in ended.err
+    assert name == "pkcs11" or f"{name.replace(chr(92), '')!r} is not a file" in ended.err
+
+
+# --- --noproxy ---
+
+
+def test_noproxy_replaces_the_variable(app: AppServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with HTTPProxy() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        for value, count in (("", 1), ("other.test", 2), ("127.0.0.1", 2), ("*", 2)):
+            for command in ("curl", "get"):
+                assert run(command, app.url, "--noproxy", value).status == 0
+            assert len(proxy.log) == 2 * count
+        assert run("get", app.url).status == 0
+        assert len(proxy.log) == 4
+
+
+# --- URLs ---
+
+
+@pytest.mark.parametrize("start", ["http:/", "HTTP:/", "https:/", "http:", "http:///", "ftp:/"])
+def test_a_url_with_a_wrong_number_of_slashes_is_refused(app: AppServer, start: str) -> None:
+    for command in ("get", "sse", "bench", "ws"):
+        ended = run(command, f"{start}me:sesame@127.0.0.1:{app.port}/x")
+        assert ended.status in (1, 3)
+        assert "sesame" not in ended.err
+    assert app.requests == []
+
+
+@pytest.mark.parametrize("start", ["http:/", "HTTP:///", "http://"])
+def test_a_copied_command_may_have_one_to_three_slashes(app: AppServer, start: str) -> None:
+    ended = run("curl", f"{start}127.0.0.1:{app.port}/echo")
+    assert ended.status == 0, ended.err
+    assert run("curl", f"http:127.0.0.1:{app.port}/").status == 3
+    assert run("curl", f"http:////127.0.0.1:{app.port}/").status == 3
+
+
+@pytest.mark.parametrize(
+    ("rest", "target"),
+    [
+        ("", "/a"),
+        ("?q=1", "/a?q=1"),
+        ("?q=1/", "/a?q=1/"),
+        ("#part", "/a"),
+        ("/", "/a"),
+        ("/d/?q", "/d/a?q"),
+        ("/d?q", "/d?q"),
+    ],
+)
+def test_an_upload_to_a_folder_gets_the_name_of_the_file(
+    app: AppServer, tmp_path: Path, rest: str, target: str
+) -> None:
+    (tmp_path / "a").write_text("hello")
+    for url in (app.url + rest, f"127.0.0.1:{app.port}{rest}"):
+        for command in ("curl", "put"):
+            run(command, "-T", tmp_path / "a", url)
+            assert (app.requests[-1].target, app.requests[-1].body) == (target, b"hello")
+
+
+def test_an_upload_from_stdin_gets_no_name(app: AppServer) -> None:
+    for name in ("-", "."):
+        run("curl", "-T", name, app.url + "/d/", stdin=b"piped")
+        assert (app.requests[-1].target, app.requests[-1].body) == ("/d/", b"piped")
+
+
+# --- headers ---
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [("4", "4-"), ("4-", "4-"), ("-5", "-5"), ("0-4", "0-4"), ("0-4,6-8", "0-4,6-8")],
+)
+def test_a_range_may_be_a_start_alone(app: AppServer, value: str, sent: str) -> None:
+    for command in ("curl", "get"):
+        run(command, app.url, "-r", value)
+        assert ("Range", f"bytes={sent}") in app.requests[-1].headers
+    run("curl", app.url, "-r", value, "-H", "Range: bytes=1-2", "-e", "")
+    names = [name for name, _ in app.requests[-1].headers]
+    assert (names.count("Range"), names.count("Referer")) == (1, 0)
+
+
+def test_headers_are_removed_emptied_and_read_from_files(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "headers").write_bytes(b"X-A: 1\r\nX-B;\n\nAccept:\n")
+    for command in ("curl", "get"):
+        run(command, app.url, "-H", f"@{tmp_path / 'headers'}", "-H", "Host:", "-H", "X-C: 1",
+            "-H", "X-C:")  # fmt: skip
+        headers = dict(app.requests[-1].headers)
+        assert (headers["X-A"], headers["X-B"], headers["X-C"]) == ("1", "", "1")
+        assert not headers.keys() & {"Host", "Accept"}
+    assert b"Host:" not in run("get", app.url, "-H", "Host:", "--offline").out
+    assert run("curl", app.url, "-H", "Host: a", "-H", "Host:").status == 0
+    assert ("Host", "a") in app.requests[-1].headers
+    assert run("curl", app.url, "-H", "@none").status == 26
+
+
+def test_another_host_of_a_redirect_gets_a_host_header(app: AppServer) -> None:
+    url = f"http://localhost:{app.port}/echo"
+    run("curl", "-L", "-H", "Host:", app.url + f"/redirect-to?url={url}")
+    first, second = ({name for name, _ in each.headers} for each in app.requests[-2:])
+    assert ("Host" in first, "Host" in second) == (False, True)

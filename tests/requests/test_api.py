@@ -404,6 +404,8 @@ def test_json_in_no_unicode_encoding_has_the_charset_of_content_type(app: AppSer
     response = curlhttp.get(f"{app.url}/text?{query}")
     assert response.content == '"表"'.encode("shift_jis")
     assert response.json() == response.json(type=str) == "表"
+
+
 # --- redirects: the body stays with its method, as in the clients ---
 
 

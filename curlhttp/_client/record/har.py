@@ -284,18 +284,24 @@ def write_log(path: Path, log: JSONObject) -> None:
     """Write a file atomically, and create its folder if it is missing.
 
     Raises:
-        OSError: it cannot be written; an existing file is unchanged.
+        OSError: it cannot be written; an existing file is unchanged. The error names the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    is_special = path.exists() and not path.is_file()  # such as /dev/null: not to be replaced
+    part = path if is_special else path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         # Error messages of libcurl may contain bytes that are not valid text.
         with part.open("w", encoding="utf-8", errors="replace") as file:
             json.dump({"log": log}, file, ensure_ascii=False, indent=2)
             file.write("\n")
-        os.replace(part, path)
+        if not is_special:
+            os.replace(part, path)
+    except OSError as error:
+        error.filename = str(path)  # not the temporary file, or none if the disk is full
+        raise
     finally:
-        part.unlink(missing_ok=True)
+        if not is_special:
+            part.unlink(missing_ok=True)
 
 
 # --- Read HAR 1.2 files of any program, and report where they are invalid ---

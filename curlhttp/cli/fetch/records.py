@@ -14,6 +14,7 @@ import sys
 import time
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -372,12 +373,16 @@ class _JSONLines(RecordOutput):
 
     def _write(self, batch: list[FetchRecord]) -> None:
         left = memoryview(b"".join(map(self._format, batch)))
+        start = os.fstat(self._file).st_size
         try:
             while left:
                 left = left[os.write(self._file, left) :]
         except BrokenPipeError:
             raise
         except OSError as error:
+            if self._path is not None:
+                with suppress(OSError):  # a part of a record would be no JSON
+                    os.ftruncate(self._file, start)
             raise CommandFailed(
                 f"{self._path or 'stdout'}: {error.strerror}", WRITE_ERROR
             ) from None
@@ -500,6 +505,8 @@ class _Folder(_JSONLines):
                 _write_body(f"{file}.part", record.body)
                 os.replace(f"{file}.part", file)
             except OSError as error:
+                with suppress(OSError):
+                    os.unlink(f"{file}.part")
                 raise CommandFailed(f"{file}: {error.strerror}", WRITE_ERROR) from None
         super().add(record)
 
