@@ -434,7 +434,7 @@ def _make_event_reader(descriptor: int) -> Callable[[int], list[tuple[int, int]]
 def _peek(descriptor: int) -> bytes:
     """Return the first bytes that a connection has to read, b"" for its end or none."""
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+        with socket.socket(fileno=socket.dup(descriptor)) as duplicate:
             return duplicate.recv(5, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
     except OSError:
         return b""
@@ -457,7 +457,7 @@ def shut_down(descriptor: int, is_still: Callable[[int], bool] | None = None) ->
 def _duplicate(descriptor: int) -> Iterator[_socket.socket]:
     """Yield a duplicate that nobody else closes, or the socket itself if no number is left."""
     try:
-        duplicate = socket.socket(fileno=os.dup(descriptor))
+        duplicate = socket.socket(fileno=socket.dup(descriptor))
     except OSError:
         yield _borrow(descriptor)
     else:

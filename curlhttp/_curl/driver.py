@@ -28,9 +28,10 @@ from curlhttp._curl.errors import (
     unwrap_callback_error,
 )
 from curlhttp._curl.head import has_unasked_upgrade
-from curlhttp._curl.poller import make_poller
+from curlhttp._curl.poller import Poller, SelectSockets, make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
 from curlhttp._curl.result import finish
+from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer, leak
 from curlhttp._models.config import Limits
 from curlhttp._models.exiting import start_thread
@@ -159,7 +160,7 @@ class Driver:
     def __init__(self, limits: Limits, connections: int) -> None:
         self.running: dict[object, Transfer] = {}  # by pycurl's handle
         with report_descriptor_shortage():
-            self.poller = self._make_poller()
+            self.poller: Poller = self._make_poller()
             self.multi = multi = pycurl.CurlMulti()
         self.multiplexing = Multiplexing()
         self._names = CachedNames(limits.dns_ttl)
@@ -168,7 +169,8 @@ class Driver:
         self._libcurl_due: float | None = None  # when libcurl wants to act next
         # Registered descriptors that libcurl does not need now; most are needed again soon.
         self._idle: set[int] = set()
-        self._has_forked = False  # a child has copies of the sockets
+        # Whether the poller must forget a socket before libcurl closes it.
+        self._forgets_idle = isinstance(self.poller, SelectSockets)
         self._last_event: dict[int, float] = {}  # by socket
         self._last_read: dict[int, float] = {}  # by socket, when it was readable
         self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
@@ -197,7 +199,7 @@ class Driver:
                 if self.multiplexing.has_http2:
                     self._note_unwatched(descriptor)
                 self._idle.add(descriptor)
-                if self._has_forked:
+                if self._forgets_idle:
                     self.poller.forget(descriptor)
             else:
                 self._idle.discard(descriptor)
@@ -247,6 +249,19 @@ class Driver:
         """
 
     is_attached = True
+
+    def watch_in_thread(
+        self, call_soon: Callable[[Callable[[], object]], object], run: Callable[[], object]
+    ) -> None:
+        """Let a thread watch the sockets, for an owner that cannot wait for the descriptor.
+
+        Args:
+            call_soon: see SocketThread.
+            run: calls `run_once`.
+        """
+        self.poller.close()
+        self.poller = SocketThread(call_soon, run)
+        self._forgets_idle = True
 
     def detach(self) -> None:
         """Remove everything from the owner's loop for good."""
@@ -664,7 +679,7 @@ class Driver:
         The child's copies keep sockets open that are closed here, and a poller would report them
         forever. So sockets that libcurl may close without notice are no longer watched.
         """
-        self._has_forked = True
+        self._forgets_idle = True
         for descriptor in list(self._idle):
             self.poller.forget(descriptor)
 

@@ -6,9 +6,12 @@ them. A poller knows nothing about transfers: libcurl tells the driver which soc
 
 from __future__ import annotations
 
+import math
 import select
 from contextlib import suppress
 from math import ceil
+from threading import current_thread, main_thread
+from time import monotonic, sleep
 from typing import Any, Protocol
 
 import pycurl
@@ -22,7 +25,11 @@ class Poller(Protocol):
     """A set of sockets with one descriptor to wait for."""
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when one of the sockets is ready."""
+        """Return the descriptor that becomes readable when one of the sockets is ready.
+
+        Raises:
+            NotImplementedError: there is none.
+        """
 
     def watch(self, descriptor: int, what: int) -> None:
         """Report a socket from now on when it is ready for what libcurl wants to do.
@@ -158,36 +165,70 @@ class KqueueSockets:
         return [(event.ident, 1 if event.filter == readable else 2) for event in found]
 
 
-class SelectorSockets:
-    """A set of sockets by `selectors`, for other platforms."""
+_SELECTED = 500  # sockets in one select: Windows takes 512, and the thread of a loop adds its own
+_ROUND = 0.01  # seconds between two looks at more sockets than that
+_SLICE = 0.1  # seconds of one wait: on Windows, Ctrl-C does not end it
+
+
+class SelectSockets:
+    """A set of sockets by select, for platforms without the others (Windows)."""
 
     def __init__(self) -> None:
-        import selectors
-
-        self._selector = selectors.DefaultSelector()
-        self.close = self._selector.close
+        self._wanted: dict[int, int] = {}
+        self.watch = self._wanted.__setitem__
 
     def fileno(self) -> int:
         """Raise, because the owner must call `poll` instead of waiting for a descriptor."""
-        raise NotImplementedError("this platform has no pollable set of sockets")
-
-    def watch(self, descriptor: int, what: int) -> None:
-        """Report a socket from now on when it is ready for what libcurl wants to do."""
-        self.forget(descriptor)
-        self._selector.register(descriptor, what)
+        raise NotImplementedError("select has no descriptor")
 
     def forget(self, descriptor: int) -> None:
         """Stop reporting a socket."""
-        with suppress(KeyError):
-            self._selector.unregister(descriptor)
+        self._wanted.pop(descriptor, None)
 
     def descriptors(self) -> list[int]:
         """Return the sockets; any thread may call this."""
-        return [key.fd for key in list(self._selector.get_map().values())]
+        return list(self._wanted)
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return the sockets that are ready."""
-        return [(key.fd, events) for key, events in self._selector.select(seconds)]
+        end = math.inf if seconds is None else monotonic() + seconds
+        wanted = list(self._wanted.items())
+        # Beyond what one select takes, each group is looked at in turn.
+        groups = [wanted[at : at + _SELECTED] for at in range(0, len(wanted), _SELECTED)]
+        if len(groups) > 1:
+            longest = _ROUND
+        else:
+            longest = _SLICE if current_thread() is main_thread() else math.inf
+        while True:
+            left = max(0.0, min(end - monotonic(), longest))
+            if len(groups) == 1:
+                ready = _select_ready(wanted, left)
+            else:  # Windows refuses a select of no socket
+                ready = [found for group in groups for found in _select_ready(group, 0)]
+                if not ready:
+                    sleep(min(left, _SLICE))
+            if ready or monotonic() >= end:
+                return ready
+
+    def close(self) -> None:
+        """Do nothing, because there is no descriptor."""
+
+
+def _select_ready(wanted: list[tuple[int, int]], seconds: float) -> list[tuple[int, int]]:
+    """Return the sockets that are ready, as `poll` does."""
+    reads = [descriptor for descriptor, what in wanted if what & _IN]
+    writes = [descriptor for descriptor, what in wanted if what & _OUT]
+    try:
+        # Windows reports a failed attempt to connect as an exceptional condition.
+        readable, writable, failed = select.select(reads, writes, writes, None if seconds == math.inf else seconds)
+    except (OSError, ValueError):
+        if len(wanted) > 1:  # one of them was closed
+            return [found for one in wanted for found in _select_ready([one], 0)]
+        return [(wanted[0][0], _IN)]  # libcurl finds the reason by reading
+    bits = dict.fromkeys([*readable, *failed], _IN)
+    for descriptor in writable:
+        bits[descriptor] = bits.get(descriptor, 0) | _OUT
+    return list(bits.items())
 
 
 def make_poller() -> Poller:
@@ -196,9 +237,9 @@ def make_poller() -> Poller:
         return EpollSockets()
     if hasattr(select, "kqueue"):
         return KqueueSockets()
-    return SelectorSockets()
+    return SelectSockets()
 
 
-def make_small_poller() -> PollSockets | SelectorSockets:
+def make_small_poller() -> PollSockets | SelectSockets:
     """Return a new poller for a few sockets, for a thread that waits itself."""
-    return PollSockets() if hasattr(select, "poll") else SelectorSockets()
+    return PollSockets() if hasattr(select, "poll") else SelectSockets()

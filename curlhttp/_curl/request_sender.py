@@ -577,7 +577,7 @@ def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int
     if not options:
         return 0
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+        with socket.socket(fileno=socket.dup(descriptor)) as duplicate:
             for option in options:
                 duplicate.setsockopt(*option)
     except (OSError, TypeError):

@@ -20,7 +20,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
-from curlhttp._curl.poller import PollSockets, SelectorSockets, make_small_poller
+from curlhttp._curl.poller import PollSockets, SelectSockets, make_small_poller
 from curlhttp._curl.result import check_opened, make_response, raise_failure, read_piece
 from curlhttp._curl.transfer import (
     Counts,
@@ -523,7 +523,7 @@ class PooledDriver(Driver):
         is_resolving: libcurl may still be looking up a name for a removed transfer.
     """
 
-    poller: PollSockets | SelectorSockets
+    poller: PollSockets | SelectSockets
     _make_poller = staticmethod(make_small_poller)
 
     def __init__(self, limits: Limits, pool: DriverPool) -> None:

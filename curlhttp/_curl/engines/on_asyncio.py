@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_at_most
+from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
@@ -60,7 +61,10 @@ class _LoopDriver(Driver):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = math.inf
         super().__init__(limits, connections)
-        loop.add_reader(self.poller.fileno(), self.run_once)
+        try:
+            loop.add_reader(self.poller.fileno(), self.run_once)
+        except NotImplementedError:  # of the loop, or of this platform's poller
+            self.watch_in_thread(loop.call_soon_threadsafe, self.run_once)
 
     def rearm(self, due: float) -> None:
         if due >= self._timer_due or self._soon:
@@ -104,7 +108,9 @@ class _LoopDriver(Driver):
         self._timer_due = -math.inf  # no more timers
         if self._timer is not None:
             self._timer.cancel()
-        if not self._loop.is_closed():
+        if isinstance(self.poller, SocketThread):
+            self.poller.close()
+        elif not self._loop.is_closed():
             self._loop.remove_reader(self.poller.fileno())
 
     def discard(self) -> None:
@@ -157,7 +163,9 @@ class AsyncioEngine(EventLoopEngine):
     def _stream(self, transfer: Transfer) -> AsyncioStream:
         from curlhttp._curl.streams.event_loop import AsyncioStream
 
-        return AsyncioStream(transfer, self._drop, self._loop)
+        poller = self._driver.poller
+        sockets = poller if isinstance(poller, SocketThread) else self._loop
+        return AsyncioStream(transfer, self._drop, self._loop, sockets)
 
     def has_ended(self) -> bool:
         """Return whether the event loop has ended for good."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from trio.lowlevel import (
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter, OrderedWaiter, WakeOrder
+from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
@@ -67,7 +69,13 @@ class _TrioDriver(Driver):
         self._timer = trio.CancelScope()  # of its sleep
         self._sleeper: _Sleeper | None = None
         self._scopes_of_tasks = trio.CancelScope(), trio.CancelScope()
-        spawn_system_task(self._read_sockets, name="curlhttp: sockets")
+        try:
+            self.poller.fileno()
+        except NotImplementedError:  # Windows
+            token = trio.lowlevel.current_trio_token()
+            self.watch_in_thread(token.run_sync_soon, partial(self._run, self.run_once))
+        else:
+            spawn_system_task(self._read_sockets, name="curlhttp: sockets")
         spawn_system_task(self._run_timers, name="curlhttp: timers")
 
     def rearm(self, due: float) -> None:
@@ -118,6 +126,8 @@ class _TrioDriver(Driver):
     def detach(self) -> None:
         """End the tasks."""
         super().detach()
+        if isinstance(self.poller, SocketThread):
+            self.poller.close()
         for scope in self._scopes_of_tasks:
             scope.cancel()
 

@@ -17,6 +17,7 @@ from weakref import ref
 import anyio
 import anyio.lowlevel
 
+from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.streams.stream import PIECE, Stream, closed_error
 from curlhttp._curl.transfer import Transfer
 
@@ -90,6 +91,7 @@ class AsyncioStream(LoopStream):
         transfer: see Stream.
         release: see Stream.
         loop: the running loop.
+        sockets: watches sockets: the loop, or a thread if it cannot.
     """
 
     def __init__(
@@ -97,8 +99,10 @@ class AsyncioStream(LoopStream):
         transfer: Transfer,
         release: Callable[[Transfer], object],
         loop: asyncio.AbstractEventLoop,
+        sockets: asyncio.AbstractEventLoop | SocketThread,
     ) -> None:
         self._loop = loop
+        self._sockets = sockets
         self._reader: asyncio.Future[None] | None = None  # of the task that waits to receive
         self._writers: set[asyncio.Future[None]] = set()
         self._watches = False  # the loop calls _on_readable
@@ -132,7 +136,7 @@ class AsyncioStream(LoopStream):
         if self._error is not None:
             raise self._error
         if not self._watches:
-            self._loop.add_reader(self.descriptor, _on_readable, ref(self))
+            self._sockets.add_reader(self.descriptor, _on_readable, ref(self))
             self._watches = True
         future = self._reader = self._loop.create_future()
         timer = None if seconds is None else self._loop.call_later(seconds, _settle, future)
@@ -147,7 +151,7 @@ class AsyncioStream(LoopStream):
         future = self._reader
         if future is None or self._piece is not None:
             # Nobody wants more now, so bytes wait in the socket, which slows the sender.
-            self._loop.remove_reader(self.descriptor)
+            self._sockets.remove_reader(self.descriptor)
             self._watches = False
             return
         try:
@@ -168,7 +172,7 @@ class AsyncioStream(LoopStream):
         if self._watches:
             self._watches = False
             if not self._loop.is_closed():
-                self._loop.remove_reader(self.descriptor)
+                self._sockets.remove_reader(self.descriptor)
 
     # sending
 
@@ -186,7 +190,7 @@ class AsyncioStream(LoopStream):
         if self._error is not None:
             raise self._error
         if not self._writers:
-            self._loop.add_writer(self.descriptor, _on_writable, ref(self))
+            self._sockets.add_writer(self.descriptor, _on_writable, ref(self))
         future: asyncio.Future[None] = self._loop.create_future()
         self._writers.add(future)
         timer = None if seconds is None else self._loop.call_later(seconds, _settle, future)
@@ -214,7 +218,7 @@ class AsyncioStream(LoopStream):
 
     def _stop_writing(self) -> None:
         if self.descriptor >= 0 and not self._loop.is_closed():
-            self._loop.remove_writer(self.descriptor)
+            self._sockets.remove_writer(self.descriptor)
 
     # the end
 
