@@ -116,7 +116,11 @@ _ADDRESS_OPTIONS = frozenset(make_address_fields.__kwdefaults__ or ())
 
 
 def _validate_socket_path(path: str | os.PathLike[str]) -> str:
+    from curlhttp._curl import has_unix_sockets
+
     text = validate_path("uds", path)
+    if not has_unix_sockets():
+        raise ValueError("uds cannot be used: this libcurl was built without Unix sockets")
     if not text or "\0" in text or len(os.fsencode(text)) > _LONGEST_SOCKET:
         raise ValueError(f"uds must be a path of 1 to {_LONGEST_SOCKET} bytes, not {text!r}")
     return text
@@ -584,7 +588,12 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
     except TypeError:
         TLS(verify=verify, cert=cert)  # has a better error for a list
         raise
-    return derive_transport(transport, **fields) if fields else transport
+    made = derive_transport(transport, **fields) if fields else transport
+    if cert is not None or verify is not True:
+        from curlhttp._curl.options import check_tls
+
+        check_tls(made.tls)
+    return made
 
 
 def _make_alternatives() -> AltSvcCache:

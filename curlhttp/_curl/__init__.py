@@ -18,9 +18,17 @@ except ImportError as error:
         name="pycurl",
     ) from error
 
-__all__ = ["check_libcurl", "has_http3", "has_negotiate", "libcurl_version"]
+__all__ = [
+    "USES_SCHANNEL",
+    "check_libcurl",
+    "has_http3",
+    "has_negotiate",
+    "has_unix_sockets",
+    "libcurl_version",
+]
 
 _SAFE = (8, 23, 0)
+_UNIX_SOCKETS = 1 << 19  # CURL_VERSION_UNIX_SOCKETS
 
 
 def check_libcurl(version: str = pycurl.version_info()[1]) -> None:
@@ -43,6 +51,19 @@ def check_libcurl(version: str = pycurl.version_info()[1]) -> None:
 def libcurl_version() -> str:
     """Return the versions of libcurl and of what it was built with."""
     return str(pycurl.version)
+
+
+def _uses_schannel() -> bool:
+    """Return whether TLS is Windows' own; other libraries in the wheel are in parentheses."""
+    return "Schannel" in (pycurl.version_info()[5] or "").split()
+
+
+USES_SCHANNEL = _uses_schannel()
+
+
+def has_unix_sockets() -> bool:
+    """Return whether libcurl was built with Unix sockets."""
+    return bool(pycurl.version_info()[4] & _UNIX_SOCKETS)
 
 
 def has_http3() -> bool:

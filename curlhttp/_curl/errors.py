@@ -16,6 +16,7 @@ from curlhttp import exceptions as e
 from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
 from curlhttp._curl.libcurl_log import get_stream_reset
 from curlhttp._models.config import Transport
+from curlhttp._models.errors import describe_errno
 from curlhttp._models.exiting import exit_error
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.timings import Timings
@@ -39,7 +40,7 @@ _SSL_CLIENTCERT = 98
 _TOO_LARGE = 100
 _ECH_REQUIRED = 101
 
-_ECONNRESET_EPIPE = (104, 32, 54)  # Linux, both, macOS
+_ECONNRESET_EPIPE = (104, 32, 54, 10053, 10054)  # Linux, both, macOS, Windows
 
 
 class TransferFailure(NamedTuple):
@@ -356,7 +357,7 @@ def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
     if failure.sent:
         return e.ConnectionError, "the connection broke, and no other one could be opened"
     if failure.request.transport.proxy is None:
-        reason = f": {os.strerror(failure.os_errno)}" if failure.os_errno else ""
+        reason = f": {describe_errno(failure.os_errno)}" if failure.os_errno else ""
         return e.ConnectionError, f"the connection was refused or the host is unreachable{reason}"
     if failure.connect_code:
         return e.ProxyError, f"the proxy responded to CONNECT with {failure.connect_code}"

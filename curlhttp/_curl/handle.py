@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pycurl
 
+from curlhttp._curl import USES_SCHANNEL
 from curlhttp._curl.options import (
     address_options,
     base_options,
@@ -68,7 +69,10 @@ class Shares:
 
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 # CURLSSLOPT_NO_REVOKE, CURLSSLOPT_REVOKE_BEST_EFFORT, CURLSSLOPT_AUTO_CLIENT_CERT
-_SCHANNEL_OPTIONS = (1 << 1, 1 << 3, 1 << 5)
+_UNUSED_OPTIONS = (
+    # ALLOW_BEAST, NO_PARTIALCHAIN, EARLYDATA; NO_REVOKE, REVOKE_BEST_EFFORT, AUTO_CLIENT_CERT
+    (1 << 0, 1 << 2, 1 << 6) if USES_SCHANNEL else (1 << 1, 1 << 3, 1 << 5)
+)
 _UPLOAD_BUFFER = 256 * 1024  # bytes
 _LARGE_UPLOAD = 16 * _UPLOAD_BUFFER
 _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
@@ -359,7 +363,7 @@ class Handle:
         """Share no connection with requests of another generation.
 
         libcurl has no option to avoid one connection, but requests whose CURLOPT_SSL_OPTIONS
-        differ never share one. The bits that differ here only matter to Schannel.
+        differ never share one. The bits that differ here only matter to other TLS libraries.
 
         Args:
             generation: from 0 to 7.
@@ -368,7 +372,7 @@ class Handle:
             transport = self._transport
             is_native = transport is not None and transport.tls.verify == "system"
             options = pycurl.SSLOPT_NATIVE_CA if is_native else 0
-            for bit, option in enumerate(_SCHANNEL_OPTIONS):
+            for bit, option in enumerate(_UNUSED_OPTIONS):
                 options |= option * (generation >> bit & 1)
             self.easy.setopt(pycurl.SSL_OPTIONS, options)
             self._generation = generation

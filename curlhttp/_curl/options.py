@@ -12,6 +12,7 @@ from typing import cast
 
 import pycurl
 
+from curlhttp._curl import USES_SCHANNEL
 from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.credentials import encode_credential
 from curlhttp._models.timeout import Timeout
@@ -24,6 +25,7 @@ _SUPPRESS_CONNECT_HEADERS = 265
 _HAPPY_EYEBALLS_TIMEOUT_MS = 271
 _DOH_SSL_VERIFYPEER, _DOH_SSL_VERIFYHOST = 306, 307
 _PROXY_SSL_OPTIONS = 261
+_START = 64 * 1024  # bytes of a certificate file; a PEM file may begin with text
 _FOREVER_MS = 2**31 - 1  # 0 would mean libcurl's own default, 300 s for connecting
 _BUFFER = 128 * 1024  # bytes per read: 1 MiB bodies cost a fifth less CPU than with 16 KiB
 
@@ -110,7 +112,47 @@ def transport_options(transport: Transport) -> list[Option]:
     ]
 
 
+def check_tls(tls: TLS, *, is_schannel: bool = USES_SCHANNEL) -> None:
+    """Check that libcurl's TLS library can do what is asked for.
+
+    Args:
+        tls: of an origin, or of a proxy.
+        is_schannel: whether that is Schannel, the one of Windows.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if not is_schannel:
+        return
+    if isinstance(tls.verify, str) and tls.verify != "system" and os.path.isdir(tls.verify):
+        raise ValueError(
+            "verify cannot be a folder with Schannel, the TLS of Windows: pass one PEM file, or "
+            "its bytes"
+        )
+    if tls.ciphers:
+        raise ValueError(
+            "TLS(ciphers=...) is in OpenSSL's notation, which Schannel, the TLS of Windows, does "
+            "not know: leave it off, and configure the cipher suites of Windows"
+        )
+    if tls.cert is not None:
+        certificate = cast(_Identity, tls.cert)[0]
+        start = certificate if isinstance(certificate, bytes) else _read_start(certificate)
+        if b"-----BEGIN " in start[:_START]:
+            raise ValueError(
+                "Schannel, the TLS of Windows, reads client certificates only as PKCS#12: pass "
+                "the path or the bytes of a .p12 or .pfx file as cert=, as (file, file, password) "
+                "if it has a password. To convert PEM files: openssl pkcs12 -export -in cert.pem "
+                "-inkey key.pem -out cert.p12"
+            )
+
+
+def _read_start(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_START)
+
+
 def _trust(tls: TLS) -> list[Option]:
+    check_tls(tls)
     verify = tls.verify
     if verify is False:
         trust: list[Option] = [(pycurl.SSL_VERIFYPEER, 0), (pycurl.SSL_VERIFYHOST, 0)]
@@ -219,17 +261,18 @@ def _interface_exists(interface: str) -> bool:
 
 
 def _authorities(verify: Verify, file: int, folder: int, blob: int, options: int) -> list[Option]:
+    no_folder: list[Option] = [] if USES_SCHANNEL else [(folder, None)]  # it knows none
     if verify == "system":
-        return [(file, None), (folder, None), (options, pycurl.SSLOPT_NATIVE_CA)]
+        return [(file, None), *no_folder, (options, pycurl.SSLOPT_NATIVE_CA)]
     if isinstance(verify, bytes):
-        return [(folder, None), (blob, verify)]
+        return [*no_folder, (blob, verify)]
     if verify is True:
         import certifi  # loads half of the standard library, so not before the first request
 
         verify = certifi.where()
     if os.path.isdir(verify):
         return [(file, None), (folder, verify)]
-    return [(folder, None), (file, verify)]
+    return [*no_folder, (file, verify)]
 
 
 def _identity(cert: object) -> list[Option]:

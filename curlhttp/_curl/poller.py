@@ -220,7 +220,9 @@ def _select_ready(wanted: list[tuple[int, int]], seconds: float) -> list[tuple[i
     writes = [descriptor for descriptor, what in wanted if what & _OUT]
     try:
         # Windows reports a failed attempt to connect as an exceptional condition.
-        readable, writable, failed = select.select(reads, writes, writes, None if seconds == math.inf else seconds)
+        readable, writable, failed = select.select(
+            reads, writes, writes, None if seconds == math.inf else seconds
+        )
     except (OSError, ValueError):
         if len(wanted) > 1:  # one of them was closed
             return [found for one in wanted for found in _select_ready([one], 0)]

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
+from curlhttp._curl import has_unix_sockets
+from curlhttp._curl.options import check_tls
 from curlhttp._engine.engine import Engine, Incoming
 from curlhttp._engine.log import DEBUG, RequestLog, log
 from curlhttp._engine.run import send_sync
@@ -112,8 +114,12 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             raise ValueError(
                 "a Unix socket cannot be reached through a proxy: leave out uds or proxy"
             )
+        if uds is not None and not has_unix_sockets():
+            raise ValueError("uds cannot be used: this libcurl was built without Unix sockets")
+        tls = make_tls(verify, cert, trust_env, self._trusts_system)
+        check_tls(tls)
         self._transport = Transport(
-            tls=make_tls(verify, cert, trust_env, self._trusts_system),
+            tls=tls,
             proxy=None if proxy is None else make_proxy(proxy),
             http2="prior-knowledge" if not http1 else bool(http2),
             local_address=None if local_address is None else (local_address, 0),

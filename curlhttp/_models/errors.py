@@ -226,3 +226,37 @@ def add_note(error: BaseException, note: str) -> None:
         note: the text.
     """
     error.__dict__.setdefault("__notes__", []).append(note)
+
+
+# --- Describe error numbers of the system ---
+
+# Windows gives sockets numbers of their own (winsock2.h), which strerror does not know. Their texts
+# are here because Windows has them in its own language.
+_WINDOWS_ERRORS = {
+    10004: "Interrupted function call (WSAEINTR)",
+    10013: "Permission denied (WSAEACCES)",
+    10022: "Invalid argument (WSAEINVAL)",
+    10024: "Too many open sockets (WSAEMFILE)",
+    10035: "The operation would block (WSAEWOULDBLOCK)",
+    10047: "Address family not supported (WSAEAFNOSUPPORT)",
+    10048: "Address already in use (WSAEADDRINUSE)",
+    10049: "Cannot assign requested address (WSAEADDRNOTAVAIL)",
+    10050: "Network is down (WSAENETDOWN)",
+    10051: "Network is unreachable (WSAENETUNREACH)",
+    10052: "Network dropped connection on reset (WSAENETRESET)",
+    10053: "Software caused connection abort (WSAECONNABORTED)",
+    10054: "Connection reset by peer (WSAECONNRESET)",
+    10055: "No buffer space available (WSAENOBUFS)",
+    10057: "Socket is not connected (WSAENOTCONN)",
+    10060: "Connection timed out (WSAETIMEDOUT)",
+    10061: "Connection refused (WSAECONNREFUSED)",
+    10064: "Host is down (WSAEHOSTDOWN)",
+    10065: "No route to host (WSAEHOSTUNREACH)",
+}
+
+
+def describe_errno(number: int) -> str:
+    """Return the text for an error number of the system, such as errno.ECONNREFUSED."""
+    if number >= 10000:  # of Windows
+        return _WINDOWS_ERRORS.get(number, f"Windows socket error {number}")
+    return os.strerror(number)

@@ -137,7 +137,25 @@ def _sanitize_name(text: str) -> str | None:
     room = _LONGEST_NAME - len(suffix.encode())
     if room < _LONGEST_NAME // 2:  # hardly a suffix
         stem, suffix, room = name, "", _LONGEST_NAME
-    return stem.encode()[:room].decode("utf-8", "ignore") + suffix or None
+    name = stem.encode()[:room].decode("utf-8", "ignore") + suffix
+    return (make_windows_name(name) if os.name == "nt" else name) or None
+
+
+_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*]')
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.I)
+
+
+def make_windows_name(name: str) -> str:
+    """Return a file name that Windows takes as it is.
+
+    There a name may not have some characters ("a:b" is a stream of the file "a"), loses dots and
+    spaces at its end, and may mean a device, whatever its suffix ("aux.txt").
+
+    Args:
+        name: without folders.
+    """
+    name = _NOT_ON_WINDOWS.sub("_", name).rstrip(". ")
+    return f"_{name}" if _DEVICE.match(name) else name
 
 
 def _split_suffix(name: str) -> tuple[str, str]:

@@ -6,7 +6,6 @@ exceptions. Import this module late, because it loads urllib3.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
 from curlhttp._engine.network import now
+from curlhttp._models.errors import describe_errno
 from curlhttp._models.redaction import redact_text
 from curlhttp._policy.resume import content_length
 
@@ -263,7 +263,8 @@ def _make_connect_error(error: e.RequestException, pool: Any) -> Exception:
     text = "Failed to establish a new connection"
     if not error.errno:
         return urllib3_errors.NewConnectionError(pool.connection, f"{text}: {error}")
-    cause = OSError(error.errno, os.strerror(error.errno))  # for example, a ConnectionRefusedError
+    # For example, a ConnectionRefusedError.
+    cause = OSError(error.errno, describe_errno(error.errno))
     made = urllib3_errors.NewConnectionError(pool.connection, f"{text}: {cause}: {error}")
     return _set_cause(cause, made)
 

@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
+from curlhttp._flow.file_lock import lock_file
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, translate
 from curlhttp.cli.output import escape_json_controls
 from curlhttp.exceptions import RequestException
@@ -418,15 +419,9 @@ def _open(path: Path, mode: Mode) -> int:
 def _lock(file: int, path: Path) -> None:
     """Lock the file if the system can, because two runs would fetch and append everything twice."""
     try:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-    except ImportError:
-        return
-    try:
-        flock(file, LOCK_EX | LOCK_NB)
+        lock_file(file)
     except BlockingIOError:
         raise CommandFailed(f"{path}: another run is writing to it", WRITE_ERROR) from None
-    except OSError:  # not every file system has locks
-        return
 
 
 def _find_last_line_end(file: BinaryIO) -> int:
