@@ -11,12 +11,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import suppress
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from hypothesis import HealthCheck, settings
 
 from curlhttp import requests
@@ -232,8 +230,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the session if handles, tasks, threads, sockets or pipes are left over."""
-    uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
-    resource_tracker.ensure_running()  # the one of spawned processes, with a pipe, for good
+    if sys.platform != "win32":
+        from multiprocessing import resource_tracker
+
+        import uvloop
+
+        uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
+        resource_tracker.ensure_running()  # the one of spawned processes, with a pipe, for good
     files, threads = _open_files(), set(threading.enumerate())
     yield
     gc.unfreeze()

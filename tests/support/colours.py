@@ -6,6 +6,8 @@ the test's own event loop (the servers run in threads); in the others it is Asyn
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -15,13 +17,42 @@ import pytest
 
 import curlhttp
 
-COLOURS = ("blocking", "asyncio", "uvloop", "trio")
+COLOURS = ("blocking", "asyncio", "uvloop", "unwatching", "trio")
 
-# Only tests that name uvloop run on it without `-m`.
-EACH_COLOUR = [
-    pytest.param(colour, marks=pytest.mark.uvloop) if colour == "uvloop" else colour
-    for colour in COLOURS
-]
+
+class UnwatchingLoop(asyncio.SelectorEventLoop):
+    """A loop that cannot watch sockets for others, like asyncio's default one on Windows."""
+
+    def add_reader(self, *arguments: Any) -> None:
+        raise NotImplementedError
+
+    add_writer = remove_reader = remove_writer = add_reader  # type: ignore[assignment]
+
+
+def _mark(colour: str) -> Any:
+    """Return a colour with its marks: those that run on no loop of this system are skipped."""
+    if sys.platform != "win32":
+        # Only tests that name these colours run in them without `-m`.
+        is_rare = colour in ("uvloop", "unwatching")
+        return pytest.param(colour, marks=pytest.mark.uvloop) if is_rare else colour
+    if colour == "uvloop":
+        return pytest.param(colour, marks=pytest.mark.skip(reason="uvloop is not for Windows"))
+    if colour == "trio" and IS_WINE:
+        reason = "wine lacks SIO_BSP_HANDLE_SELECT, which trio needs"
+        return pytest.param(colour, marks=pytest.mark.skip(reason=reason))
+    return colour
+
+
+def _is_wine() -> bool:
+    if sys.platform != "win32":
+        return False
+    import ctypes
+
+    return hasattr(ctypes.windll.ntdll, "wine_get_version")
+
+
+IS_WINE = _is_wine()
+EACH_COLOUR = [_mark(colour) for colour in COLOURS]
 # What libcurl or a layer does in the same way below every loop needs no fourth colour: uvloop has
 # asyncio's engine, and counts where timers, sockets and closing do.
 WITHOUT_UVLOOP = pytest.mark.colours("blocking", "asyncio", "trio")
@@ -32,6 +63,15 @@ BACKENDS: dict[str, Any] = {
     "blocking": "asyncio",
     "asyncio": "asyncio",
     "uvloop": ("asyncio", {"use_uvloop": True}),
+    # On Windows "asyncio" is such a loop, and this is its other one.
+    "unwatching": (
+        "asyncio",
+        {
+            "loop_factory": asyncio.SelectorEventLoop
+            if sys.platform == "win32"
+            else UnwatchingLoop
+        },
+    ),
     "trio": "trio",
 }
 
