@@ -66,11 +66,7 @@ BACKENDS: dict[str, Any] = {
     # On Windows "asyncio" is such a loop, and this is its other one.
     "unwatching": (
         "asyncio",
-        {
-            "loop_factory": asyncio.SelectorEventLoop
-            if sys.platform == "win32"
-            else UnwatchingLoop
-        },
+        {"loop_factory": asyncio.SelectorEventLoop if sys.platform == "win32" else UnwatchingLoop},
     ),
     "trio": "trio",
 }

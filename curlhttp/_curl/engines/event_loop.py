@@ -20,6 +20,7 @@ import anyio.to_thread
 from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
+from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream, Waiter, to_connector
 from curlhttp._engine.network import network
@@ -253,6 +254,12 @@ class EventLoopEngine(MultiEngine):
                 await in_thread(self._free)
             except ConnectionError:  # no thread can start
                 self._free()
+
+    def _free(self) -> None:
+        super()._free()
+        poller = self._driver.poller
+        if isinstance(poller, SocketThread):
+            poller.join()
 
     @abstractmethod
     def has_ended(self) -> bool:

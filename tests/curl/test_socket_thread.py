@@ -1,0 +1,259 @@
+"""The thread that watches sockets for event loops that cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import select
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from curlhttp import AsyncClient, Client, Limits, Timeout
+from curlhttp._curl.driver import Driver
+from curlhttp._curl.poller import SelectSockets
+from curlhttp._curl.socket_thread import SocketThread
+from curlhttp.exceptions import ConnectionError, ReadTimeout
+from tests.servers import AppServer
+from tests.support.colours import IS_WINE, UnwatchingLoop
+from tests.support.internals import count_descriptors
+
+Main = Callable[[], Any]
+_NAME = "curlhttp: sockets"
+
+
+def run(main: Main) -> Any:
+    """Run a coroutine on a new loop that watches no sockets, and close the loop."""
+    loop: asyncio.AbstractEventLoop
+    loop = asyncio.new_event_loop() if sys.platform == "win32" else UnwatchingLoop()
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == _NAME]
+
+
+@pytest.fixture(params=["poll", "select"])
+def pollers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let the drivers and their threads use select, as on Windows, or what is best here."""
+    if request.param == "select":
+        monkeypatch.setattr(Driver, "_make_poller", staticmethod(SelectSockets))
+        for module in ("socket_thread", "engines.blocking"):
+            monkeypatch.setattr(f"curlhttp._curl.{module}.make_small_poller", SelectSockets)
+    return str(request.param)
+
+
+pytestmark = pytest.mark.usefixtures("pollers")
+
+
+def test_the_thread_starts_with_the_first_request_and_ends_with_the_client(app: AppServer) -> None:
+    async def main() -> None:
+        async with AsyncClient() as client:
+            assert not threads()
+            for _ in range(3):
+                assert (await client.get(app.url)).status_code == 200
+            assert threads() == [_NAME]
+        assert not threads()
+
+    run(main)
+
+
+def test_three_hundred_requests_at_once(app: AppServer) -> None:
+    async def main() -> None:
+        async with AsyncClient(limits=Limits(max_connections=300)) as client:
+            found = await asyncio.gather(*(client.get(app.url) for _ in range(300)))
+            assert {response.status_code for response in found} == {200}
+
+    run(main)
+    assert not threads()
+
+
+def test_a_loop_after_another_with_the_same_client_leaves_one_thread(app: AppServer) -> None:
+    client = AsyncClient()
+
+    async def main() -> None:
+        assert (await client.get(app.url)).status_code == 200
+
+    for _ in range(5):
+        run(main)
+        assert len(threads()) == 1
+    run(client.aclose)
+    assert not threads()
+
+
+def test_a_forgotten_client_leaves_no_thread_and_no_socket(app: AppServer) -> None:
+    async def main() -> None:
+        assert (await AsyncClient().get(app.url)).status_code == 200
+
+    def once() -> int:
+        run(main)
+        gc.collect()
+        assert app.wait_for(lambda: not threads() and not app.open_connections)
+        return count_descriptors()
+
+    before = once()
+    assert max(once() for _ in range(5)) <= before
+
+
+def test_a_cancelled_request_leaves_the_client_usable(app: AppServer) -> None:
+    async def main() -> None:
+        async with AsyncClient() as client:
+            for _ in range(5):
+                before = len(app.requests)
+                task = asyncio.ensure_future(client.get(app.url + "/stall"))
+                while len(app.requests) == before:
+                    await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert (await client.get(app.url)).status_code == 200
+
+    run(main)
+    assert not threads()
+
+
+def test_a_closed_server_and_a_silent_one_are_noticed(app: AppServer) -> None:
+    async def main() -> None:
+        async with AsyncClient(timeout=Timeout(connect=30, read=0.2)) as client:
+            with socket.socket() as closed:
+                closed.bind(("127.0.0.1", 0))
+                with pytest.raises(ConnectionError, match="[Rr]efused"):
+                    await client.get(f"http://127.0.0.1:{closed.getsockname()[1]}/")
+            with pytest.raises(ReadTimeout):
+                await client.get(app.url + "/stall")
+
+    run(main)
+
+
+@pytest.mark.skipif(IS_WINE, reason="wine lacks SIO_BSP_HANDLE_SELECT, which trio needs")
+def test_trio_uses_the_thread_if_the_poller_has_no_descriptor(app: AppServer, pollers: str) -> None:
+    async def main() -> None:
+        async with AsyncClient() as client:
+            for _ in range(3):
+                assert (await client.get(app.url)).status_code == 200
+            assert threads() == ([_NAME] if pollers == "select" else [])
+
+    trio.run(main)
+    assert not threads()
+
+
+def test_a_map_works_on_every_poller(app: AppServer) -> None:
+    with Client() as client:
+        found = client.map([app.url] * 40, concurrency=10)
+        assert {response.status_code for response in found} == {200}
+
+
+# --- the poller by select ---
+
+
+@pytest.fixture
+def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
+    made = [socket.socketpair() for _ in range(5)]
+    yield made
+    for near, far in made:
+        near.close()
+        far.close()
+
+
+def test_select_waits_for_no_socket() -> None:
+    assert SelectSockets().poll(0) == []
+    assert SelectSockets().poll(0.001) == []
+
+
+def test_select_reports_what_is_wanted(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    sockets = SelectSockets()
+    for near, _ in pairs:
+        sockets.watch(near.fileno(), 1)
+    assert sockets.poll(0) == []
+    pairs[2][1].send(b"x")
+    assert sockets.poll(None) == [(pairs[2][0].fileno(), 1)]
+    sockets.watch(pairs[2][0].fileno(), 3)
+    assert sockets.poll(None) == [(pairs[2][0].fileno(), 3)]
+    sockets.forget(pairs[2][0].fileno())
+    assert sockets.poll(0) == []
+
+
+def test_select_takes_more_sockets_than_one_call_can(
+    pairs: list[tuple[socket.socket, socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 2
+    real = select.select
+
+    def limited(*lists: Any) -> Any:
+        assert all(len(each) <= most for each in lists[:3])
+        return real(*lists)
+
+    monkeypatch.setattr(select, "select", limited)
+    monkeypatch.setattr("curlhttp._curl.poller._SELECTED", most)
+    sockets = SelectSockets()
+    for near, _ in pairs:
+        sockets.watch(near.fileno(), 1)
+    assert sockets.poll(0.001) == []
+    pairs[0][1].send(b"x")
+    pairs[4][1].send(b"x")
+    assert sorted(sockets.poll(None)) == sorted((pairs[n][0].fileno(), 1) for n in (0, 4))
+
+
+def test_select_reports_a_closed_socket_and_still_the_others(
+    pairs: list[tuple[socket.socket, socket.socket]],
+) -> None:
+    sockets = SelectSockets()
+    number = pairs[0][0].fileno()
+    for near, _ in pairs:
+        sockets.watch(near.fileno(), 1)
+    pairs[0][0].close()
+    pairs[1][1].send(b"x")
+    assert sorted(sockets.poll(None)) == sorted([(number, 1), (pairs[1][0].fileno(), 1)])
+
+
+# --- the thread by itself ---
+
+
+def test_a_change_is_seen_while_the_thread_waits(
+    pairs: list[tuple[socket.socket, socket.socket]],
+) -> None:
+    calls: list[str] = []
+    seen = threading.Event()
+    thread = SocketThread(lambda call: call(), lambda: None)
+
+    def on_readable(name: str, near: socket.socket) -> None:
+        calls.append(name)
+        near.recv(10)
+        seen.set()
+
+    for number, (near, far) in enumerate(pairs):
+        thread.add_reader(near.fileno(), on_readable, str(number), near)
+        far.send(b"x")
+        assert seen.wait(30)
+        seen.clear()
+    thread.remove_reader(pairs[0][0].fileno())
+    pairs[0][1].send(b"x")
+    pairs[1][1].send(b"x")
+    assert seen.wait(30)
+    assert calls == ["0", "1", "2", "3", "4", "1"]
+    thread.close()
+    thread.join()
+
+
+def test_the_thread_ends_when_its_loop_has(
+    pairs: list[tuple[socket.socket, socket.socket]],
+) -> None:
+    def ended(call: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    thread = SocketThread(ended, lambda: None)
+    near, far = pairs[0]
+    thread.watch(near.fileno(), 1)
+    far.send(b"x")
+    thread.join()
+    thread.watch(near.fileno(), 3)  # nobody listens any more
+    thread.close()
+    thread.close()
