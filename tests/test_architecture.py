@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import curlhttp
-from curlhttp._curl import check_libcurl
+from curlhttp._curl import check_libcurl, check_pycurl
 from tests.support.internals import run_script
 
 ROOT = Path(curlhttp.__file__).parent
@@ -485,7 +485,31 @@ def test_star_import_imports_the_public_names() -> None:
     assert set(curlhttp.__all__) <= set(space)
 
 
-# --- libcurl's version ---
+# --- pycurl's and libcurl's version ---
+
+
+@pytest.mark.parametrize(
+    ("version", "needed"),
+    [
+        (
+            'PycURL/"7.46.0" libcurl/8.23.0 OpenSSL/3.6.5',
+            "pycurl 7.47 or newer.* 7.46.0: pip",
+        ),
+        ("PycURL/7.45.7 libcurl/8.12.1-DEV OpenSSL/3.4.1", "pycurl 7.47 or newer, and .* 7.45.7: "),
+        (
+            'PycURL/"7.49.0" libcurl/7.79.1 OpenSSL/1.1.1',
+            "libcurl 7.80 or newer.* 7.79.1: .*wh",
+        ),
+    ],
+)
+def test_a_pycurl_or_libcurl_that_lacks_something_is_refused(version: str, needed: str) -> None:
+    with pytest.raises(ImportError, match=needed):
+        check_pycurl(version)
+
+
+@pytest.mark.parametrize("version", ['PycURL/"7.47" libcurl/8.5.0', "PycURL/8.0 libcurl/9.1", "?"])
+def test_any_other_pycurl_is_accepted(version: str) -> None:
+    check_pycurl(version)
 
 
 @pytest.mark.parametrize("version", ["7.88.1", "8.22.9", "8.5.0", "8.22.0-DEV"])

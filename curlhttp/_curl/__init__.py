@@ -5,6 +5,7 @@ This module loads pycurl first. It also returns the version of libcurl, and warn
 
 from __future__ import annotations
 
+import re
 import warnings
 
 try:
@@ -21,14 +22,51 @@ except ImportError as error:
 __all__ = [
     "USES_SCHANNEL",
     "check_libcurl",
+    "check_pycurl",
     "has_http3",
     "has_negotiate",
     "has_unix_sockets",
     "libcurl_version",
 ]
 
+_LEAST_PYCURL = (7, 47)  # as in pyproject.toml
+_LEAST_LIBCURL = (7, 80)  # has CURLOPT_PREREQFUNCTION, without which a POST might go out twice
 _SAFE = (8, 23, 0)
 _UNIX_SOCKETS = 1 << 19  # CURL_VERSION_UNIX_SOCKETS
+
+
+def check_pycurl(version: str = pycurl.version) -> None:
+    """Check that pycurl has what this package uses, before anything else of it is looked up.
+
+    Args:
+        version: as pycurl reports it, for example 'PycURL/"7.49.0" libcurl/8.23.0 OpenSSL/3.6.5'.
+
+    Raises:
+        ImportError: pycurl or its libcurl is too old.
+    """
+    found = re.match(r'PycURL/"?([\d.]+)\S* libcurl/([\d.]+)', version)
+    if found is None:
+        return  # a version between releases
+    for name, number, least, advice in (
+        ("pycurl", found[1], _LEAST_PYCURL, "pip install --upgrade pycurl"),
+        (
+            "libcurl",
+            found[2],
+            _LEAST_LIBCURL,
+            "install a wheel of pycurl, which contains it (pip install --upgrade --force-reinstall "
+            "--only-binary pycurl pycurl), or build pycurl against a newer libcurl",
+        ),
+    ):
+        if tuple(map(int, number.strip(".").split("."))) < least:
+            needed = ".".join(map(str, least))
+            raise ImportError(
+                f"curlhttp needs {name} {needed} or newer, and {pycurl.__file__} has {number}: "
+                f"{advice}",
+                name="pycurl",
+            )
+
+
+check_pycurl()
 
 
 def check_libcurl(version: str = pycurl.version_info()[1]) -> None:

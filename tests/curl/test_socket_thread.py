@@ -125,7 +125,7 @@ def test_a_closed_server_and_a_silent_one_are_noticed(app: AppServer) -> None:
         async with AsyncClient(timeout=Timeout(connect=30, read=0.2)) as client:
             with socket.socket() as closed:
                 closed.bind(("127.0.0.1", 0))
-                with pytest.raises(ConnectionError, match="[Rr]efused"):
+                with pytest.raises(ConnectionError, match=r"[Rr]efused"):
                     await client.get(f"http://127.0.0.1:{closed.getsockname()[1]}/")
             with pytest.raises(ReadTimeout):
                 await client.get(app.url + "/stall")

@@ -1,0 +1,116 @@
+"""What is different on Windows, as far as it can be seen everywhere; see also .ci/windows."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+import pytest
+
+import curlhttp
+from curlhttp._client import routing
+from curlhttp._curl.options import check_tls
+from curlhttp._models.config import TLS
+from curlhttp._models.errors import describe_errno
+from curlhttp.cli.download import make_windows_name
+from tests.servers import Certs
+
+# --- error texts ---
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (10061, "Connection refused (WSAECONNREFUSED)"),
+        (10054, "Connection reset by peer (WSAECONNRESET)"),
+        (10065, "No route to host (WSAEHOSTUNREACH)"),
+        (10999, "Windows socket error 10999"),
+    ],
+)
+def test_windows_error_numbers_have_a_text(number: int, text: str) -> None:
+    assert describe_errno(number) == text
+
+
+def test_error_numbers_of_this_system_have_a_text() -> None:
+    assert "nknown" not in describe_errno(errno.ECONNREFUSED)
+
+
+# --- file names ---
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("report.pdf", "report.pdf"),
+        ("con", "_con"),
+        ("AUX.txt", "_AUX.txt"),
+        ("nul.tar.gz", "_nul.tar.gz"),
+        ("com1", "_com1"),
+        ("lpt².log", "_lpt².log"),
+        ("CONOUT$", "_CONOUT$"),
+        ("console.txt", "console.txt"),
+        ("com10", "com10"),
+        ("a:b", "a_b"),
+        ('a<b>c"d|e?f*g', "a_b_c_d_e_f_g"),
+        ("name.txt. .", "name.txt"),
+        ("...", ""),
+        ("aux .txt", "_aux .txt"),
+    ],
+)
+def test_a_file_name_means_the_same_file_on_windows(name: str, safe: str) -> None:
+    assert make_windows_name(name) == safe
+
+
+# --- TLS by Schannel ---
+
+
+def test_schannel_refuses_what_it_cannot_do(certs: Certs, tmp_path: Path) -> None:
+    pem = Path(certs.ca_path).read_bytes()
+    for tls, reason in (
+        (TLS(verify=str(tmp_path)), "cannot be a folder"),
+        (TLS(ciphers="ECDHE+AESGCM"), "cipher suites of Windows"),
+        (TLS(cert=pem), "PKCS#12"),
+        (TLS(cert=str(certs.ca_path)), "PKCS#12"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            check_tls(tls, is_schannel=True)
+        check_tls(tls, is_schannel=False)
+
+
+def test_schannel_takes_the_rest(certs: Certs, tmp_path: Path) -> None:
+    store = tmp_path / "cert.p12"
+    store.write_bytes(b"\x30\x82\x01\x02")
+    for tls in (
+        TLS(),
+        TLS(verify=str(certs.ca_path)),
+        TLS(verify=Path(certs.ca_path).read_bytes()),
+        TLS(verify="system"),
+        TLS(verify=False, versions=("1.2", None)),
+        TLS(cert=(str(store), str(store), "password")),
+        TLS(cert=store.read_bytes()),
+    ):
+        check_tls(tls, is_schannel=True)
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="Schannel is the TLS of Windows")
+@pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
+def test_a_client_that_cannot_work_on_windows_is_not_made(
+    make: type[curlhttp.Client], certs: Certs, tmp_path: Path
+) -> None:
+    for settings, reason in (
+        ({"verify": str(tmp_path)}, "folder"),
+        ({"cert": str(certs.ca_path)}, "PKCS#12"),
+        ({"http3": True}, "HTTP/3"),
+        ({"uds": "socket"}, "Unix sockets"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            make(**settings)  # type: ignore[arg-type]
+
+
+def test_a_unix_socket_is_refused_without_support(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("curlhttp._curl._UNIX_SOCKETS", 0)
+    with pytest.raises(ValueError, match="built without Unix sockets"):
+        routing.make_address_fields(uds="/tmp/socket")
+    with pytest.raises(ValueError, match="built without Unix sockets"):
+        curlhttp.Client(uds="/tmp/socket")
