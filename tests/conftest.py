@@ -21,7 +21,14 @@ from curlhttp import requests
 from curlhttp.testing import ScriptedEngine
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 from tests.support import pace, shards
-from tests.support.colours import BACKENDS, EACH_COLOUR, IS_WINE, ONE_OF_EACH, AnyClient
+from tests.support.colours import (
+    BACKENDS,
+    EACH_COLOUR,
+    IS_WINE,
+    ONE_OF_EACH,
+    AnyClient,
+    skip_where_impossible,
+)
 from tests.support.every_api import Fetch, make_fetch
 from tests.support.scripted import Scripted
 
@@ -116,11 +123,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def colour(request: pytest.FixtureRequest) -> str:
     """Return the kind of client that the test runs with, in turn."""
+    skip_where_impossible(str(request.param))
     return str(request.param)
 
 
 @pytest.fixture
 def anyio_backend(colour: str) -> Any:
+    skip_where_impossible(colour)
     return BACKENDS[colour]
 
 

@@ -18,7 +18,6 @@ import anyio
 import pytest
 import trio
 import trio.testing
-import uvloop
 
 from curlhttp import AsyncClient, ClientClosed, Timeout
 from tests.servers import AppServer, payload
@@ -34,6 +33,8 @@ def _run(backend: str, main: Main) -> Any:
     if backend == "trio":
         return trio.run(main)
     if backend == "uvloop":
+        import uvloop
+
         return uvloop.run(main())  # type: ignore[arg-type]
     return asyncio.run(main())  # type: ignore[arg-type]
 

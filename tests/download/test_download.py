@@ -546,7 +546,7 @@ def _socket(path: Path) -> None:
 
 
 IN_ITS_PLACE: dict[str, Callable[[Path], object]] = {
-    "pipe": os.mkfifo,
+    **({"pipe": os.mkfifo} if hasattr(os, "mkfifo") else {}),
     "directory": _directory,
     "link to itself": lambda path: path.symlink_to(path),
     "link to nothing": lambda path: path.symlink_to(path.parent / "missing"),

@@ -29,18 +29,12 @@ class UnwatchingLoop(asyncio.SelectorEventLoop):
     add_writer = remove_reader = remove_writer = add_reader  # type: ignore[assignment]
 
 
-def _mark(colour: str) -> Any:
-    """Return a colour with its marks: those that run on no loop of this system are skipped."""
-    if sys.platform != "win32":
-        # Only tests that name these colours run in them without `-m`.
-        is_rare = colour in ("uvloop", "unwatching")
-        return pytest.param(colour, marks=pytest.mark.uvloop) if is_rare else colour
-    if colour == "uvloop":
-        return pytest.param(colour, marks=pytest.mark.skip(reason="uvloop is not for Windows"))
-    if colour == "trio" and IS_WINE:
-        reason = "wine lacks SIO_BSP_HANDLE_SELECT, which trio needs"
-        return pytest.param(colour, marks=pytest.mark.skip(reason=reason))
-    return colour
+def skip_where_impossible(colour: str) -> None:
+    """Skip a test in a colour that this system has no event loop for."""
+    if sys.platform == "win32" and colour == "uvloop":
+        pytest.skip("uvloop is not for Windows")
+    if IS_WINE and colour == "trio":
+        pytest.skip("wine lacks SIO_BSP_HANDLE_SELECT, which trio needs")
 
 
 def _is_wine() -> bool:
@@ -52,7 +46,13 @@ def _is_wine() -> bool:
 
 
 IS_WINE = _is_wine()
-EACH_COLOUR = [_mark(colour) for colour in COLOURS]
+# On Windows, "unwatching" is its second loop, which is no rarer than the first.
+_RARE = ("uvloop",) if sys.platform == "win32" else ("uvloop", "unwatching")
+# Only tests that name these colours run in them without `-m`.
+EACH_COLOUR = [
+    pytest.param(colour, marks=pytest.mark.uvloop) if colour in _RARE else colour
+    for colour in COLOURS
+]
 # What libcurl or a layer does in the same way below every loop needs no fourth colour: uvloop has
 # asyncio's engine, and counts where timers, sockets and closing do.
 WITHOUT_UVLOOP = pytest.mark.colours("blocking", "asyncio", "trio")
