@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -94,13 +94,13 @@ _NOT_IN_WINE = "failed to create certificate chain engine"  # Schannel with a fi
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Iterator[None]:
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     """Skip a test that fails because wine cannot check certificates against a file."""
-    report: Any = yield
+    report = yield
     if IS_WINE and report.failed and _NOT_IN_WINE in str(report.longrepr):
         report.outcome = "skipped"
         report.longrepr = (str(report.fspath), report.location[1], f"Skipped: wine: {_NOT_IN_WINE}")
-    return report  # type: ignore[return-value]
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

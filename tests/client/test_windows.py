@@ -105,7 +105,7 @@ def test_a_client_that_cannot_work_on_windows_is_not_made(
         ({"uds": "socket"}, "Unix sockets"),
     ):
         with pytest.raises(ValueError, match=reason):
-            make(**settings)  # type: ignore[arg-type]
+            make(**settings)
 
 
 def test_a_unix_socket_is_refused_without_support(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ COLOURS = ("blocking", "asyncio", "uvloop", "unwatching", "trio")
 class UnwatchingLoop(asyncio.SelectorEventLoop):
     """A loop that cannot watch sockets for others, like asyncio's default one on Windows."""
 
-    def add_reader(self, *arguments: Any) -> None:
+    def add_reader(self, *arguments: Any) -> None:  # type: ignore[override]
         raise NotImplementedError
 
     add_writer = remove_reader = remove_writer = add_reader  # type: ignore[assignment]
@@ -38,11 +38,10 @@ def skip_where_impossible(colour: str) -> None:
 
 
 def _is_wine() -> bool:
-    if sys.platform != "win32":
-        return False
     import ctypes
 
-    return hasattr(ctypes.windll.ntdll, "wine_get_version")
+    windows: Any = getattr(ctypes, "windll", None)
+    return windows is not None and hasattr(windows.ntdll, "wine_get_version")
 
 
 IS_WINE = _is_wine()
