@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
+from time import sleep
 from typing import NamedTuple, Protocol
 
 from curlhttp._flow.file_lock import lock_file
@@ -90,6 +91,7 @@ def _get_flags(*names: str) -> int:
 
 _FLAGS = _get_flags("O_RDWR", "O_CREAT", "O_NOFOLLOW")
 _IS_WINDOWS = os.name == "nt"  # where open files can be neither renamed nor removed
+_PAUSES = (0.01, 0.05, 0.2, 0.5)  # seconds; virus scanners open files for a moment
 _HASH_CHUNK = 4 * 1024 * 1024  # bytes read at once
 _MAX_RECORD = 64 * 1024  # bytes; a larger file is not a record of ours
 
@@ -190,7 +192,7 @@ class PartialFile:
             os.fsync(self._file.fileno())
             if _IS_WINDOWS:
                 self._file.close()
-            os.replace(self._part_path, self.path)
+            _replace(self._part_path, self.path)
             self._is_done = True
         # The file is complete: what fails from here on is not an error of the download.
         with suppress(OSError):
@@ -212,6 +214,21 @@ class PartialFile:
                     with suppress(OSError):  # an earlier error matters more
                         os.unlink(path)
             self._file.close()
+
+
+def _replace(path: str, target: str) -> None:
+    """Rename a file over another, which on Windows no program may have open."""
+    for pause in (*_PAUSES, None):
+        try:
+            return os.replace(path, target)
+        except PermissionError as error:
+            if not _IS_WINDOWS:
+                raise
+            if pause is None:
+                reason = f"another program has the file open, so the download stays in {path}"
+                raise PermissionError(errno.EACCES, reason, target) from error
+        sleep(pause)
+    return None
 
 
 def _resolve_target(path: str | os.PathLike[str]) -> tuple[str, int | None]:

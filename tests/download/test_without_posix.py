@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from curlhttp._client import partial_file
 from curlhttp._flow.file_lock import lock_file
 from tests.servers import AppServer, payload
 
@@ -164,3 +165,31 @@ def test_a_file_is_locked_by_windows_means_or_not_at_all(
                 lock_file(second.fileno())
         else:
             lock_file(second.fileno())
+
+
+@pytest.mark.parametrize("attempts", [3, 99])
+def test_a_download_waits_a_moment_for_a_file_that_a_scanner_has_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    real, pauses, calls = os.replace, [], []
+
+    def replace(path: str, target: str) -> None:
+        calls.append(target)
+        if len(calls) < attempts:
+            raise PermissionError(errno.EACCES, "Access is denied")
+        real(path, target)
+
+    monkeypatch.setattr(partial_file, "_IS_WINDOWS", True)
+    monkeypatch.setattr(partial_file, "sleep", pauses.append)
+    monkeypatch.setattr(os, "replace", replace)
+    source, target = tmp_path / "file.part", tmp_path / "file"
+    source.write_bytes(b"new")
+    if attempts == 3:
+        partial_file._replace(str(source), str(target))
+        assert target.read_bytes() == b"new"
+        assert len(pauses) == 2
+    else:
+        with pytest.raises(PermissionError, match="another program has the file open") as caught:
+            partial_file._replace(str(source), str(target))
+        assert caught.value.filename == str(target)
+        assert source.exists()
