@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
-from time import sleep
 from typing import NamedTuple, Protocol
 
 from curlhttp._flow.file_lock import lock_file
@@ -216,19 +215,23 @@ class PartialFile:
             self._file.close()
 
 
+def _wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
 def _replace(path: str, target: str) -> None:
     """Rename a file over another, which on Windows no program may have open."""
     for pause in (*_PAUSES, None):
         try:
-            return os.replace(path, target)
+            os.replace(path, target)
+            break
         except PermissionError as error:
             if not _IS_WINDOWS:
                 raise
             if pause is None:
                 reason = f"another program has the file open, so the download stays in {path}"
                 raise PermissionError(errno.EACCES, reason, target) from error
-        sleep(pause)
-    return None
+        _wait(pause)
 
 
 def _resolve_target(path: str | os.PathLike[str]) -> tuple[str, int | None]:

@@ -18,6 +18,7 @@ import pycurl
 
 from curlhttp._curl.errors import report_descriptor_shortage
 from curlhttp._curl.poller import make_small_poller
+from curlhttp._models.exiting import start_thread
 
 _IN, _OUT = int(pycurl.POLL_IN), int(pycurl.POLL_OUT)
 _Call: TypeAlias = Callable[[], object]
@@ -114,9 +115,7 @@ class SocketThread:
             self._wakeup = socket.socketpair()
         for end in self._wakeup:
             end.setblocking(False)
-        # A daemon, because a program may end without closing its clients.
-        self._thread = threading.Thread(target=self._run, name="curlhttp: sockets", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "curlhttp: sockets")
 
     def _run(self) -> None:
         assert self._wakeup is not None

@@ -171,7 +171,9 @@ def test_a_file_is_locked_by_windows_means_or_not_at_all(
 def test_a_download_waits_a_moment_for_a_file_that_a_scanner_has_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
-    real, pauses, calls = os.replace, [], []
+    real = os.replace
+    pauses: list[float] = []
+    calls: list[str] = []
 
     def replace(path: str, target: str) -> None:
         calls.append(target)
@@ -180,7 +182,7 @@ def test_a_download_waits_a_moment_for_a_file_that_a_scanner_has_open(
         real(path, target)
 
     monkeypatch.setattr(partial_file, "_IS_WINDOWS", True)
-    monkeypatch.setattr(partial_file, "sleep", pauses.append)
+    monkeypatch.setattr(partial_file, "_wait", pauses.append)
     monkeypatch.setattr(os, "replace", replace)
     source, target = tmp_path / "file.part", tmp_path / "file"
     source.write_bytes(b"new")
