@@ -102,7 +102,6 @@ def test_a_client_that_cannot_work_on_windows_is_not_made(
         ({"verify": str(tmp_path)}, "folder"),
         ({"cert": str(certs.ca_path)}, "PKCS#12"),
         ({"http3": True}, "HTTP/3"),
-        ({"uds": "socket"}, "Unix sockets"),
     ):
         with pytest.raises(ValueError, match=reason):
             make(**settings)
