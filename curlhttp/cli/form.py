@@ -140,7 +140,11 @@ class _FieldParser:
         path, part = self._parse_words(part, ends, without)
         if part.filename is None and "filename" not in without:
             part = part._replace(filename=Path(path).name)
-        body = open_body(open_file(path, self._files))
+        file = open_file(path, self._files)
+        body = open_body(file)
+        if path == "-" and body.length is None:  # a pipe, which curl reads to its end, too
+            with reading(path):
+                body = BytesBody(file.read())
         return self._encode(part._replace(content=body, path=None if path == "-" else path))
 
     def _parse_words(

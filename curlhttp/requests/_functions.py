@@ -205,7 +205,8 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
     if session.headers.get("User-Agent") == _USER_AGENT:  # else a program has replaced them
         session.headers = _headers.copy()
     try:
-        if kwargs.get("headers") or kwargs.get("data") is not None:
+        given = kwargs.get
+        if given("headers") or given("data") is not None or given("content") is not None:
             _apply_client_rules(session, cast("dict[str, object]", kwargs))
         return cast(UTF8Response, send_once(session, _adapter, method, url, kwargs))
     except TooManyRedirects as error:
@@ -234,8 +235,9 @@ def _escape(text: _T) -> _T | str:
 def _apply_client_rules(session: sessions.Session, options: dict[str, object]) -> None:
     """Change what requests would send worse: a range, an empty file, a form with a boundary."""
     headers, data = options.get("headers"), options.get("data")
-    if hasattr(data, "read") and not isinstance(data, TextIOBase) and FileBody(data).length == 0:
-        options["data"] = None  # requests would send it in chunks
+    for body in ("data", "content"):
+        if hasattr(options.get(body), "read") and _is_empty(options[body]):
+            options[body] = None  # requests would send it in chunks
     if not isinstance(headers, Mapping):
         return
     names = {_to_name(name): name for name in headers}
@@ -243,8 +245,19 @@ def _apply_client_rules(session: sessions.Session, options: dict[str, object]) -
         session.headers["Accept-Encoding"] = "identity"  # unless the headers have another
     name, files = names.get("content-type"), options.get("files")
     if files and name is not None and isinstance(headers[name], (str, bytes)):
-        body, kind = PreparedRequest._encode_files(files, data, to_header_text(headers[name]))
-        options.update(data=body, files=None, headers={**headers, name: kind})
+        form, kind = PreparedRequest._encode_files(files, data, to_header_text(headers[name]))
+        options.update(data=form, files=None, headers={**headers, name: kind})
+
+
+def _is_empty(file: object) -> bool:
+    if not isinstance(file, TextIOBase):
+        return FileBody(file).length == 0
+    if not file.seekable():
+        return False
+    start = file.tell()
+    piece = file.read(1)
+    file.seek(start)
+    return not piece
 
 
 def _to_name(name: object) -> object:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.servers import AppServer
-from tests.support.cli import run
+from tests.support.cli import command, run
+from tests.support.internals import ROOT
 
 _TYPE = "\r\nContent-Type: "
 
@@ -93,6 +95,15 @@ def test_a_field_is_sent_as_curl_sends_it(
     assert _send(app, "-F", field, stdin=b"piped") == _part(head, body)
 
 
+def test_a_field_from_a_pipe_has_a_length_and_can_be_sent_again(app: AppServer) -> None:
+    url = app.url + "/redirect-to?url=/echo&status=307"
+    form = command("curl", "-s", "-L", "-F", "f=@-", url)
+    subprocess.run(form, cwd=ROOT, input=b"piped", check=True, capture_output=True, timeout=60)
+    for record in app.requests[-2:]:
+        assert record.values("content-length") == [str(len(record.body))]
+        assert b"piped" in record.body
+
+
 def test_several_files_are_a_form_in_the_form(app: AppServer, folder: Path) -> None:
     assert _send(app, "-F", "f=@a.txt;type=x/y,b.png;filename=c") == (
         '--B\r\nContent-Disposition: form-data; name="f"\r\n'
@@ -172,8 +183,8 @@ def test_text_that_curl_leaves_out_is_reported(app: AppServer, folder: Path) -> 
 
 
 def test_all_commands_have_these_forms(app: AppServer, folder: Path) -> None:
-    for command in ("post", "request"):
-        run(command, app.url + "/echo", "-F", "f=@a.txt;type=x/y;filename=b")
+    for method in ("post", "request"):
+        run(method, app.url + "/echo", "-F", "f=@a.txt;type=x/y;filename=b")
         assert b'filename="b"\r\nContent-Type: x/y\r\n\r\nAAA' in app.requests[-1].body
 
 

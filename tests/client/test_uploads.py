@@ -904,9 +904,16 @@ async def test_a_boundary_that_cannot_be_sent_is_an_error_before_anything_is(
     assert not app.requests
 
 
+@pytest.mark.parametrize("name", ["data", "content"])
+def test_the_functions_send_an_empty_file_with_a_length(app: AppServer, name: Any) -> None:
+    for file in (io.BytesIO(), io.StringIO()):
+        curlhttp.post(app.url, **{name: file})
+        assert app.requests[-1].values("content-length") == ["0"]
+    curlhttp.post(app.url, **{name: io.StringIO("text")})
+    assert app.requests[-1].body == b"text"
+
+
 def test_the_functions_send_what_the_clients_do(app: AppServer) -> None:
-    curlhttp.post(app.url, data=io.BytesIO())
-    assert app.requests[-1].values("content-length") == ["0"]
     kind = "multipart/form-data; boundary=abc"
     curlhttp.post(app.url, headers={"content-type": kind}, files={"f": b"1"}, data={"a": "b"})
     assert app.requests[-1].values("content-type") == [kind]
