@@ -88,8 +88,10 @@ class MeasuredBody:
         return sum(hop.timings.total for hop in hops) + self.ended - self._started
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the chunks of the body."""
-        for chunk in self.response.iter_bytes():
+        """Yield the chunks of the body; as received if it is a part of a coded one."""
+        response = self.response
+        is_coded_part = response.status_code == 206 and "content-encoding" in response.headers
+        for chunk in response.iter_raw() if is_coded_part else response.iter_bytes():
             self.size += len(chunk)
             yield chunk
 

@@ -410,3 +410,10 @@ def test_a_terminal_shows_the_head_of_an_error_without_a_body(
     assert shown.startswith(f"HTTP/1.1 {status} ")
     assert "\x1b" not in shown
     assert ended == 0
+
+
+def test_a_part_of_a_coded_body_is_written_as_received() -> None:
+    head = b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-3/9\r\nContent-Encoding: gzip\r\n"
+    with RawServer(respond_and_close(head + b"Content-Length: 4\r\n\r\npart")) as server:
+        ended = run("curl", "-s", "-r", "0-3", server.url)
+    assert (ended.status, ended.out) == (0, b"part")
