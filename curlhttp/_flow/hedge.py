@@ -379,7 +379,7 @@ class _HedgedRequest:
                 self._give_back(found[0])
             return None
         self.sent += 1
-        attempt = request.derive(body=body)
+        attempt = request.for_next_attempt(body=body)
         if found is None:
             self._permits.append(permit)
         else:

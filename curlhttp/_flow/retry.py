@@ -380,6 +380,7 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
             # Only here, because the final response keeps its body.
             await _discard(request, response)
         await attempts.sleep(delay)
+        request = request.for_next_attempt()
 
 
 async def _discard(request: ClientRequest, response: Response) -> None:

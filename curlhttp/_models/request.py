@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 KEEP_CODED = "keep"
 ENDPOINTS = "curlhttp.endpoints"  # the extension with the Rotation of a request
 CHALLENGER = "curlhttp.challenger"  # the extension with the URL of the endpoint to answer
+# The extension with a function that changes a copy of the request for one more attempt.
+NEXT_ATTEMPT = "curlhttp.next_attempt"
 # The extension with a function of (method, status), which returns the method after a redirect.
 REDIRECT_METHOD = "curlhttp.redirect_method"
 
@@ -421,6 +423,18 @@ class ClientRequest:
         for name, value in changes.items():
             setattr(clone, name, value)
         return clone
+
+    def for_next_attempt(self, **changes: Any) -> ClientRequest:  # Any: see derive
+        """Return a copy for one more attempt, whose credentials may need another number.
+
+        Args:
+            changes: see derive.
+        """
+        made = self.derive(**changes)
+        change = None if made.extensions is None else made.extensions.get(NEXT_ATTEMPT)
+        if change is not None:
+            change(made)
+        return made
 
     def respond(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from curlhttp._models.credentials import encode_credential
-from curlhttp._models.request import ENDPOINTS
+from curlhttp._models.request import ENDPOINTS, NEXT_ATTEMPT
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import Auth, AuthFlow
@@ -218,7 +218,7 @@ class DigestAuth(Auth):
         while response.status_code == 401 and _get_origin(response) == origin:
             challenge = _best_challenge(response.headers)
             if challenge is None or (
-                answers and not self._may_answer_again(answers, challenge, response, session, use)
+                answers and not self._may_answer_again(answers, challenge, session, use)
             ):
                 break
             session = self._start_session(origin, challenge)
@@ -234,14 +234,12 @@ class DigestAuth(Auth):
         self,
         answers: int,
         challenge: Challenge,
-        response: Response,
         session: _DigestSession | None,
         use: tuple[str, int] | None,
     ) -> bool:
         """Return whether an answer may have been refused for its nonce, not for its credentials."""
         is_stale = _is_stale(challenge)
-        # A retry below has repeated the count.
-        if answers == 1 and (is_stale or len(response.attempts) > 1):
+        if answers == 1 and is_stale:
             return True
         if session is None or use is None or not (is_stale or session.was_accepted):
             return False
@@ -251,17 +249,33 @@ class DigestAuth(Auth):
 
     def _sign(self, session: _DigestSession, request: ClientRequest) -> tuple[str, int]:
         """Set Authorization, and return the nonce and its count."""
+        nonce = session.nonce
+        count = self._count(nonce)
+        method, target = request.method, request.url.target
+        signed = session.authorization(method, target, nonce, count)
+
+        own = {signed}
+
+        def sign_again(attempt: ClientRequest) -> None:
+            # Not if a middleware or a redirect has changed the field.
+            if attempt.get_header("authorization") in own:
+                again = session.authorization(method, target, nonce, self._count(nonce))
+                attempt.headers["Authorization"] = again
+                own.add(again)
+
+        request.headers["Authorization"] = signed
+        request.extensions = {**(request.extensions or {}), NEXT_ATTEMPT: sign_again}
+        return nonce, count
+
+    def _count(self, nonce: str) -> int:
+        """Return how often a nonce was used, with the use that follows."""
         with self._lock:
-            nonce = session.nonce
             # By nonce, not by session: several requests may get the same one in their challenges,
             # and a server may repeat one that it has refused.
             self._counts[nonce] = count = self._counts.pop(nonce, 0) + 1
             while len(self._counts) > _MAX_NONCES:
                 del self._counts[next(iter(self._counts))]
-        request.headers["Authorization"] = session.authorization(
-            request.method, request.url.target, nonce, count
-        )
-        return nonce, count
+        return count
 
     def _start_session(self, origin: str, challenge: Challenge) -> _DigestSession:
         known = self._sessions.get(origin)

@@ -195,9 +195,16 @@ class CountingServer:
     Args:
         first: so many requests wait for each other before they are challenged.
         in_order: refuse a count after a higher one, as stale.
+        fails: respond with 503 to so many accepted requests.
+        is_slow: respond to the first count when the second one has come.
     """
 
-    def __init__(self, first: int, in_order: bool = False) -> None:
+    def __init__(
+        self, first: int, in_order: bool = False, *, fails: int = 0, is_slow: bool = False
+    ) -> None:
+        self._fails = fails
+        self._second = threading.Event()
+        self._is_slow = is_slow
         self._gate = threading.Barrier(first)
         self._in_order = in_order
         self._lock = threading.Lock()
@@ -221,7 +228,11 @@ class CountingServer:
             if b"authorization:" not in head.lower():
                 self._gate.wait(30)
             elif self._accepts(head):
-                conn.send(response(b"ok"))
+                if self._is_slow and len(self.counts) == 1:
+                    self._second.wait(30)
+                self._second.set()
+                fails = len(self.counts) <= self._fails
+                conn.send(response(b"ok", "503 Unavailable" if fails else "200 OK"))
                 continue
             else:
                 challenge += ", stale=true"
@@ -251,6 +262,19 @@ async def test_a_server_that_wants_counts_in_order_gets_higher_ones(
         found = await client.gather(8, "GET", server.url)
     assert [each.status_code for each in found] == [200] * 8
     assert counting.counts == sorted(counting.counts)
+
+
+async def test_each_attempt_of_a_request_has_a_count_of_its_own(make_client: MakeClient) -> None:
+    """A server that checks for replays refuses the copy of a request that is still under way."""
+    for counting, policy in (
+        (CountingServer(1, fails=2), {"retry": 2}),
+        (CountingServer(1, is_slow=True), {"hedge": curlhttp.Hedge(after=0.05)}),
+    ):
+        with RawServer(counting) as server:
+            client = make_client(auth=curlhttp.DigestAuth("u", "p"), **policy)
+            assert (await client.get(server.url)).content == b"ok"
+        assert counting.refused == 0
+        assert sorted(counting.counts)[:2] == [1, 2]
 
 
 async def test_clients_that_share_a_digest_count_together(make_client: MakeClient) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curlhttp._models.body import Body, open_body
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Attempt, Timings
+from curlhttp._models.timings import Timings
 from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, to_auth
 from curlhttp._policy.digest import Challenge, DigestAuth, parse_challenges, parse_parameters
 from curlhttp._policy.token_auth import BearerAuth
@@ -581,18 +581,18 @@ def test_a_count_that_was_overtaken_is_replaced_once_the_credentials_were_accept
     assert challenged(second, MD5) is None  # no other request has a higher count
 
 
-def test_a_retry_that_repeated_a_count_is_answered_once_more() -> None:
+def test_each_further_attempt_has_its_own_count() -> None:
     auth = mufasa()
     flow, _ = begin(auth, asked())
-    challenged(flow, MD5)
-    response = answered(401, "http://h.test/", ("WWW-Authenticate", MD5))
-    response.attempts = (
-        Attempt(1, 503, None, 0.0, None),
-        Attempt(2, 401, None, 0.0, None),
-    )
-    again = sent_parameters(cast(ClientRequest, flow.send(response)))
-    assert again["nc"] == "00000002"
-    assert challenged(flow, MD5) is None
+    first = cast(ClientRequest, challenged(flow, MD5))
+    attempt = first
+    for count in (2, 3):  # a hedge of a retry, too
+        attempt = attempt.for_next_attempt()
+        assert sent_parameters(attempt)["nc"] == f"{count:08x}"
+    assert sent_parameters(first.for_next_attempt())["nc"] == "00000004"
+    assert sent_parameters(first)["nc"] == "00000001"
+    first.headers["Authorization"] = "Bearer of-a-middleware"
+    assert first.for_next_attempt().headers["Authorization"] == "Bearer of-a-middleware"
 
 
 def test_quotes_in_what_the_server_sent_stay_inside_their_quotes() -> None:
