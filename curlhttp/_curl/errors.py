@@ -497,6 +497,16 @@ def endless_framing_error(request: ClientRequest) -> ResponseTooLarge:
     )
 
 
+def endless_refusal_error(request: ClientRequest) -> e.ProxyError:
+    """Return the exception for a 407 to CONNECT whose body does not end."""
+    error = e.ProxyError(
+        f"{request}: the proxy responded to CONNECT with 407 and a body that is too large",
+        request=request,
+    )
+    error.connect_status = 407
+    return error
+
+
 def no_connection_error(request: ClientRequest) -> ConnectionError:
     """Return the exception for a request for which no connection stayed open long enough."""
     return ConnectionError(

@@ -23,7 +23,7 @@ from curlhttp._curl.options import (
     limit_options,
     transport_options,
 )
-from curlhttp._models.config import Limits, ShareKey, Transport
+from curlhttp._models.config import Limits, Proxy, ShareKey, Transport
 from curlhttp._models.headers import WITHOUT_HOST
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.timeout import Timeout
@@ -98,6 +98,7 @@ class Callbacks(NamedTuple):
     on_guarded_socket: Callable[[int, int], int]
     on_guarded_send: Callable[..., int]
     on_discard: Callable[..., int]
+    on_progress: Callable[..., int]  # only of a tunnel without credentials for its proxy
     on_log: Callable[[int, bytes], None]
 
 
@@ -211,6 +212,8 @@ class Handle:
             if transport.addresses and transport.checked_address is None:
                 for option, value in address_options(transport, request.url):
                     easy.setopt(option, value)
+            if transport.proxy is not None:
+                self._limit_tunnel(transport.proxy, tunnels=request.url.scheme == "https")
         body = request.body
         if body is not None or request.method != self._method or self._has_body:
             self._set_method(request)
@@ -228,7 +231,7 @@ class Handle:
         if request.stream is not self._streams:
             self._set_streaming(request.stream)
         if request.connects_only:
-            self._set_connecting()
+            self._set_connecting(transport.proxy)
 
     def _set_transport(self, transport: Transport) -> None:
         if self._transport is not None:
@@ -343,13 +346,26 @@ class Handle:
         easy.setopt(pycurl.OPT_CERTINFO, int(streams))  # a streamed response can report it
         self._streams = streams
 
-    def _set_connecting(self) -> None:
+    def _set_connecting(self, proxy: Proxy | None) -> None:
         self._needs_reset = self.is_dirty = self.connects_only = True
         self.easy.setopt(pycurl.CONNECT_ONLY, 1)
         self.easy.setopt(pycurl.FRESH_CONNECT, 1)
         self.easy.setopt(pycurl.FORBID_REUSE, 0)  # libcurl would close it at once
         self.easy.setopt(pycurl.HTTPPROXYTUNNEL, 1)  # a proxy does not know the other protocol
         self.easy.unsetopt(pycurl.PREREQFUNCTION)
+        if proxy is not None:
+            self._limit_tunnel(proxy, tunnels=True)
+
+    def _limit_tunnel(self, proxy: Proxy, *, tunnels: bool) -> None:
+        """Count what a proxy sends before there is a tunnel.
+
+        Without credentials, libcurl (8.23) reads the body of a 407 byte by byte in one call, in
+        which no timeout counts. It calls this callback for each byte.
+        """
+        counts = tunnels and proxy.username is None and proxy.url.startswith("http")
+        if counts:
+            self.easy.setopt(pycurl.XFERINFOFUNCTION, self._callbacks.on_progress)
+        self.easy.setopt(pycurl.NOPROGRESS, int(not counts))
 
     # which connection
 

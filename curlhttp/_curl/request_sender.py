@@ -21,6 +21,7 @@ from curlhttp._curl.connection_state import Connection, OpenConnections, Route
 from curlhttp._curl.errors import (
     HTTP2_STREAM,
     early_response_error,
+    endless_refusal_error,
     find_tls_refusal,
     unwrap_callback_error,
 )
@@ -39,6 +40,7 @@ from curlhttp.exceptions import BlockedAddress
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _SHARED_MOVES = 3  # see restart
 _MAX_SENDS = 6  # of one attempt, while servers refuse it
+_MOST_OF_TUNNEL = 256 * 1024  # bytes of a proxy's response to CONNECT
 _MAX_REFUSALS = 3  # on connections that were opened for it: such a server refuses it always
 # libcurl gives up a refused request with these: after our abort, without a way to rewind, or after
 # five tries; or after a GOAWAY with an error, which libcurl (8.23) reports for each stream.
@@ -112,6 +114,7 @@ class RequestSender:
         "_on_alpn",
         "_refusals",  # on connections that were opened for it
         "_sent",  # on earlier connections
+        "_steps",  # calls of libcurl since it began to connect, see _on_progress
         "_use",  # number of the request among those of its connection
         "_was_new",  # the connection before this one was opened for it
         "_was_open",  # the connection before this one had not ended
@@ -201,6 +204,7 @@ class RequestSender:
         if not self._connecting:
             self._was_new = self.is_new_connection
             self._connecting = self.is_new_connection = True
+            self._steps = 0
             self.sockets.clear()
         self.sockets.append(descriptor)
         assert self.request is not None
@@ -306,6 +310,16 @@ class RequestSender:
             and connection.is_clean()
         ):
             self._was_open = self.handle.is_dirty = True
+
+    def _on_progress(self, *_sizes: int) -> int:
+        """End an attempt whose proxy refuses the tunnel with a body without end."""
+        if self._connecting:
+            self._steps += 1
+            if self._steps > _MOST_OF_TUNNEL:
+                assert self.request is not None
+                self.failed = endless_refusal_error(self.request)
+                return 1
+        return 0
 
     def _on_discard(self, *route: object) -> int:
         self.restarts = True

@@ -150,6 +150,7 @@ class Transfer(RequestSender):
             on_guarded_socket=self._on_guarded_socket,
             on_guarded_send=self._on_guarded_send,
             on_discard=self._on_discard,
+            on_progress=self._on_progress,
             on_log=self._on_log,
         )
 

@@ -13,6 +13,7 @@ from tests.servers import (
     AppServer,
     Certs,
     HTTPProxy,
+    RawConnection,
     RawServer,
     SOCKSProxy,
     refused_port,
@@ -334,6 +335,23 @@ async def test_no_api_sends_a_proxy_the_credentials_for_another(
         assert given[:2] == [basic("us@er", "s3cret")] * 2
         assert given[2:4] == [basic("a", "p"), basic("b", "p")]
     assert all(record.header("proxy-authorization") is None for record in app.requests)
+
+
+@EVERY_API
+@pytest.mark.parametrize("framing", ["Content-Length: 99999999999", "Transfer-Encoding: chunked"])
+async def test_a_refusal_without_end_ends_the_request(fetch: Fetch, framing: str) -> None:
+    """libcurl reads it in one call, in which no timeout of ours or its own counts."""
+
+    def refuse(conn: RawConnection) -> None:
+        conn.read_head()
+        conn.send(f"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n{framing}\r\n\r\n".encode())
+        while True:  # until the client hangs up
+            conn.send(b"1000\r\n" + 4096 * b"x" + b"\r\n")
+
+    with RawServer(refuse) as proxy:
+        with pytest.raises(curlhttp.ProxyError, match="407") as caught:
+            await fetch("https://made.up/", proxies={"https": proxy.url})
+        assert not caught.value.request_sent
 
 
 @EVERY_API
