@@ -127,14 +127,15 @@ def redact_field(name: str, value: str) -> str:
     return value
 
 
-def redact_text(text: str) -> str:
+def redact_text(text: str, mask: str = _MASK) -> str:
     """Return a URL, or a part of one, with the values of secret parameters masked.
 
     Args:
         text: in any form; userinfo is only masked in parameters; see display_url.
+        mask: replaces them.
     """
     may_have_some = "=" in text or "%" in text or "://" in text
-    return _redact_parts(text, depth=2) if may_have_some else text
+    return _redact_parts(text, mask, depth=2) if may_have_some else text
 
 
 def display_url(url: URL | str) -> str:
@@ -159,35 +160,35 @@ def _is_secret_json(text: str) -> bool:
     return any(is_secret_member(found[1]) for found in re.finditer(_MEMBERS, text))
 
 
-def _redact_parts(text: str, depth: int) -> str:
+def _redact_parts(text: str, mask: str, depth: int) -> str:
     parts: list[str] = []
     for part in re.split(_SEPARATORS, text):
-        if part and "=" not in part and _continues(parts) and not re.search(_BLANK, part):
+        if part and "=" not in part and _continues(parts, mask) and not re.search(_BLANK, part):
             parts.pop()
         else:
-            parts.append(_redact_part(part, depth))
+            parts.append(_redact_part(part, mask, depth))
     return "".join(parts)
 
 
-def _continues(parts: list[str]) -> bool:
+def _continues(parts: list[str], mask: str) -> bool:
     """Return whether the next part continues a masked value, as in "?token=a;b"."""
-    return len(parts) > 1 and parts[-1] == ";" and parts[-2].endswith(f"={_MASK}")
+    return len(parts) > 1 and parts[-1] == ";" and parts[-2].endswith(f"={mask}")
 
 
-def _redact_part(part: str, depth: int) -> str:
+def _redact_part(part: str, mask: str, depth: int) -> str:
     if "://" in part:
-        part = re.sub(_USERINFO_IN_TEXT, "://***@", part)
+        part = re.sub(_USERINFO_IN_TEXT, f"://{mask}@", part)
     for found in re.finditer(_NAMES, part):
         if is_secret_parameter(unquote(found[1])):
-            return part[: found.end()] + _MASK
+            return part[: found.end()] + mask
     equals = part.find("=")
     if 0 <= equals < part.find('"') and _is_secret_json(part[equals:]):
-        return part[: equals + 1] + _MASK
+        return part[: equals + 1] + mask
     # A parameter may hold another URL: "?next=https%3A%2F%2Fhost%2F%3Ftoken%3D..."
     if depth and "%" in part:
         plain = unquote(part)
-        if _redact_parts(plain, depth - 1) != plain:
-            return f"{part.partition('=')[0]}={_MASK}"
+        if _redact_parts(plain, mask, depth - 1) != plain:
+            return f"{part.partition('=')[0]}={mask}"
     return part
 
 

@@ -437,6 +437,8 @@ class URL(_URLBuilder):
 
     __slots__ = ()
 
+    had_userinfo = False  # True if without_userinfo() removed it
+
     def __new__(cls, url: str | bytes | URL) -> URL:
         """Return the URL, from the cache where possible."""
         return parse_url(url)
@@ -530,7 +532,8 @@ class URL(_URLBuilder):
         """Return this URL without user name and password."""
         if self.username is None:
             return self
-        return _build(self._origin, self.target, self.fragment)
+        parts = _URLBuilder(self._origin, self.target, self.wire, self.fragment)
+        return _finish(parts, _StrippedURL)
 
     def without_fragment(self) -> URL:
         """Return this URL without its fragment, which no server receives."""
@@ -567,6 +570,13 @@ class URL(_URLBuilder):
         return _restore, self._key()
 
 
+class _StrippedURL(URL):
+    """A URL whose user name and password were removed."""
+
+    __slots__ = ()
+    had_userinfo = True
+
+
 def _build(
     origin: Origin,
     target: str,
@@ -578,8 +588,8 @@ def _build(
     return _finish(parts)
 
 
-def _finish(parts: _URLBuilder) -> URL:
-    parts.__class__ = URL
+def _finish(parts: _URLBuilder, kind: type[URL] = URL) -> URL:
+    parts.__class__ = kind
     return cast("URL", parts)
 
 

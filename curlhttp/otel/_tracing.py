@@ -6,6 +6,7 @@ Response, or an Incoming whose head was received.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter, time_ns
@@ -21,7 +22,6 @@ from opentelemetry.semconv.attributes import (
     url_attributes,
 )
 from opentelemetry.semconv.metrics.http_metrics import HTTP_CLIENT_REQUEST_DURATION
-from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import (
     Span,
     SpanKind,
@@ -34,10 +34,16 @@ from opentelemetry.trace import (
 
 from curlhttp._engine.engine import Incoming
 from curlhttp._flow.hooks import log
-from curlhttp._models.redaction import redact_url
+from curlhttp._models.redaction import redact_text
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings, make_timings, next_attempt_number
+from curlhttp._models.timings import (
+    AttemptCancelled,
+    Timings,
+    make_timings,
+    next_attempt_number,
+)
+from curlhttp._models.url import URL
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 
@@ -47,13 +53,16 @@ ResponseHook: TypeAlias = Callable[[Span, ClientRequest, Response], object]
 T = TypeVar("T", bound="Response | Incoming")
 
 # The methods that the convention allows in span names; others are _OTHER, to limit their number.
+# The variable of this name replaces them.
+_KNOWN_METHODS = "OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS"
 _METHODS = frozenset(
     {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"}
 )
 _OTHER = "_OTHER"
 # The buckets that the convention advises for http.client.request.duration.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-_SCHEMA = Schemas.V1_36_0.value
+_SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
+_REDACTED = "REDACTED"
 _NANO = 1_000_000_000
 
 _Attributes: TypeAlias = "dict[str, str | int]"
@@ -86,6 +95,8 @@ class Tracing:
         )
         self._request_hook = request_hook
         self._response_hook = response_hook
+        known = os.environ.get(_KNOWN_METHODS)
+        self._methods = frozenset(map(str.strip, known.split(","))) if known else _METHODS
 
     async def trace(
         self, request: ClientRequest, send: Callable[[ClientRequest], Awaitable[T]]
@@ -107,7 +118,7 @@ class Tracing:
 
     def begin(self, request: ClientRequest) -> TracedAttempt:
         """Start a span for an attempt, and add its context to the request's headers."""
-        method = request.method if request.method in _METHODS else _OTHER
+        method = request.method if request.method in self._methods else _OTHER
         url = request.url
         shared: _Attributes = {
             http_attributes.HTTP_REQUEST_METHOD: method,
@@ -118,7 +129,7 @@ class Tracing:
         span = self._tracer.start_span(
             "HTTP" if method == _OTHER else method,
             kind=SpanKind.CLIENT,
-            attributes={**shared, url_attributes.URL_FULL: redact_url(url)},
+            attributes={**shared, url_attributes.URL_FULL: _to_full_url(url)},
             start_time=started,
         )
         number = next_attempt_number(request)
@@ -134,12 +145,11 @@ class Tracing:
 
     def note_fallback(self, request: ClientRequest, failure: Response | Exception) -> None:
         """Make a span that says that a fallback replaced a failure."""
-        kind = type(failure).__qualname__
-        if isinstance(failure, Response):
-            kind = str(failure.status_code)
         attributes = {
-            url_attributes.URL_FULL: redact_url(request.url),
-            error_attributes.ERROR_TYPE: kind,
+            url_attributes.URL_FULL: _to_full_url(request.url),
+            error_attributes.ERROR_TYPE: str(failure.status_code)
+            if isinstance(failure, Response)
+            else _name_error(failure),
         }
         self._tracer.start_span("fallback", attributes=attributes).end()
 
@@ -208,7 +218,10 @@ class TracedAttempt:
         self._finish(attributes, times)
 
     def fail(self, error: BaseException) -> None:
-        """End the attempt with an error or a cancellation."""
+        """End the attempt with an error or a cancellation.
+
+        An attempt of a hedge that another one has beaten is no error.
+        """
         attributes: _Attributes = {}
         times = None
         text = None  # the text of other errors may contain secrets
@@ -216,11 +229,16 @@ class TracedAttempt:
             text, times = str(error), error.timings
             if isinstance(error.response, Response):
                 attributes = self._get_head_attributes(error.response._head)
-        attributes[error_attributes.ERROR_TYPE] = type(error).__qualname__
+        is_beaten = isinstance(error, AttemptCancelled)
+        if not is_beaten:
+            attributes[error_attributes.ERROR_TYPE] = _name_error(error)
         span = self._span
         if span.is_recording():
             span.set_attributes(attributes)
-            span.set_status(Status(StatusCode.ERROR, text))
+            if is_beaten:
+                span.add_event("cancelled")
+            else:
+                span.set_status(Status(StatusCode.ERROR, text))
             if times is not None:
                 self._add_timings(times)
         self._finish(attributes, times)
@@ -254,6 +272,21 @@ class TracedAttempt:
         self._attributes.update(attributes)
         self._tracing.record(seconds, self._attributes)
         self._span.end(self._started + int(seconds * _NANO))
+
+
+def _to_full_url(url: URL) -> str:
+    """Return url.full: with the fragment, and with REDACTED instead of credentials."""
+    has_userinfo = url.had_userinfo or url.username is not None
+    userinfo = f"{_REDACTED}:{_REDACTED}@" if has_userinfo else ""
+    rest = f"{url.target}#{url.fragment}" if url.fragment else url.target
+    return f"{url.scheme}://{userinfo}{url.authority}{redact_text(rest, _REDACTED)}"
+
+
+def _name_error(error: BaseException) -> str:
+    """Return the qualified name of an error's class."""
+    kind = type(error)
+    within = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return within + kind.__qualname__
 
 
 def _call(hook: Callable[..., object], *args: object) -> None:
