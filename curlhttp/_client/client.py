@@ -53,9 +53,10 @@ class Client(BaseClient):
             TLS. Off by default, because one request at a time is faster over HTTP/1.1.
         http3: True to try HTTP/3 over TLS; "auto" for origins that advertise it (RFC 7838).
         verify: True for certifi's CA certificates, the path of a PEM file or of a directory of
-            hashed certificates, PEM bytes, "system" for the CA certificates that the machine
-            trusts, or an ssl.SSLContext; False verifies nothing. It overrides REQUESTS_CA_BUNDLE,
-            CURL_CA_BUNDLE and SSL_CERT_FILE.
+            hashed certificates, several such directories separated by os.pathsep, PEM bytes,
+            "system" for the CA certificates that the machine trusts, or an ssl.SSLContext; False
+            verifies nothing. It overrides REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE and
+            SSL_CERT_DIR.
         cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
             (certificate, key) or (certificate, key, password).
         proxies: a proxy URL, a Proxy, or a mapping as in requests; overrides the environment.

@@ -357,9 +357,10 @@ class RouteOptions(TypedDict, total=False):
     Attributes:
         proxies: a proxy URL, a Proxy, or a mapping as in requests.
         verify: True for certifi's CA certificates, the path of a PEM file or of a directory of
-            hashed certificates, PEM bytes, "system" for the CA certificates that the machine
-            trusts, or an ssl.SSLContext, of which curlhttp uses the CA certificates,
-            check_hostname, versions and ciphers. These replace certifi's. False verifies nothing.
+            hashed certificates, several such directories separated by os.pathsep, PEM bytes,
+            "system" for the CA certificates that the machine trusts, or an ssl.SSLContext, of which
+            curlhttp uses the CA certificates, check_hostname, versions and ciphers. These replace
+            certifi's. False verifies nothing.
         cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
             (certificate, key) or (certificate, key, password).
         pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256. The
@@ -452,7 +453,7 @@ class Routing:
         self.http2 = _validate_http2(http2)
         self.http3 = _validate_http3(http3) is True
         self.alternatives = _make_alternatives() if http3 == "auto" else None
-        self.authorities = find_ca_bundle(self.environ) or True  # used for verify=True
+        self.authorities = find_ca_bundle(self.environ)  # used for verify=True
         self.uses_environ_proxies = trust_env and has_proxies(self.environ)
         self.certificates = certificates
         self._settings = settings
@@ -569,8 +570,6 @@ class _TransportSelector:
 def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transport:
     """Return the Transport without proxy and pins."""
     verify, cert = settings.get("verify", True), settings.get("cert")
-    if verify is True:
-        verify = routing.authorities
     # Any: each field of a Transport has its own type.
     where: dict[str, Any] = {
         name: value
@@ -583,6 +582,10 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
     if verify == "system" or hasattr(verify, "get_ca_certs"):
         fields["tls"] = make_tls(verify, cert)
         verify, cert = True, None
+    elif verify is True and routing.authorities is not None:
+        # Programs that only use http work without this file.
+        fields["tls"] = TLS(verify=routing.authorities, cert=cert, must_exist=False)
+        cert = None
     try:
         transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
     except TypeError:

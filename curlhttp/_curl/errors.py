@@ -15,7 +15,7 @@ import pycurl
 from curlhttp import exceptions as e
 from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
 from curlhttp._curl.libcurl_log import get_stream_reset
-from curlhttp._models.config import Transport
+from curlhttp._models.config import Transport, describe_authorities, explain_missing_authorities
 from curlhttp._models.errors import describe_errno
 from curlhttp._models.exiting import exit_error
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
@@ -234,6 +234,8 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     kind = _TABLE.get(code, e.RequestException)
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
         return kind, _untrusted(failure.message)
+    if code == pycurl.E_SSL_CACERT_BADFILE:
+        return kind, _unreadable(failure.request.transport)
     if kind is e.SSLError:
         return kind, _MESSAGES.get(code, _TLS_FAILED)
     return kind, _MESSAGES.get(code, "the request failed")
@@ -266,6 +268,15 @@ def _untrusted(message: str) -> str:
     result = _VERIFY_RESULT(message)
     why = f": {result[1]}" if result else ": Hostname mismatch" * ("subject name" in message)
     return f"certificate verify failed{why}; check the certificate, or pass verify= or cert="
+
+
+def _unreadable(transport: Transport) -> str:
+    """Return why the CA certificates could not be read."""
+    path = transport.tls.verify
+    if not isinstance(path, str):
+        return _TLS_FAILED
+    missing = explain_missing_authorities(path)
+    return missing or f"no CA certificates could be read from {describe_authorities(path)}"
 
 
 _MESSAGES = {

@@ -5,7 +5,6 @@ Options without a name in pycurl are numbers from curl.h.
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from typing import cast
@@ -13,7 +12,7 @@ from typing import cast
 import pycurl
 
 from curlhttp._curl import USES_SCHANNEL
-from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify
+from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify, names_folders
 from curlhttp._models.credentials import encode_credential
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import URL, bracketed
@@ -270,7 +269,7 @@ def _authorities(verify: Verify, file: int, folder: int, blob: int, options: int
         import certifi  # loads half of the standard library, so not before the first request
 
         verify = certifi.where()
-    if os.path.isdir(verify):
+    if names_folders(str(verify)):
         return [(file, None), (folder, verify)]
     return [*no_folder, (file, verify)]
 

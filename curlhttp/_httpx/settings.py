@@ -73,7 +73,10 @@ def make_tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_syste
     trust: Verify = verify
     if verify is True:
         named = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if trust_env]
-        trust = next(filter(None, named), None) or (_find_system_trust() if trusts_system else True)
+        path = next(filter(None, named), None)
+        if path is not None:
+            return TLS(verify=path, cert=checked, must_exist=False)
+        trust = _find_system_trust() if trusts_system else True
     return TLS(verify=trust, cert=checked)
 
 

@@ -28,6 +28,9 @@ HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 HTTP3: TypeAlias = "bool | Literal['auto']"
 ShareKey: TypeAlias = "tuple[object, ...]"
 
+# The variables that name CA certificates; the first that is set counts.
+CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
 _LONGEST = 2**31 - 1  # seconds that libcurl accepts: 68 years
 _PROXY_PORTS = {"http": 80, "https": 443}  # as in requests; libcurl's default for http is 1080
 _NUL = "the credentials of a proxy cannot contain NUL"
@@ -89,15 +92,17 @@ class TLS:
 
     Args:
         verify: True for certifi's CA certificates, the path of a PEM file or of a directory of
-            hashed certificates, PEM bytes, "system" for the CA certificates of macOS or Windows (on
-            other systems, this is a path), or False to verify nothing. CA certificates that you
-            pass replace certifi's.
+            hashed certificates, several such directories separated by os.pathsep, PEM bytes,
+            "system" for the CA certificates of macOS or Windows (on other systems, this is a path),
+            or False to verify nothing. CA certificates that you pass replace certifi's.
         cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
             (certificate, key) or (certificate, key, password).
         check_hostname: whether the certificate must be for the host of the URL.
         versions: the lowest and highest version, such as ("1.2", "1.3"); None for libcurl's
             default.
         ciphers: a list in OpenSSL's notation for TLS up to 1.2 (CURLOPT_SSL_CIPHER_LIST).
+        must_exist: False for the path of an environment variable: only connections with TLS fail if
+            there is nothing.
 
     Raises:
         ValueError: `verify` is empty, or `cert` has a wrong number of parts.
@@ -110,6 +115,7 @@ class TLS:
     check_hostname: bool = True
     versions: tuple[str | None, str | None] = (None, None)
     ciphers: str | None = None
+    must_exist: bool = True
 
     def __post_init__(self) -> None:
         verify = self.verify
@@ -117,16 +123,38 @@ class TLS:
             raise ValueError("verify must be True, False, a path or PEM bytes, not empty")
         if not isinstance(verify, (bool, bytes)) and verify != "system":
             path = _to_path("verify", verify, "True, False, a path, PEM bytes or an SSLContext")
-            if not os.path.exists(path):
-                raise FileNotFoundError(
-                    f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}"
-                )
+            if self.must_exist and (reason := explain_missing_authorities(path)):
+                raise FileNotFoundError(reason)
             object.__setattr__(self, "verify", path)
         object.__setattr__(self, "cert", _validate_cert(self.cert))
 
     def __repr__(self) -> str:
         verify = "<PEM bytes>" if isinstance(self.verify, bytes) else repr(self.verify)
         return f"TLS(verify={verify}, cert={'None' if self.cert is None else '<set>'})"
+
+
+def names_folders(path: str) -> bool:
+    """Return whether the path of CA certificates is one or several folders.
+
+    OpenSSL reads a list of folders and ignores those that do not exist.
+    """
+    return not os.path.isfile(path) and any(map(os.path.isdir, (path, *path.split(os.pathsep))))
+
+
+def explain_missing_authorities(path: str) -> str:
+    """Return the message for a path of CA certificates that does not exist, "" if it does."""
+    if os.path.exists(path) or names_folders(path):
+        return ""
+    return (
+        "Could not find a suitable TLS CA certificate bundle, invalid path: "
+        f"{describe_authorities(path)}"
+    )
+
+
+def describe_authorities(path: str) -> str:
+    """Return a path of CA certificates, with the environment variable that names it."""
+    name = next((name for name in CA_VARIABLES if os.environ.get(name) == path), None)
+    return path if name is None else f"{path} (the environment variable {name})"
 
 
 def _to_path(name: str, value: str | os.PathLike[str], allowed: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from curlhttp._models.body_redaction import FORM, Redactor
+from curlhttp._models.config import names_folders
 from curlhttp._models.credentials import encode_credential
 from curlhttp._models.headers import WITHOUT_HOST, Headers
 from curlhttp._models.url import bracketed
@@ -264,7 +265,7 @@ def _add_authorities(line: _Command, tls: TLS, kind: str) -> None:
         line.notes.append("the CA certificates were in memory")
     elif not isinstance(verify, bool):
         path = os.fspath(verify)
-        line.add(f"--{kind}{'capath' if os.path.isdir(path) else 'cacert'}", path)
+        line.add(f"--{kind}{'capath' if names_folders(path) else 'cacert'}", path)
 
 
 def _add_proxy(line: _Command, proxy: Proxy, tls: TLS) -> None:

@@ -14,6 +14,8 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, TypeVar
 
+from curlhttp._models.config import CA_VARIABLES
+
 if TYPE_CHECKING:
     from netrc import netrc
 
@@ -22,14 +24,13 @@ if TYPE_CHECKING:
 
 _P = TypeVar("_P", bound="str | Proxy")
 
-_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _HAS_SYSTEM_PROXIES = sys.platform in ("darwin", "win32")
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _VARIABLES = (
     *_PROXY_VARIABLES,
     *map(str.upper, _PROXY_VARIABLES),
     "REQUEST_METHOD",
-    *_CA_VARIABLES,
+    *CA_VARIABLES,
     "NETRC",
     "HOME",
 )
@@ -182,12 +183,12 @@ def _split_port(entry: str) -> tuple[str, str]:
 
 
 def find_ca_bundle(environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the path of the CA file or directory that the environment names, or None.
+    """Return the path of the CA file or directories that the environment names, or None.
 
-    The order is REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR.
+    The order is that of CA_VARIABLES. The path may not exist.
     """
     get = (os.environ if environ is None else environ).get
-    return next(filter(None, map(get, _CA_VARIABLES)), None)
+    return next(filter(None, map(get, CA_VARIABLES)), None)
 
 
 # --- netrc ---

@@ -79,6 +79,7 @@ def _get_codings() -> list[str]:
 
 
 def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
+    from curlhttp._models.config import CA_VARIABLES, explain_missing_authorities
     from curlhttp._policy.environment import find_ca_bundle
 
     path = find_ca_bundle()
@@ -86,10 +87,9 @@ def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
         import certifi
 
         return {"path": certifi.where(), "from": "certifi"}
-    names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
-    name = next(name for name in names if os.environ.get(name) == path)
-    if not os.path.exists(path):
-        problems.append(f"{name} is {path}, which does not exist: no client can be created")
+    name = next(name for name in CA_VARIABLES if os.environ.get(name) == path)
+    if explain_missing_authorities(path):
+        problems.append(f"{name} is {path}, which does not exist: https requests fail")
     return {"path": path, "from": name}
 
 

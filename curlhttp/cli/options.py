@@ -304,6 +304,7 @@ def _create_context(
 
     import certifi
 
+    from curlhttp._models.config import explain_missing_authorities, names_folders
     from curlhttp._policy.environment import find_ca_bundle
 
     class Context(ssl.SSLContext):
@@ -316,8 +317,10 @@ def _create_context(
         context.verify_mode = ssl.CERT_NONE
     else:
         file = cacert or find_ca_bundle() or certifi.where()
-        if os.path.isdir(file):
+        if names_folders(file):
             raise click.UsageError("--tlsv1.2 and similar options need a file as --cacert")
+        if missing := explain_missing_authorities(file):
+            raise click.UsageError(missing)
         context.load_verify_locations(file)
     if lowest is not None:
         context.minimum_version = ssl.TLSVersion[f"TLSv1_{lowest[2:]}"]

@@ -10,11 +10,13 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from curlhttp._models.config import CA_VARIABLES
+
 if TYPE_CHECKING:
     from curlhttp.requests._types import UrlInput
 
 _SCHEMES = ("all_proxy", "http_proxy", "https_proxy")
-_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first that is set counts
+_BUNDLES = CA_VARIABLES[:2]  # those that requests reads
 _ABSENCE_TTL = 1.0  # seconds to remember that there is no netrc file
 
 # The dict inside os.environ, because os.environ encodes each name, at 0.7 µs each.
@@ -24,7 +26,7 @@ _encode: Any = getattr(_environ, "encodekey", None)
 if _variables is None or _encode is None:  # not CPython's
     _variables, _encode = _environ, str
 _proxies = frozenset(map(_encode, (*_SCHEMES, *map(str.upper, _SCHEMES))))
-_bundles = frozenset(map(_encode, _BUNDLES))
+_bundles = frozenset(map(_encode, CA_VARIABLES))
 _proxies_and_bundles = _proxies | _bundles
 _netrc, _home = _encode("NETRC"), _encode("HOME")
 _has_system_proxies = sys.platform in ("darwin", "win32")
@@ -48,12 +50,17 @@ def may_have_proxies() -> bool:
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 
 
-def get_ca_bundle() -> str | None:
-    """Return the path of the CA certificates that the environment names, or None."""
+def get_ca_bundle(follows_client_rules: bool = False) -> str | None:
+    """Return the path of the CA certificates that the environment names, or None.
+
+    Args:
+        follows_client_rules: use all variables that the clients use, not only those of requests.
+    """
     variables = _variables if os.environ is _environ else _read_replacement()
     if variables.keys().isdisjoint(_bundles):
         return None
-    return next(filter(None, map(os.environ.get, _BUNDLES)), None)
+    names = CA_VARIABLES if follows_client_rules else _BUNDLES
+    return next(filter(None, map(os.environ.get, names)), None)
 
 
 def get_plain_http_verify() -> str | bool:

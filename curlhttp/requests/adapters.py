@@ -702,7 +702,7 @@ class HTTPAdapter(BaseAdapter):
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is not None and not self._sends_utf8:
             proxy = quote_latin1_userinfo(proxy)
-        if proxy is None and url.scheme == "http":
+        if url.scheme == "http" and (proxy is None or proxy.startswith("http:")):
             # One Transport for all. certifi, which is slow to import, is loaded only by default.
             verify, cert = verify is True or get_plain_http_verify(), None
         # All paths are hashable, and lists were converted to tuples.

@@ -728,7 +728,7 @@ class Session(SessionRedirectMixin):
                 proxies = self._add_environment_proxies(url, proxies)
             # An explicit False or path wins; in requests the environment does.
             if verify is True or (verify is None and self.verify is True):
-                verify = _environment.get_ca_bundle() or verify
+                verify = _environment.get_ca_bundle(self._follows_client_rules) or verify
         if proxies and None in proxies.values():  # None overrides the environment's
             proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
         return {

@@ -37,7 +37,6 @@ def test_doctor_warns_of_settings_that_cannot_work(monkeypatch: pytest.MonkeyPat
     assert ended.status == 1
     warnings = [line for line in ended.out.decode().splitlines() if line.startswith("warning: ")]
     assert len(warnings) == 2
-    assert "REQUESTS_CA_BUNDLE is /nowhere/ca.pem, which does not exist" in warnings[0]
-    assert run("get", "http://127.0.0.1:1/").status == 77
-    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    missing = "REQUESTS_CA_BUNDLE is /nowhere/ca.pem, which does not exist: https requests fail"
+    assert missing in warnings[0]
     assert run("get", "http://127.0.0.1:1/").status == 5

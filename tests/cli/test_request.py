@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -299,3 +300,24 @@ def test_headers_are_not_second_urls(item: str) -> None:
     ended = run("get", "--offline", "localhost:8390/a", item)
     assert ended.status == 0, ended.err
     assert item.partition(":")[2] in ended.out.decode()
+
+
+def test_the_environment_may_name_a_file_that_does_not_exist_or_several_folders(
+    app: AppServer,
+    tls_app: AppServer,
+    certs: Certs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")
+    for command in ("get", "curl"):
+        assert run(command, app.url).out == b"hello"
+        ended = run(command, tls_app.url)
+        assert ended.status == 77
+        assert "/nowhere (the environment variable SSL_CERT_DIR)" in ended.err
+    assert "(the environment variable SSL" in run("get", tls_app.url, "--tlsv1.2").err
+    folders = ["/nowhere", certs.make_hashed_folder(tmp_path / "ours")]
+    monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join(folders))
+    for command in ("get", "curl"):
+        assert run(command, tls_app.url).out == b"hello"
+    assert "need a file as --cacert" in run("get", tls_app.url, "--tlsv1.2").err

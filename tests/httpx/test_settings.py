@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
@@ -266,3 +267,29 @@ def test_a_proxy_cannot_have_its_own_context(library: Any) -> None:
 def test_a_missing_file_of_authorities_is_an_error(library: Any, name: str) -> None:
     with pytest.raises(FileNotFoundError, match="invalid path"):
         transports(library).Transport(**{name: "/nowhere/ca.pem"})
+
+
+async def test_authorities_that_do_not_exist_only_matter_to_tls(
+    library: Any,
+    make_httpx: Make,
+    app: AppServer,
+    tls_app: AppServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
+    client = make_httpx(transport={})
+    assert (await client.get(app.url)).content == b"hello"
+    with pytest.raises(library.ConnectError, match=r"/nowhere \(the environment variable SSL_CERT"):
+        await client.get(tls_app.url)
+
+
+async def test_the_environment_may_name_several_folders(
+    make_httpx: Make,
+    tls_app: AppServer,
+    certs: Certs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folders = ["/nowhere", certs.make_hashed_folder(tmp_path / "ours")]
+    monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join(folders))
+    assert (await make_httpx(transport={}).get(tls_app.url)).content == b"hello"

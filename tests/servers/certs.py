@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,6 +115,15 @@ class Certs:
         self._write(f"client-{name}.crt", certificate)
         self._write(f"client-{name}.key", key)
         return self._write(f"client-{name}.pem", key + certificate)
+
+    def make_hashed_folder(self, folder: Path, path: Path | None = None) -> str:
+        """Make a folder as `openssl rehash` does, with one file of a CA, by default ours."""
+        path = path or self.ca_path
+        command = ["openssl", "x509", "-hash", "-noout", "-in", str(path)]
+        found = subprocess.run(command, capture_output=True, check=True)
+        folder.mkdir()
+        (folder / f"{found.stdout.decode().strip()}.0").write_bytes(path.read_bytes())
+        return str(folder)
 
     def _write(self, name: str, content: bytes) -> Path:
         path = self.directory / name
