@@ -123,7 +123,7 @@ def check_tls(tls: TLS, *, is_schannel: bool = USES_SCHANNEL) -> None:
     """
     if not is_schannel:
         return
-    if isinstance(tls.verify, str) and tls.verify != "system" and os.path.isdir(tls.verify):
+    if isinstance(tls.verify, str) and tls.verify != "system" and names_folders(tls.verify):
         raise ValueError(
             "verify cannot be a folder with Schannel, the TLS of Windows: pass one PEM file, or "
             "its bytes"
