@@ -278,7 +278,7 @@ def _to_full_url(url: URL) -> str:
     """Return url.full: with the fragment, and with REDACTED instead of credentials."""
     has_userinfo = url.had_userinfo or url.username is not None
     userinfo = f"{_REDACTED}:{_REDACTED}@" if has_userinfo else ""
-    rest = f"{url.target}#{url.fragment}" if url.fragment else url.target
+    rest = "#".join(filter(None, (url.target, url.fragment)))
     return f"{url.scheme}://{userinfo}{url.authority}{redact_text(rest, _REDACTED)}"
 
 
