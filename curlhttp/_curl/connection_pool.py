@@ -24,7 +24,7 @@ from typing import TypeAlias
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.log import log
 from curlhttp._engine.run import ThreadWaiter
-from curlhttp._engine.running_maps import is_only_thread, running
+from curlhttp._engine.running_maps import is_only_thread, step_others
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import ClientRequest
@@ -158,17 +158,7 @@ class ConnectionPool:
     ) -> None:
         seconds = request.pool_seconds(time.monotonic())
         try:
-            if seconds is None and not running and is_only_thread():
-                self._collect_garbage()
-                if not waiter.granted:
-                    raise PoolTimeout(
-                        f"{request}: none of the {self._max_connections} connections can become "
-                        "free, because no other thread is running. This thread holds them: "
-                        f"{self._describe_holders()}. Read or close streamed responses first, or "
-                        "raise max_connections",
-                        request=request,
-                    )
-            if self._wait_and_warn(thread_waiter, seconds, request):
+            if self._wait_and_warn(waiter, thread_waiter, seconds, request):
                 return
         except BaseException:  # Ctrl-C
             with self._lock:
@@ -187,19 +177,40 @@ class ConnectionPool:
         self._close_dropped()
 
     def _wait_and_warn(
-        self, thread_waiter: ThreadWaiter, seconds: float | None, request: ClientRequest
+        self,
+        waiter: SlotWaiter,
+        thread_waiter: ThreadWaiter,
+        seconds: float | None,
+        request: ClientRequest,
     ) -> bool:
         """Wait, and log a warning while no slot becomes free; return whether it was woken."""
-        pause, left = WARN_AFTER, seconds
-        while left is None or left > pause:
-            granted = self.slots.granted
-            if thread_waiter.wait_blocking(pause):
+        left, granted = seconds, self.slots.granted
+        idle, patience = 0.0, WARN_AFTER
+        while left is None or left > WARN_AFTER:
+            if left is None and is_only_thread() and not step_others().can_go_on:
+                self._check_granted(waiter, request)
+            if thread_waiter.wait_blocking(WARN_AFTER):
                 return True
-            left = None if left is None else left - pause
-            if self.slots.granted == granted:
+            left = None if left is None else left - WARN_AFTER
+            idle += WARN_AFTER
+            if self.slots.granted != granted:
+                idle, granted = 0.0, self.slots.granted
+            elif idle >= patience:
                 warn_of_wait(request, self._max_connections, self._describe_holders())
-                pause = WARN_AGAIN
+                idle, patience = 0.0, WARN_AGAIN
         return thread_waiter.wait_blocking(left)
+
+    def _check_granted(self, waiter: SlotWaiter, request: ClientRequest) -> None:
+        """Raise PoolTimeout unless the waiter, for which nothing else runs, has its slot."""
+        self._collect_garbage()
+        if not waiter.granted:
+            raise PoolTimeout(
+                f"{request}: none of the {self._max_connections} connections can become free, "
+                "because no other thread is running. This thread holds them: "
+                f"{self._describe_holders()}. Read or close streamed responses first, or raise "
+                "max_connections",
+                request=request,
+            )
 
     def _describe_holders(self) -> str:
         idle = self.idle()

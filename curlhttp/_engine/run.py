@@ -9,7 +9,13 @@ from contextlib import suppress
 from sys import is_finalizing
 from typing import Any, Protocol, TypeVar
 
-from curlhttp._engine.running_maps import ENDLESS, is_only_thread, running, wait_and_step
+from curlhttp._engine.running_maps import (
+    ENDLESS,
+    LOOK_AGAIN,
+    is_only_thread,
+    running,
+    wait_and_step,
+)
 from curlhttp._models.exiting import exit_error
 from curlhttp.exceptions import PoolTimeout
 
@@ -108,14 +114,18 @@ class ThreadWaiter:
         """Wait as `wait` does, without a coroutine; return whether `wake` was called."""
         if running:
             return wait_and_step(self._wait, seconds)
-        if seconds is None and is_only_thread():
-            if self._wait(0):
+        if seconds is not None:
+            return self._wait(seconds)
+        while not is_only_thread():
+            if self._wait(LOOK_AGAIN):
                 return True
+            if running:
+                return wait_and_step(self._wait, None)
+        if not self._wait(0):
             gc.collect()  # a response that nobody refers to any more may hold it
             if not self._wait(0):
                 raise PoolTimeout(ENDLESS)
-            return True
-        return self._wait(-1 if seconds is None else seconds)
+        return True
 
     def _wait(self, seconds: float) -> bool:
         return self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))

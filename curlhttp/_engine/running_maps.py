@@ -8,6 +8,8 @@ a running map, a wait costs one look at an empty dict.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from _thread import _count as count_other_threads
 from collections.abc import Callable
@@ -21,6 +23,9 @@ _SHORTEST = 500e-6  # seconds between two steps of a map that makes progress
 _LONGEST_OWN = 5e-3  # ... of this thread's map that does not
 _LONGEST_OTHER = 50e-3  # ... of another thread's
 _PATIENCE = 10.0  # seconds of a wait in a map's own code, where other threads may help
+_COOPERATIVE = {"gevent.monkey", "eventlet.patcher"}  # with which other greenlets run in a wait
+_ENDING_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+LOOK_AGAIN = 5.0  # seconds of a wait, after which other threads may have ended
 
 
 class Stepped(NamedTuple):
@@ -39,6 +44,11 @@ class Stepped(NamedTuple):
     is_own: bool = False
     is_stuck: bool = False
     wait: float | None = None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it may still free what others wait for."""
+        return self.has_advanced or self.may_advance
 
 
 class SteppedMap(Protocol):
@@ -79,13 +89,30 @@ def step_others(own: SteppedMap | None = None) -> Stepped:
 
 
 def is_only_thread() -> bool:
-    """Return whether no other thread can end a wait of this one; False if that is not certain."""
-    # The frames are those of threads that other languages have started.
+    """Return whether nothing else can end a wait of this thread; False if that is not certain."""
+    # The frames are those of Python code in threads that other languages have started.
     return (
         not count_other_threads()
         and len(sys._current_frames()) == 1
-        and "gevent.monkey" not in sys.modules
+        and not _COOPERATIVE & sys.modules.keys()
+        and not _has_signal_handler()
+        and not _has_native_threads()
     )
+
+
+def _has_signal_handler() -> bool:
+    """Return whether Python code may run in this wait, except when the program is to end."""
+    return any(
+        callable(signal.getsignal(each)) for each in signal.valid_signals() - _ENDING_SIGNALS
+    )
+
+
+def _has_native_threads() -> bool:
+    """Return whether there are threads that may call Python code later; only Linux says it."""
+    try:
+        return len(os.listdir("/proc/self/task")) > 1
+    except OSError:
+        return False
 
 
 ENDLESS = (
@@ -138,5 +165,5 @@ def wait_and_step(wait: Callable[[float], bool | None], seconds: float | None) -
             continue
         if stepped.is_stuck and (is_only_thread() or monotonic() - begun > _PATIENCE):
             raise PoolTimeout(_STUCK)
-        if is_only_thread() and not stepped.has_advanced:
+        if not stepped.can_go_on and is_only_thread():
             raise PoolTimeout(ENDLESS)

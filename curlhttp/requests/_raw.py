@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from curlhttp._engine.run import run_sync
 from curlhttp._models.decoding import CODECS, ContentDecoder, parse_codings
+from curlhttp._models.exiting import check_running
 from curlhttp._models.response import PARTIAL_CONTENT, read_json
 from curlhttp.exceptions import ContentDecodingError, RequestException
 from curlhttp.requests._headers import Head
@@ -133,6 +134,7 @@ class RawResponse(Head):
 
     @cached_property
     def _wire(self) -> Any:
+        check_running()
         from curlhttp.requests._original_response import OriginalResponse
 
         file = getattr(self.received, "file", None)  # on a socket, after an upgrade

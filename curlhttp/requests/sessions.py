@@ -451,6 +451,7 @@ class Session(SessionRedirectMixin):
         Raises:
             RequestException: the request cannot be sent like this.
         """
+        check_running()
         auth = request.auth
         if not auth and not self.auth and self.trust_env:
             auth = get_netrc_auth(request.url)

@@ -76,6 +76,13 @@ elif path == "session":
     session = curlhttp.requests.Session()
     session.get(url)
     send = lambda: session.get(url)
+elif path == "prepared":
+    session = curlhttp.requests.Session()
+    send = lambda: session.send(session.prepare_request(curlhttp.requests.Request("GET", url)))
+elif path == "session's stream":
+    session = curlhttp.requests.Session()
+    response = session.get(url + "/drip?n=100000&interval=0.01", stream=True)
+    send = lambda: response.raw.read(1)
 elif path == "stream":
     streamed = client.stream("GET", url + "/drip?n=100000&interval=0.01")
     send = lambda: streamed.read()
@@ -156,6 +163,8 @@ _PATHS = [
     "function",
     "drop-in",
     "session",
+    "prepared",
+    "session's stream",
     "stream",
     "dropped",
     "map",

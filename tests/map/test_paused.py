@@ -8,6 +8,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -365,6 +366,82 @@ def test_a_wait_that_can_never_end_is_an_error(app: AppServer) -> None:
     assert all("can never end" in line for line in lines[:6])
     assert "can become free" in lines[6]
     assert f"holds them: GET {app.url}/bytes/500000" in lines[6]
+
+
+ENDS = """
+import signal, sys, curlhttp
+
+signal.signal(signal.SIGALRM, lambda *_: stream.close())
+how, setting, url = sys.argv[1:]
+if setting == "pool":
+    settings = {"limits": curlhttp.Limits(max_connections=1)}
+else:
+    settings = {"concurrency_limit": curlhttp.ConcurrencyLimit(1)}
+with curlhttp.Client(**settings) as client:
+    stream = client.stream("GET", url + "/bytes/500000")
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    if how == "map":
+        print(next(client.map([url])).status_code)
+    else:
+        print(client.get(url).status_code)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "setting"), [("get", "limit"), ("get", "pool"), ("map", "limit"), ("map", "pool")]
+)
+def test_a_wait_that_a_signal_handler_ends_is_no_error(
+    app: AppServer, how: str, setting: str
+) -> None:
+    assert run_script(ENDS, how, setting, app.url) == "200\n"
+
+
+NATIVE = """
+import ctypes
+from curlhttp._engine.running_maps import is_only_thread
+
+print(is_only_thread())
+libc = ctypes.CDLL(None)
+made = ctypes.c_ulong()
+libc.pthread_create(ctypes.byref(made), None, libc.sleep, ctypes.c_void_p(1000))
+print(is_only_thread())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists all threads")
+def test_a_thread_of_another_language_may_end_a_wait() -> None:
+    assert run_script(NATIVE) == "True\nFalse\n"
+
+
+ENDED = """
+import sys, threading, curlhttp
+from curlhttp._curl import connection_pool
+from curlhttp._curl.engines import stepped
+from curlhttp._engine import run
+
+run.LOOK_AGAIN = stepped.LOOK_AGAIN = connection_pool.WARN_AFTER = 0.1
+url = sys.argv[1]
+limited = {"concurrency_limit": curlhttp.ConcurrencyLimit(1)}
+pooled = {"limits": curlhttp.Limits(max_connections=1)}
+for settings, send in (
+    (limited, lambda client: client.get(url)),
+    (limited, lambda client: next(client.map([url]))),
+    (pooled, lambda client: client.get(url)),
+):
+    with curlhttp.Client(**settings) as client, client.stream("GET", url + "/bytes/500000"):
+        threading.Thread(target=threading.Event().wait, args=(0.5,)).start()
+        try:
+            send(client)
+        except curlhttp.PoolTimeout as error:
+            print(type(error).__name__)
+"""
+
+
+@pytest.mark.slow
+def test_a_wait_is_endless_too_once_the_other_threads_have_ended(app: AppServer) -> None:
+    assert run_script(ENDED, app.url) == 3 * "PoolTimeout\n"
 
 
 def test_a_body_that_waits_for_its_own_map_is_an_error(

@@ -30,6 +30,7 @@ from curlhttp._engine.network import network
 from curlhttp._engine.run import NEEDS_A_LOOP
 from curlhttp._engine.running_maps import (
     ENDLESS,
+    LOOK_AGAIN,
     Pace,
     Stepped,
     is_only_thread,
@@ -241,12 +242,14 @@ class SteppedEngine(MultiEngine):
             PoolTimeout: the wait would have no end.
         """
         stepped = step_others(self) if len(running) > 1 else _NOTHING
-        can_advance = self._may_advance() or stepped.may_advance or stepped.has_advanced
+        can_advance = self._may_advance() or stepped.can_go_on
         if not can_advance and is_only_thread():
             gc.collect()  # a response that nobody refers to any more may hold what jobs need
             if not self._may_advance():
                 raise PoolTimeout(ENDLESS)
-        return self._pace.next(stepped) if len(running) > 1 else None
+        if len(running) > 1:
+            return self._pace.next(stepped)
+        return None if can_advance else LOOK_AGAIN
 
     def _may_advance(self) -> bool:
         return bool(self._ready or self.timers or self._driver.running)
