@@ -388,9 +388,7 @@ with curlhttp.Client(**settings) as client:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "setting"), [("get", "limit"), ("get", "pool"), ("map", "limit")]
-)
+@pytest.mark.parametrize(("how", "setting"), [("get", "limit"), ("get", "pool"), ("map", "limit")])
 def test_a_wait_that_a_signal_handler_ends_is_no_error(
     app: AppServer, how: str, setting: str
 ) -> None:
