@@ -160,9 +160,13 @@ class KqueueSockets:
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return the sockets that are ready."""
-        found = self._kqueue.control(None, _BATCH, seconds)
-        readable = _select.KQ_FILTER_READ
-        return [(event.ident, 1 if event.filter == readable else 2) for event in found]
+        ready: dict[int, int] = {}  # kqueue reports reading and writing by themselves
+        for event in self._kqueue.control(None, _BATCH, seconds):
+            bits = 1 if event.filter == _select.KQ_FILTER_READ else 2
+            if event.flags & _select.KQ_EV_EOF:  # readable, as in `_ready`
+                bits |= 1
+            ready[event.ident] = ready.get(event.ident, 0) | bits
+        return list(ready.items())
 
 
 _SELECTED = 500  # sockets in one select: Windows takes 512, and the thread of a loop adds its own
