@@ -59,16 +59,19 @@ class Network:
         override: takes their requests, or None; the engines read it.
         mocked: the mock, or None. It is the override, unless instrumentation wraps it.
         skipped: seconds of waits that an override skipped.
-        counts_sends: how many observers need the number of each attempt of a request.
+        counts_sends: the observers that need the number of each attempt of a request. A set,
+            because threads that add to a number at the same time can lose a change.
         fallback_observers: called with a request and its failure, which a fallback replaced.
     """
 
     override: NetworkOverride | None = None
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
-    counts_sends: int = 0
     fallback_observers: tuple[Callable[[ClientRequest, Response | Exception], None], ...] = ()
     _instrumentation: Instrumentation | None = None
+
+    def __init__(self) -> None:
+        self.counts_sends: set[object] = set()
 
     def mock(self, override: NetworkOverride | None) -> None:
         """Set the mock that replaces the network; None removes it."""

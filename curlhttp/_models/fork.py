@@ -36,9 +36,13 @@ def register(obj: _AfterFork) -> None:
 
 def registered() -> list[object]:
     """Return the registered objects that are alive; any thread may call this."""
+    return _list(_in_children)
+
+
+def _list(objects: WeakSet[Any]) -> list[Any]:
     for _ in range(_TRIES):
         try:
-            return list(_in_children)
+            return list(objects)
         except RuntimeError:  # another thread has registered one meanwhile
             continue
     return []
@@ -50,7 +54,7 @@ def _notify_in_child() -> None:
 
 
 def _notify_in_parent() -> None:
-    for obj in list(_in_parents):
+    for obj in _list(_in_parents):
         obj.after_fork_in_parent()
 
 

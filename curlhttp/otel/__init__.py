@@ -69,13 +69,13 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         self._end = observe_connections(tracing.meter, meter_provider, registered)
         network.instrument(NetworkTracing(tracing))
-        network.counts_sends += 1
+        network.counts_sends.add(self)
         self._note_fallback = tracing.note_fallback
         network.fallback_observers = (*network.fallback_observers, self._note_fallback)
 
     def _uninstrument(self, **others: object) -> None:
         network.instrument(None)
-        network.counts_sends -= 1
+        network.counts_sends.discard(self)
         network.fallback_observers = tuple(
             each for each in network.fallback_observers if each != self._note_fallback
         )
@@ -113,11 +113,11 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         wrapper = ClientTracing(tracing)
         stop = observe_connections(tracing.meter, meter_provider, wrapper.list_engines)
-        end = finalize(client, _stop, stop)
+        end = finalize(client, _stop, stop, wrapper)
         end.atexit = False
         self._clients[client] = wrapper, end
         client._add_wrapper(wrapper)
-        network.counts_sends += 1
+        network.counts_sends.add(wrapper)
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
         """Stop tracing and measuring one client; do nothing if it was not instrumented."""
@@ -128,6 +128,6 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
             end()
 
 
-def _stop(end: Callable[[], None]) -> None:
+def _stop(end: Callable[[], None], wrapper: ClientTracing) -> None:
     end()
-    network.counts_sends -= 1
+    network.counts_sends.discard(wrapper)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import weakref
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from curlhttp._models import fork
 from curlhttp._models.fork import register
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
@@ -47,3 +50,31 @@ def test_a_registered_object_is_not_kept_alive() -> None:
     del child
     gc.collect()
     assert gone() is None
+
+
+class _Growing(weakref.WeakSet[Any]):
+    """A set to which another thread adds an object while it is first read."""
+
+    is_read = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.is_read:
+            self.is_read = True
+            raise RuntimeError("Set changed size during iteration")
+        return super().__iter__()
+
+
+class _Parent:
+    forks = 0
+
+    def after_fork_in_parent(self) -> None:
+        self.forks += 1
+
+
+def test_a_parent_is_told_of_a_fork_while_other_threads_make_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects = _Growing([parent := _Parent()])
+    monkeypatch.setattr(fork, "_in_parents", objects)
+    fork._notify_in_parent()
+    assert parent.forks == 1

@@ -365,12 +365,12 @@ class HarLog(_Recording):
         return response
 
     def __enter__(self) -> HarLog:
-        network.counts_sends += 1
+        network.counts_sends.add(self)
         self._add(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        network.counts_sends -= 1
+        network.counts_sends.discard(self)
         self._remove(self)
         self._cassette.save(always=True)
 
