@@ -605,7 +605,7 @@ async def test_a_response_during_the_upload_is_no_deadlock(
     assert sha256(body) == sha256(random_bytes(size))
 
 
-@pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
+@pytest.mark.parametrize("colour", ["asyncio", "uvloop", "unwatching", "trio"])
 async def test_a_response_is_not_lost_while_the_body_is_still_sent(client: AnyClient) -> None:
     """libcurl refuses to continue with a transfer that has ended (error 43): that is no failure."""
     began, answered = threading.Event(), threading.Event()
