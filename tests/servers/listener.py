@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -278,3 +279,7 @@ def _shut(sock: socket.socket) -> None:
     # Past SSLSocket.shutdown, which would drop the TLS state under the thread that uses it.
     with contextlib.suppress(OSError):
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        if sys.platform == "win32":  # there, at least on wine, a thread that reads is not woken
+            import ctypes
+
+            ctypes.windll.kernel32.CancelIoEx(ctypes.c_void_p(sock.fileno()), None)
