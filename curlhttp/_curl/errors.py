@@ -82,6 +82,7 @@ _ON_QUIC = frozenset({pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, _HTTP3, _QUIC_CO
 _FUNCTIONS_OF_QUIC = re.compile(r"\bng(?:tcp2|http3)_\w+ (?:returned error: )?")
 
 NOT_HTTP = "the response does not begin with a status line"
+_CUT_HANDSHAKES = ("unexpected eof", "schannel: failed to receive handshake")
 _CUT_BODY = "the connection broke within the response body"
 
 _Kind = type[e.RequestException]
@@ -427,8 +428,9 @@ def _is_of_proxy(failure: TransferFailure) -> bool:
 
 def _no_handshake(failure: TransferFailure) -> tuple[_Kind, str]:
     # A broken handshake says nothing about certificates, so another attempt may succeed.
-    was_cut = failure.os_errno in _ECONNRESET_EPIPE or "unexpected eof" in failure.message
-    if was_cut:
+    if failure.os_errno in _ECONNRESET_EPIPE or any(
+        text in failure.message for text in _CUT_HANDSHAKES
+    ):
         return e.ConnectionError, "the connection broke during the TLS handshake"
     return e.SSLError, "the TLS handshake failed"
 
