@@ -200,8 +200,8 @@ class ClientCaching:
                 self._start_thread(run)
         except BaseException as error:
             self._running.discard(name)
-            # A ConnectionError means that no thread could start. The cache hit still succeeds.
-            if not isinstance(error, ConnectionError):
+            # These mean that no thread could start. The cache hit still succeeds.
+            if not isinstance(error, (RuntimeError, ConnectionError)):
                 raise
 
     def _start_thread(self, run: Callable[[], Awaitable[None]]) -> None:

@@ -24,7 +24,7 @@ _MOST_FAILED = 1000
 _PROXY_PORTS = {"http": 80, "https": 443}  # SOCKS: 1080
 
 _NEVER: tuple[float, list[str]] = (-math.inf, [])
-_failed: dict[str, tuple[float, list[str]]] = {}
+FAILED: dict[str, tuple[float, list[str]]] = {}
 """For each route whose connection failed: until when it matters, and the entries to remove.
 
 All caches of the process may have the name, so each transfer removes it until all have expired.
@@ -53,7 +53,7 @@ def _get_removals(request: ClientRequest) -> list[str]:
 
 def has_failed(request: ClientRequest) -> bool:
     """Return whether a connection for such a request failed within the last dns_ttl seconds."""
-    until, _ = _failed.get(_get_route(request), _NEVER)
+    until, _ = FAILED.get(_get_route(request), _NEVER)
     return until > monotonic()
 
 
@@ -65,12 +65,9 @@ class CachedNames:
 
     Attributes:
         surplus: values of CURLOPT_RESOLVE that remove the oldest ones.
-        failed: is empty if no connection failed within dns_ttl seconds.
     """
 
     __slots__ = ("_by_route", "_ttl", "surplus")
-
-    failed = _failed
 
     def __init__(self, ttl: float) -> None:
         self._ttl = ttl
@@ -96,10 +93,10 @@ class CachedNames:
         if self._ttl < 1:  # libcurl keeps none
             return
         route = _get_route(request)
-        _failed.pop(route, None)  # so that the oldest is first
-        if len(_failed) >= _MOST_FAILED:
-            _failed.pop(next(iter(_failed), ""), None)
-        _failed[route] = monotonic() + self._ttl, _get_removals(request)
+        FAILED.pop(route, None)  # so that the oldest is first
+        if len(FAILED) >= _MOST_FAILED:
+            FAILED.pop(next(iter(FAILED), ""), None)
+        FAILED[route] = monotonic() + self._ttl, _get_removals(request)
 
     def set_removals(self, easy: pycurl.Curl, request: ClientRequest) -> None:
         """Make a transfer remove names from the cache when it starts, if there are some to remove.
@@ -110,11 +107,11 @@ class CachedNames:
         """
         removals, self.surplus = self.surplus, []
         route = _get_route(request)
-        until, names = _failed.get(route, _NEVER)
+        until, names = FAILED.get(route, _NEVER)
         if until > monotonic():
             removals += names
         elif names:
-            _failed.pop(route, None)
+            FAILED.pop(route, None)
         if removals:
             easy.setopt(pycurl.RESOLVE, removals + _get_configured(request))
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 import pycurl
 
 from curlhttp._curl.connection_state import Connection, OpenConnections, shut_down
-from curlhttp._curl.dns import CachedNames
+from curlhttp._curl.dns import FAILED, CachedNames
 from curlhttp._curl.errors import (
     head_error,
     make_driver_error,
@@ -275,9 +275,9 @@ class Driver:
         assert request is not None
         if transfer.handle.multiplexes:
             self.multiplexing.set_pipewait(transfer, request.url.origin)
-        easy, names = transfer.easy, self._names
-        if names.failed or names.surplus:
-            names.set_removals(easy, request)
+        easy = transfer.easy
+        if FAILED or self._names.surplus:
+            self._names.set_removals(easy, request)
         self.multi.add_handle(easy)
         self._act_at_once()
         self.running[easy] = transfer
@@ -330,8 +330,11 @@ class Driver:
         del self.running[transfer.easy]
         if transfer.timeout_queue is not None:
             self._read_timeouts.stop(transfer)
-        if transfer.is_new_connection and transfer.connection is not None:
-            self.unanswered.pop(transfer.connection.descriptor, None)
+        if transfer.is_new_connection:
+            assert transfer.request is not None
+            self._names.add(transfer.request)
+            if transfer.connection is not None:
+                self.unanswered.pop(transfer.connection.descriptor, None)
         self._remove_handle(transfer)
 
     def _remove_handle(self, transfer: Transfer) -> None:
@@ -514,8 +517,6 @@ class Driver:
         if transfer is None:
             return  # it was failed meanwhile, because a callback of another one failed
         finish(transfer, code, message)
-        if transfer.is_new_connection or code:
-            self._note_names(transfer, code)
         if transfer.restarts:
             if transfer.starts < _MAX_STARTS:
                 self._start_over(transfer)
@@ -531,16 +532,11 @@ class Driver:
         if transfer.wake is not None:
             transfer.wake()
 
-    def _note_names(self, transfer: Transfer, code: int) -> None:
-        """Note the names that libcurl looked up for a transfer that has ended."""
-        assert transfer.request is not None
-        was_refused = transfer.blocked is not None or code == pycurl.E_ABORTED_BY_CALLBACK  # by us
-        if code and not transfer.sends and not was_refused:
-            self._names.forget(transfer.request)
-        elif transfer.is_new_connection:
-            self._names.add(transfer.request)
-
     def _check_connection(self, transfer: Transfer, code: int) -> None:
+        is_ours = transfer.blocked is not None or code == pycurl.E_ABORTED_BY_CALLBACK
+        if not transfer.sends and not is_ours:
+            assert transfer.request is not None
+            self._names.forget(transfer.request)
         if code in _BREAKS_HPACK:
             _end_broken_http2(transfer)
         elif code == pycurl.E_OPERATION_TIMEDOUT:

@@ -16,6 +16,7 @@ import pycurl
 
 from curlhttp._curl.connection_pool import ConnectionPool, Key
 from curlhttp._curl.connection_state import OpenConnections, Quarantine, shut_down
+from curlhttp._curl.dns import FAILED
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
@@ -562,9 +563,8 @@ class PooledDriver(Driver):
         assert request is not None
         if transfer.handle.multiplexes:
             self.multiplexing.set_pipewait(transfer, request.url.origin)
-        names = self._names
-        if names.failed or names.surplus:
-            names.set_removals(easy, request)
+        if FAILED or self._names.surplus:
+            self._names.set_removals(easy, request)
         self.multi.add_handle(easy)
         self.running[easy] = transfer
         transfer.attached = self
