@@ -521,7 +521,6 @@ class Session(SessionRedirectMixin):
         Raises:
             RequestException: the request could not be sent, or no response was received.
         """
-        check_running()
         if content is not None:
             if data is not None:
                 raise TypeError("content and data are the same: pass only one")

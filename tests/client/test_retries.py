@@ -244,12 +244,12 @@ async def test_a_certificate_that_does_not_hold_is_tried_once(
 async def test_a_request_that_http_2_refuses_repeatedly_is_resent_by_the_policy(
     make_client: MakeClient, h2_app: H2Server
 ) -> None:
-    """REFUSED_STREAM, which is sent again five times without a policy: RFC 9113, section 8.7."""
+    """REFUSED_STREAM, which is sent again twice without a policy: RFC 9113, section 8.7."""
     slept: list[Any] = []
     client = make_client(http2=True, retry=SAFE, hooks={"before_sleep": slept.append})
     h2_app.memory.counts.clear()
     found = await client.post(h2_app.url + "/refuse?times=7", data=BODY)
-    assert (found.content, len(found.attempts), len(slept)) == (b"hello", 2, 1)
+    assert (found.content, len(found.attempts), len(slept)) == (b"hello", 3, 2)
     assert found.attempts[0].error.refused
     assert len(h2_app.requests) == 8
 
@@ -262,7 +262,8 @@ async def test_a_post_that_http_2_always_refuses_is_sent_as_often_as_allowed(
     with pytest.raises(e.ConnectionError, match="refused the request before") as caught:
         await client.post(h2_app.url + "/refuse?times=100", data=BODY)
     assert len(caught.value.attempts) == 3
-    assert len(h2_app.requests) == 3 * 6
+    # Once more if it first went out on the kept connection of the attempt before.
+    assert 3 * 3 <= len(h2_app.requests) <= 3 + 2 * 4
     assert caught.value.refused
 
 

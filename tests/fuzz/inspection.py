@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from curlhttp.exceptions import HTTPError, RequestException
+from curlhttp.exceptions import ContentDecodingError, HTTPError, RequestException
 from tests.fuzz.case import SECRET
 
 _ATTRIBUTES = (
@@ -39,16 +39,22 @@ def look_at_response(response: Any) -> None:
 
 
 def _look_at_one(response: Any) -> None:
+    def may_be_coded(error: Exception) -> bool:
+        """Return whether it says that a part of a coded body cannot be decoded on its own."""
+        return isinstance(error, ContentDecodingError) and response.status_code == 206
+
     for name in _ATTRIBUTES:
         if hasattr(type(response), name) or name in vars(response):
-            _try(f".{name}", lambda name=name: getattr(response, name))  # type: ignore[misc]
+            may_be = may_be_coded if name == "text" else _is_none
+            _try(f".{name}", lambda name=name: getattr(response, name), may_be)  # type: ignore[misc]
     _try("headers", lambda: _look_at_headers(response.headers))
     _try("trailers", lambda: _look_at_headers(getattr(response, "trailers", {})))
     _try("cookies", lambda: _look_at_cookies(response.cookies))
     _try("repr", lambda: (repr(response), str(response), bool(response)))
-    _try("json", response.json, _is_json_error)
+    _try("json", response.json, lambda error: _is_json_error(error) or may_be_coded(error))
     _try("raise_for_status", response.raise_for_status, lambda error: isinstance(error, HTTPError))
-    _try("iter_lines", lambda: list(response.iter_lines()) if hasattr(response, "raw") else None)
+    if hasattr(response, "raw"):
+        _try("iter_lines", lambda: list(response.iter_lines()), may_be_coded)
     again = _try("pickle", lambda: pickle.loads(pickle.dumps(response)))
     if (again.status_code, again.content) != (response.status_code, response.content):
         raise Surprise("pickle: another response came out")
@@ -73,9 +79,11 @@ def _is_json_error(error: Exception) -> bool:
     return isinstance(error, RequestException) and isinstance(error, ValueError)
 
 
-def _try(
-    what: str, look: Callable[[], Any], may_be: Callable[[Exception], bool] = lambda error: False
-) -> Any:
+def _is_none(error: Exception) -> bool:
+    return False
+
+
+def _try(what: str, look: Callable[[], Any], may_be: Callable[[Exception], bool] = _is_none) -> Any:
     try:
         return look()
     except Exception as error:

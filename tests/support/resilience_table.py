@@ -76,7 +76,7 @@ B6  flow/test_retry_delays  test_a_hundred_retries_take_no_time
 B7  policy/test_backoff     test_a_thousand_clients_that_fail_together_do_not_retry_together
 A1  policy/test_retry_after test_digits_are_seconds
 A1  policy/test_retry_after test_an_invalid_number_of_seconds_is_ignored
-A1  policy/test_retry_after test_a_number_beyond_all_reason_is_ignored
+A1  policy/test_retry_after test_a_number_beyond_all_reason_is_a_long_wait
 A1  flow/test_retry_delays  test_an_invalid_retry_after_is_ignored
 A2  policy/test_retry_after test_the_three_forms_of_dates_are_read_against_the_time_of_day
 A2  policy/test_retry_after test_a_date_in_the_past_is_now

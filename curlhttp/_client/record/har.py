@@ -297,7 +297,8 @@ def write_log(path: Path, log: JSONObject) -> None:
         if not is_special:
             os.replace(part, path)
     except OSError as error:
-        error.filename = str(path)  # not the temporary file, or none if the disk is full
+        if error.errno is not None:
+            error.filename = str(path)  # not the temporary file, or none if the disk is full
         raise
     finally:
         if not is_special:
