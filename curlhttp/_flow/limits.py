@@ -8,6 +8,7 @@ own limit.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -216,7 +217,7 @@ async def ask_store(
     Raises:
         StoreError: see Store.ask.
     """
-    within = partial(_BoundedWaiter, make_waiter, max(0.0, patience))
+    within = partial(_BoundedWaiter, make_waiter, time.monotonic() + patience)
     try:
         return await store.ask(command, make_waiter if patience == math.inf else within)
     except StoreError as error:
@@ -225,22 +226,23 @@ async def ask_store(
 
 
 class _BoundedWaiter:
-    """A waiter whose wait never takes longer than a limit.
+    """A waiter whose wait never ends later than a request.
 
     Args:
         make_waiter: makes a waiter of the engine.
-        most: the limit in seconds.
+        ends: when the request's time is over, in monotonic seconds.
     """
 
-    __slots__ = ("_most", "_waiter", "wake")
+    __slots__ = ("_ends", "_waiter", "wake")
 
-    def __init__(self, make_waiter: MakeWaiter, most: float) -> None:
+    def __init__(self, make_waiter: MakeWaiter, ends: float) -> None:
         self._waiter = make_waiter()
-        self._most = most
+        self._ends = ends
         self.wake = self._waiter.wake
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        return self._waiter.wait(self._most if seconds is None else min(seconds, self._most))
+        left = max(0.0, self._ends - time.monotonic())
+        return self._waiter.wait(left if seconds is None else min(seconds, left))
 
 
 def _limit_shared_rate(

@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -26,13 +25,13 @@ from curlhttp.redis._scripts import load_script, make_keys, parse_answer
 
 if TYPE_CHECKING:
     from redis import Redis
-    from redis.client import Pipeline
     from redis.connection import AbstractConnection
 
-# --- Clients of redis-py with bounded waits, without retries, whose replies are bytes ---
+# --- Connections of redis-py with bounded waits, without retries, whose replies are bytes ---
 
 # Any: settings have different types, which depend on the class of connections.
 _Settings: TypeAlias = "dict[str, Any]"
+_Words: TypeAlias = "tuple[str | float, ...]"  # of a command
 
 # Settings of the user's client that are replaced.
 _OVERRIDDEN = ("retry", "retry_on_timeout", "retry_on_error", "decode_responses")
@@ -51,8 +50,8 @@ class Address(NamedTuple):
     settings: _Settings
     where: str
 
-    def client(self, connect_timeout: float, timeout: float) -> Redis:
-        """Connect, and return a client with a separate pool.
+    def connect(self, connect_timeout: float, timeout: float) -> AbstractConnection:
+        """Return a new connection.
 
         Args:
             connect_timeout: seconds to wait for a connection.
@@ -67,14 +66,14 @@ class Address(NamedTuple):
         # A retried command may be executed twice, and a request would wait for the retry.
         settings["retry"] = Retry(NoBackoff(), 0)
         pool = redis.ConnectionPool(connection_class=self.kind, **settings)
-        client = redis.Redis(connection_pool=pool)
+        link = cast("AbstractConnection", pool.make_connection())
         try:
-            with suppress(redis.ResponseError):  # some users may not send PING
-                client.ping()
+            _send(link, [("PING",)])
+            _read_reply(link)  # an error too is a reply: some users may not send PING
         except BaseException:
-            pool.disconnect()
+            link.disconnect()  # type: ignore[no-untyped-call]  # of redis-py
             raise
-        return client
+        return link
 
     def to_store_error(self, prefix: str, error: Exception) -> StoreError | None:
         """Return a StoreError for a lasting error, None for one that may not occur again.
@@ -91,6 +90,45 @@ class Address(NamedTuple):
         else:
             return None
         return StoreError(f"the store {self.where}: {what} ({text}); nothing was sent")
+
+
+def describe_problem(error: BaseException) -> str:
+    """Return what is wrong with a server, for "the store ...".
+
+    Args:
+        error: from redis-py, or of this module.
+    """
+    import redis
+
+    if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)):
+        what = "refuses the user name or password"
+    elif isinstance(error, (redis.ResponseError, redis.BusyLoadingError)):
+        what = "refuses commands"
+    else:
+        what = "does not respond"
+    return f"{what} ({type(error).__name__}: {error})"
+
+
+def _send(link: AbstractConnection, commands: list[_Words]) -> None:
+    link.send_packed_command(link.pack_commands(commands))  # type: ignore[no-untyped-call]  # of redis-py
+
+
+def _read_reply(link: AbstractConnection) -> object:
+    """Return the next reply, which may be an error."""
+    import redis
+
+    try:
+        return link.read_response()
+    except redis.ResponseError as error:
+        return error
+
+
+def _is_stale(link: AbstractConnection) -> bool:
+    """Return whether the server closed a connection, or sent what was not asked for."""
+    try:
+        return link.can_read(0)
+    except Exception:  # of redis-py or the socket
+        return True
 
 
 def parse_address(given: str | Redis) -> Address:
@@ -142,7 +180,7 @@ def _format_address(settings: _Settings) -> str:
 _MAX_BATCH = 256  # commands in one pipeline
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds without commands after a failure
 _WARN_EVERY = 60.0  # seconds
-_LATE_AFTER = 1.0  # seconds, at least, to wait for a reply, so that a late command can be undone
+_GIVE_UP_AFTER = 1.0  # seconds, at least, to wait for a reply that is late
 _MAX_LATE = 3  # late replies in a row, which count as a failure
 _EXIT_TIMEOUT = 1.0  # seconds to wait at the end of the program until all commands are sent
 _TICK = 0.5  # seconds after which the thread looks for leases to renew
@@ -228,15 +266,26 @@ class RedisConnection:
         prefix: start of the names of all keys.
         timeout: seconds after which a reply is late.
         connect_timeout: seconds for which the thread waits for a connection.
+        consequence: of a failure, for the log.
+
+    Attributes:
+        problem: the latest failure, for "the store ...".
     """
 
     def __init__(
-        self, address: Address, prefix: str, timeout: float, connect_timeout: float
+        self,
+        address: Address,
+        prefix: str,
+        timeout: float,
+        connect_timeout: float,
+        consequence: str,
     ) -> None:
         self._address = address
         self._prefix = prefix
         self._timeout = timeout
         self._connect_timeout = connect_timeout
+        self._consequence = consequence
+        self.problem = "does not respond"
         self._warned_at = -_WARN_EVERY
         self._has_warned = False
         self._reset()
@@ -245,7 +294,8 @@ class RedisConnection:
         self._inbox: SimpleQueue[PendingCommand | None] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._client: Redis | None = None
+        self._link: AbstractConnection | None = None
+        self._connecting_since: float | None = None
         self._loaded: set[str] = set()  # kinds of commands whose scripts Redis has
         self._renewals: dict[int, LeaseRenewal] = {}
         self._has_renewals = False
@@ -255,6 +305,7 @@ class RedisConnection:
         self._is_retrying = False
         self._pause = _FIRST_PAUSE
         self._late = 0  # replies in a row
+        self._was_late = False  # the latest reply
 
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent, and start again."""
@@ -277,7 +328,12 @@ class RedisConnection:
     @property
     def is_connected(self) -> bool:
         """Return whether there is a connection, so that a command is sent immediately."""
-        return self._client is not None
+        return self._link is not None
+
+    def is_stuck(self) -> bool:
+        """Return whether connecting takes too long, because a look-up of a name has no timeout."""
+        since = self._connecting_since
+        return since is not None and time.monotonic() - since >= self._connect_timeout
 
     def connect(self) -> None:
         """Make the thread connect, unless it is connected. Never waits."""
@@ -313,19 +369,19 @@ class RedisConnection:
             self._retry_at = now + self._pause
             self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
         self._is_up = self._is_retrying = False
+        # As text, because a handler may keep its arguments, and an error refers to its frames.
+        self.problem = describe_problem(error)
         if now - self._warned_at >= _WARN_EVERY and not self._is_closed:
             self._warned_at, self._has_warned = now, True
             _log.warning(
-                "the store %s does not respond, so this process continues without it: %s: %s",
-                self._address.where,
-                type(error).__name__,
-                str(error),  # a handler may keep its arguments, and an error refers to its frames
+                "the store %s %s, so %s", self._address.where, self.problem, self._consequence
             )
 
     def close(self) -> None:
         """Send the commands in the queue, and close the connection."""
         with self._starting:
             self._is_closed = True
+            self.problem = "is closed"
             thread = self._thread
         self._inbox.put(None)
         if thread is not None and thread is not threading.current_thread():
@@ -350,9 +406,13 @@ class RedisConnection:
             self._serve(batch + self._get_due_renewals())
             if is_last:
                 break
-        client, self._client = self._client, None
-        if client is not None:
-            client.connection_pool.disconnect()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        self._loaded.clear()
+        if link is not None:
+            link.disconnect()  # type: ignore[no-untyped-call]  # of redis-py
 
     def _get_due_renewals(self) -> list[PendingCommand]:
         """Return the renewals that are due."""
@@ -374,23 +434,25 @@ class RedisConnection:
         if not (self._is_up or is_ping):
             _wake_all(wanted)  # Redis failed after they were queued
             return
+        self._was_late = False
         try:
-            seconds = self._exchange(wanted)
+            self._exchange(wanted)
         except Exception as error:  # any error: the requests must continue
-            self._loaded.clear()
+            self._disconnect()  # a reply that comes later belongs to no command
             self.note_failure(error)
             _wake_all(wanted)
             return
         # A PING proves nothing, because Redis may reply in time to PING alone.
         ran_script = any(pending.command is not None for pending in wanted)
-        if seconds > self._timeout:
+        if self._was_late:
             self._late += 1
+            if self._late >= _MAX_LATE:
+                # Otherwise each request would wait for a reply that always is too late.
+                text = f"{self._late} replies in a row took longer than {self._timeout:g} s"
+                self.note_failure(TimeoutError(text))
+                return
         elif ran_script:
             self._late = 0
-        if self._late >= _MAX_LATE and seconds > self._timeout:
-            # Otherwise each request would wait for a reply that always is too late.
-            self.note_failure(TimeoutError(f"a reply took {seconds:.3g} s"))
-            return
         self._is_up, self._is_retrying = True, False
         if ran_script:
             self._pause = _FIRST_PAUSE
@@ -398,50 +460,72 @@ class RedisConnection:
                 self._has_warned = False
                 _log.info("the store %s responds again", self._address.where)
 
-    def _exchange(self, batch: list[PendingCommand]) -> float:
-        """Send commands and deliver the replies; return how many seconds that took."""
-        if self._client is None:
-            # This also applies to the replies to AUTH and SELECT.
-            waits = max(self._timeout, self._connect_timeout, _LATE_AFTER)
-            self._client = self._address.client(self._connect_timeout, waits)
-        started = time.monotonic()
-        self._send(batch)
-        return time.monotonic() - started
-
-    def _send(self, batch: list[PendingCommand]) -> None:
-        assert self._client is not None
+    def _exchange(self, batch: list[PendingCommand]) -> None:
+        """Send commands and deliver the replies."""
+        link = self._get_link()
         sent = [pending for pending in batch if pending.command is not None]
         if not sent:
-            self._client.ping()
+            _send(link, [("PING",)])
+            self._await_reply(link)
+            _read_reply(link)
             _wake_all(batch)
             return
         unknown = [
             each
-            for each, reply in self._fetch_replies(sent, by_sha=True)
+            for each, reply in self._fetch_replies(link, sent, by_sha=True)
             if not self._deliver(each, reply)
         ]
         # Redis was restarted and has lost the scripts.
-        for each, reply in self._fetch_replies(unknown, by_sha=False):
+        for each, reply in self._fetch_replies(link, unknown, by_sha=False):
             self._deliver(each, reply)
         _wake_all(batch)
 
+    def _get_link(self) -> AbstractConnection:
+        """Return a connection; connect if there is none, or the server closed it."""
+        if self._link is not None and _is_stale(self._link):
+            self._disconnect()
+        if self._link is None:
+            # This also applies to the replies to AUTH and SELECT.
+            waits = max(self._timeout, self._connect_timeout, _GIVE_UP_AFTER)
+            self._connecting_since = time.monotonic()
+            try:
+                self._link = self._address.connect(self._connect_timeout, waits)
+            finally:
+                self._connecting_since = None
+        return self._link
+
+    def _await_reply(self, link: AbstractConnection) -> None:
+        """Wait for the first reply, and note whether it is late.
+
+        No clock of this process decides this: if the thread wakes late, the kernel finds the reply
+        in the socket, although the timeout is over.
+
+        Raises:
+            TimeoutError: there is none.
+        """
+        if link.can_read(self._timeout):
+            return
+        self._was_late = True
+        longest = max(self._timeout, _GIVE_UP_AFTER)
+        if not link.can_read(longest - self._timeout):
+            raise TimeoutError(f"no reply in {longest:g} s")
+
     def _fetch_replies(
-        self, sent: list[PendingCommand], *, by_sha: bool
+        self, link: AbstractConnection, sent: list[PendingCommand], *, by_sha: bool
     ) -> Iterator[tuple[PendingCommand, object]]:
         if not sent:
             return
-        assert self._client is not None
-        pipe = self._client.pipeline(transaction=False)
         new = {cast(StoreCommand, pending.command).kind for pending in sent} - self._loaded
-        # First in the same pipeline, because Redis runs commands in their order.
-        for kind in new:
-            _add(pipe, "SCRIPT LOAD", load_script(kind).text)
+        # First in the same batch, because Redis runs commands in their order.
+        words: list[_Words] = [("SCRIPT LOAD", load_script(kind).text) for kind in new]
         for pending in sent:
             command = cast(StoreCommand, pending.command)
             found, keys = load_script(command.kind), make_keys(command, self._prefix)
             name, text = ("EVALSHA", found.sha) if by_sha else ("EVAL", found.text)
-            _add(pipe, name, text, len(keys), *keys, *command.arguments, pending.correlation_id)
-        replies = pipe.execute(raise_on_error=False)
+            words.append((name, text, len(keys), *keys, *command.arguments, pending.correlation_id))
+        _send(link, words)
+        self._await_reply(link)
+        replies = [_read_reply(link) for _ in words]
         self._loaded |= new
         yield from zip(sent, replies[len(new) :], strict=True)
 
@@ -498,10 +582,6 @@ def _next_batch(
         except Empty:
             return batch, False
     return batch, True
-
-
-def _add(pipe: Pipeline, *command: str | float) -> None:
-    pipe.execute_command(*command)  # type: ignore[no-untyped-call]  # of redis-py
 
 
 def _wake_all(batch: list[PendingCommand]) -> None:

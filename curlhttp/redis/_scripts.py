@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import NamedTuple, TypeAlias, cast
 
 from curlhttp._policy.shared_store import Answer, StoreCommand
@@ -49,10 +49,30 @@ class Script(NamedTuple):
 
 @cache
 def load_script(kind: str) -> Script:
-    """Return the script for a kind of command."""
-    body = Path(__file__).with_name(f"{kind}.lua").read_text("utf-8")
+    """Return the script for a kind of command.
+
+    Raises:
+        FileNotFoundError: the program was packaged without it.
+    """
+    try:
+        body = files(__package__).joinpath(f"{kind}.lua").read_text("utf-8")
+    except (OSError, KeyError) as error:  # a KeyError is of a zip file
+        raise FileNotFoundError(
+            f"curlhttp/redis/{kind}.lua is missing: package the program with curlhttp's data "
+            "files, such as PyInstaller's --collect-data curlhttp"
+        ) from error
     text = _CLOCK + _HEADER + body + _FOOTER
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def load_scripts() -> None:
+    """Load all scripts.
+
+    Raises:
+        FileNotFoundError: the program was packaged without one.
+    """
+    for kind in _KEYS:
+        load_script(kind)
 
 
 def make_keys(command: StoreCommand, prefix: str) -> list[str]:

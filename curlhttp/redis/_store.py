@@ -16,6 +16,7 @@ from curlhttp.redis._connection import (
     make_unawaited,
     parse_address,
 )
+from curlhttp.redis._scripts import load_scripts
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -39,15 +40,17 @@ class RedisStore:
             copied; the store neither uses nor closes that client.
         prefix: the beginning of the names of all keys. Policies share state if they have the same
             prefix and the same settings.
-        timeout: the maximum number of seconds that a request waits for Redis.
-        connect_timeout: additional seconds that the first connection may take. The store starts to
-            connect when you create a client with it; creating the client does not wait for the
-            connection.
-        on_error: what requests do if Redis does not respond: "local" to continue with the limits
-            of this process alone, "refuse" to raise StoreError.
+        timeout: seconds after which a reply is late. Redis counts as down after three late replies
+            in a row, or if it has not replied after a second (or the timeout, if that is longer).
+            Until then, a request waits for the reply as long as its own timeouts allow.
+        connect_timeout: seconds that a connection may take. The store starts to connect when you
+            create a client with it; creating the client does not wait for the connection.
+        on_error: what requests do if Redis is down: "local" to continue with the limits of this
+            process alone, "refuse" to raise StoreError.
 
     Raises:
         ImportError: the extra is not installed.
+        FileNotFoundError: the program was packaged without curlhttp's data files.
         ValueError: the URL is not one of Redis, or an argument is out of range.
         TypeError: the client is not for a single server.
     """
@@ -67,6 +70,7 @@ class RedisStore:
             raise ValueError(f"on_error must be 'local' or 'refuse', not {on_error!r}")
         if not (isinstance(prefix, str) and prefix):
             raise ValueError(f"prefix must be text that is not empty, not {prefix!r}")
+        load_scripts()  # now, because the thread could only do without Redis
         prefix.encode()  # raises a UnicodeEncodeError, which is a ValueError, for a lone surrogate
         self._given = redis
         self.prefix = prefix
@@ -76,7 +80,11 @@ class RedisStore:
         address = parse_address(redis)
         self._where = address.where
         # A separate object, so that the thread does not keep the store alive.
-        self._connection = RedisConnection(address, prefix, timeout, connect_timeout)
+        consequence = {
+            "local": "this process continues without it",
+            "refuse": "requests raise StoreError",
+        }[on_error]
+        self._connection = RedisConnection(address, prefix, timeout, connect_timeout, consequence)
         _fork.register(self._connection)
 
     def connect(self) -> None:
@@ -93,24 +101,37 @@ class RedisStore:
         Raises:
             StoreError: Redis does not respond and on_error is "refuse", or the error is lasting.
         """
-        if not self._connection.is_up():
-            self._handle_no_answer()
+        connection = self._connection
+        if not connection.is_up():
+            self._handle_no_answer(connection.problem)
             return None
         waiter = make_waiter()
         pending = PendingCommand(question, waiter.wake)
-        patience = self.timeout + (0.0 if self._connection.is_connected else self.connect_timeout)
-        started = time.monotonic()
+        patience = self.connect_timeout + self.timeout
         try:
-            self._connection.put(pending)
-            await waiter.wait(patience)
+            connection.put(pending)
+            # The thread decides whether Redis is late, because this request may only wake late.
+            while True:
+                started = time.monotonic()
+                await waiter.wait(patience)
+                # A request whose timeout is shorter proves nothing about Redis.
+                has_waited = time.monotonic() - started > patience - _EARLY
+                if not has_waited:
+                    break
+                if connection.is_stuck():
+                    connection.note_failure(TimeoutError(f"no connection in {patience:g} s"))
+                    break
+                waiter = make_waiter()
+                pending.wake = waiter.wake
+                if pending.is_claimed:  # before it had this waiter
+                    break
         except BaseException:
             self._abandon(pending)
             raise
-        # A request whose timeout is shorter proves nothing about Redis.
-        return self._get_answer(pending, has_waited=time.monotonic() - started > patience - _EARLY)
+        return self._get_answer(pending)
 
     def ask_here(self, question: StoreCommand) -> Answer | None:
-        """Return the answer as ask() does; block this thread, for the timeout at most."""
+        """Return the answer as ask() does; block this thread."""
         return run_sync(lambda: self.ask(question, ThreadWaiter))
 
     def tell(self, question: StoreCommand) -> None:
@@ -136,15 +157,16 @@ class RedisStore:
         settings = (self.prefix, self.timeout, self.connect_timeout, self.on_error)
         return _rebuild, (self._given, *settings)
 
-    def _get_answer(self, pending: PendingCommand, *, has_waited: bool) -> Answer | None:
+    def _get_answer(self, pending: PendingCommand) -> Answer | None:
+        problem = self._connection.problem
         if pending.claim():  # it is not done
-            if has_waited:
-                self._connection.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
+            if self._connection.is_up():
+                problem = "does not respond within the timeout of the request"
         elif pending.error is not None:
             raise pending.error
         elif pending.answer is not None:
             return pending.answer
-        self._handle_no_answer()
+        self._handle_no_answer(problem)
         return None
 
     def _abandon(self, pending: PendingCommand) -> None:
@@ -152,9 +174,9 @@ class RedisStore:
         if not pending.claim() and (undo := pending.make_undo()) is not None:
             self._connection.put(make_unawaited(undo))
 
-    def _handle_no_answer(self) -> None:
+    def _handle_no_answer(self, problem: str) -> None:
         if self.on_error == "refuse":
-            raise StoreError(f"the store {self._where} does not respond; nothing was sent")
+            raise StoreError(f"the store {self._where} {problem}; nothing was sent")
 
     def __enter__(self) -> RedisStore:
         return self

@@ -476,7 +476,9 @@ def test_requests_continue_if_redis_refuses_writes_and_the_log_is_short(
         while time.monotonic() < end:
             assert client.get(app.url).status_code == 200
     said = [each.getMessage() for each in caplog.records if "store" in each.getMessage()]
-    assert "does not respond" in said[0]
+    assert (
+        "refuses the user name or password" if name == "requirepass" else "refuses commands"
+    ) in (said[0])
     given = [value for each in caplog.records for value in each.args or ()]
     assert given
     assert not any(isinstance(value, BaseException) for value in given)  # would keep the client
@@ -583,7 +585,105 @@ async def test_without_redis_a_process_has_its_own_circuits(
     assert (await client.get(app.url)).status_code == 200
 
 
+@pytest.mark.parametrize("on_error", ["local", "refuse"])
+def test_messages_say_that_the_password_is_wrong_and_what_follows(
+    app: AppServer,
+    own_redis: RedisServer,
+    make_store: MakeStore,
+    caplog: pytest.LogCaptureFixture,
+    on_error: str,
+) -> None:
+    with own_redis.client() as admin:
+        admin.config_set("requirepass", "right")
+    url = own_redis.url.replace("redis://", "redis://:hunter2@")
+    store = make_store(url, on_error=on_error)
+    with Client(rate_limit=RateLimit(1000, store=store)) as client:
+        for _ in range(2):  # the first one finds it out, the second one is not sent to Redis
+            if on_error == "local":
+                assert client.get(app.url).status_code == 200
+                continue
+            with pytest.raises(StoreError, match="refuses the user name or password") as caught:
+                client.get(app.url)
+            assert "hunter2" not in str(caught.value)
+    (said,) = [each.getMessage() for each in caplog.records if "the store" in each.getMessage()]
+    assert "refuses the user name or password" in said
+    assert ("continues without it" in said) == (on_error == "local")
+    assert ("requests raise StoreError" in said) == (on_error == "refuse")
+    assert "hunter2" not in said
+
+
+def test_a_closed_store_says_so(app: AppServer, make_store: MakeStore, redis: RedisServer) -> None:
+    store = make_store(redis, on_error="refuse")
+    store.close()
+    with Client(rate_limit=RateLimit(1000, store=store)) as client:
+        with pytest.raises(StoreError, match="is closed"):
+            client.get(app.url)
+
+
 # --- replies that come too late ---
+
+
+async def test_requests_wait_for_a_late_reply_and_use_it(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    with Delayed(redis.port, 0) as delayed:
+        # Far below what a reply takes, and it is given up far later.
+        store = make_store(f"redis://127.0.0.1:{delayed.port}/0", timeout=0.001)
+        link = store._connection
+        link._late = -1000  # no failure
+        client = make_client(rate_limit=RateLimit(10_000, burst=10_000, store=store))
+        await until(lambda: link.is_connected)
+        delayed.seconds = 0.05
+        for _ in range(2):
+            assert (await client.get(app.url)).status_code == 200
+        assert link._late > -1000
+        with redis.client() as admin:
+            (name,) = admin.keys("curlhttp:1:rate:*")
+            assert admin.hget(name, "due")
+        # Neither was undone, which happens to answers that nobody waits for.
+        assert not store._connection._inbox.qsize()
+        with redis.client() as admin:
+            assert not admin.keys("curlhttp:1:rate:*:freed")
+        store.close()
+
+
+async def test_the_third_late_reply_in_a_row_counts_as_a_failure(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    question = RateLimit(1000, burst=1000).make_reserve_command("http://a.test", INF)
+    with Delayed(redis.port, 0) as delayed:
+        store = make_store(f"redis://127.0.0.1:{delayed.port}/0", timeout=0.01)
+        store.ask_here(question)
+        link = store._connection
+        await until(lambda: link._inbox.empty())
+        link._late = 0
+        delayed.seconds = 0.1
+        assert store.ask_here(question)
+        assert store.ask_here(question)
+        assert link.is_up()
+        assert store.ask_here(question)  # its own answer counts, too
+        await until(lambda: not link._is_up)
+        store.close()
+
+
+def test_a_thread_that_wakes_late_does_not_take_redis_to_be_late(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store = make_store(redis, timeout=0.5)
+    link = store._connection
+    question = RateLimit(1000, burst=1000).make_reserve_command("http://a.test", INF)
+    store.ask_here(question)
+    real = link._await_reply
+
+    def starve(connection: Any) -> None:
+        time.sleep(1.5)  # the reply is in the socket by then
+        real(connection)
+
+    link._await_reply = starve
+    for _ in range(2):
+        assert store.ask_here(question)
+    assert link._late == 0
+    assert link.is_up()
 
 
 def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> None:
