@@ -9,6 +9,7 @@ connections until the end. At the start of each transfer it walks the whole cach
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from time import monotonic
 from typing import cast
 from urllib.parse import urlsplit
@@ -57,6 +58,14 @@ def has_failed(request: ClientRequest) -> bool:
     return until > monotonic()
 
 
+def _pop_oldest(now: float) -> None:
+    """Remove the oldest failure, if it has expired."""
+    with suppress(StopIteration, RuntimeError):  # another thread has changed them
+        route, (until, _) = next(iter(FAILED.items()))
+        if until <= now:
+            FAILED.pop(route, None)
+
+
 class CachedNames:
     """The names that are in the cache of one curl_multi.
 
@@ -95,7 +104,7 @@ class CachedNames:
         route = _get_route(request)
         FAILED.pop(route, None)  # so that the oldest is first
         if len(FAILED) >= _MOST_FAILED:
-            FAILED.pop(next(iter(FAILED), ""), None)
+            _pop_oldest(math.inf)
         FAILED[route] = monotonic() + self._ttl, _get_removals(request)
 
     def set_removals(self, easy: pycurl.Curl, request: ClientRequest) -> None:
@@ -108,10 +117,11 @@ class CachedNames:
         removals, self.surplus = self.surplus, []
         route = _get_route(request)
         until, names = FAILED.get(route, _NEVER)
-        if until > monotonic():
+        now = monotonic()
+        if until > now:
             removals += names
-        elif names:
-            FAILED.pop(route, None)
+        else:
+            _pop_oldest(now)  # so that requests do nothing here once all have expired
         if removals:
             easy.setopt(pycurl.RESOLVE, removals + _get_configured(request))
 
