@@ -278,6 +278,12 @@ def _collecting_is_quick() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _functions_keep_no_connections() -> None:
+    """Close the connections that curlhttp.get() kept before, because some tests count them."""
+    _close_shared_client()
+
+
 def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 30.0) -> Collection[Any]:
     """Return what remains after a while: threads and sockets may still be closing."""
     end = time.monotonic() + seconds

@@ -7,7 +7,7 @@ have. Each object handles this on its own.
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 
@@ -15,6 +15,7 @@ class _AfterFork(Protocol):
     def after_fork_in_child(self) -> None: ...
 
 
+_T = TypeVar("_T")
 _TRIES = 10
 
 _in_children: WeakSet[Any] = WeakSet()
@@ -39,7 +40,7 @@ def registered() -> list[object]:
     return _list(_in_children)
 
 
-def _list(objects: WeakSet[Any]) -> list[Any]:
+def _list(objects: WeakSet[_T]) -> list[_T]:
     for _ in range(_TRIES):
         try:
             return list(objects)
