@@ -168,9 +168,9 @@ class StreamBody(Body):
     def __init__(self, length: int | None) -> None:
         if length is not None and length < 0:
             raise ValueError(f"a body cannot have {length} bytes")
-        self.content_type = None
+        self.content_type: str | None = None
         self.length = length
-        self.data = None
+        self.data: bytes | None = None
         self.replayable = False
         self._restart()
 
@@ -524,7 +524,7 @@ class MultipartBody(StreamBody):
         self._set_parts(parts, boundary, length, is_chosen=chosen is not None)
         if chosen is None and _is_multipart(kind):
             kind = _with_boundary(kind, boundary)
-        self.content_type = kind
+        self.content_type: str | None = kind
 
     @classmethod
     def of_parts(cls, parts: Iterable[tuple[bytes, Body]], content_type: str) -> MultipartBody:
@@ -558,9 +558,9 @@ class MultipartBody(StreamBody):
         self._index = 0
         self._before = b"\n"
         super().__init__(self._get_known_length() if length is None else length)
-        self.replayable = all(segment.replayable for segment in self._segments)
+        self.replayable: bool = all(segment.replayable for segment in self._segments)
         if len(self._segments) == 1 and self.length == self._segments[0].length:
-            self.data = self._segments[0].data
+            self.data: bytes | None = self._segments[0].data
 
     def _get_known_length(self) -> int | None:
         total = 0

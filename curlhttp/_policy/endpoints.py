@@ -127,7 +127,8 @@ class Endpoints(Unpicklable):
         self.refresh_after: float | None = refresh
         self.due: float = -_NEVER  # when list_urls is called next, monotonic
         self._is_refreshing = False
-        self.first_list = TokenCache()  # the queue of requests that wait for the first list
+        # The queue of requests that wait for the first list.
+        self.first_list: TokenCache = TokenCache()
         self._choose = choose
         self._eject_after = eject_after
         self._eject_for = eject_for

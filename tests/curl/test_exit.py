@@ -85,7 +85,7 @@ elif path == "session's stream":
     send = lambda: response.raw.read(1)
 elif path == "stream":
     streamed = client.stream("GET", url + "/drip?n=100000&interval=0.01")
-    send = lambda: streamed.read()
+    send = lambda: next(streamed.iter_bytes())
 elif path == "dropped":
     held = [client.stream("GET", url + "/drip?n=100000&interval=0.01")]
     def send():

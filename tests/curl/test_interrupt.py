@@ -16,7 +16,7 @@ from tests.support.pace import assert_in_time
 pytestmark = pytest.mark.slow
 
 _BLOCKING = """
-import sys, curlhttp
+import sys, threading, curlhttp
 from curlhttp import Timeout
 url, hole, path = sys.argv[1:]
 client = curlhttp.Client(max_connections=1)
@@ -45,7 +45,8 @@ def go():
         client.post(url + "/unread", content=pieces())
     elif path == "connect":
         client.get(hole + "/", timeout=None)
-    elif path == "pool":
+    elif path == "pool":  # with another thread, since a wait of the only one would be an error
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
         client.get(url + "/")
 
 print("going", flush=True)

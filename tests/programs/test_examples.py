@@ -243,8 +243,8 @@ def test_the_example_of_tracing_has_a_span_for_each_attempt() -> None:
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""
     assert finished.stdout.splitlines() == [
-        "span       GET /moved?token=***: 503, resent 0, opened",
-        "span       GET /moved?token=***: 302, resent 1, reused",
+        "span       GET /moved?token=REDACTED: 503, resent 0, opened",
+        "span       GET /moved?token=REDACTED: 302, resent 1, reused",
         "span       GET /here: 200, resent 2, reused",
         "attempts   ['1', '2', '3']",
         "parents    True",
