@@ -27,10 +27,10 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 200\r
 _THINKS = 0.005  # seconds for which the server waits: a request that waits once is what users have
 _TRACED = 30  # requests, of which the middle one counts: some look for silence as well
 
-# Above the most of all versions of Python; on 3.11 these are 1,660, 2,115 and 2,796.
-_BLOCKING_BYTECODES = 1_690
-_ASYNC_BYTECODES = 2_150
-_SESSION_BYTECODES = 2_830
+# Above the most of all versions of Python: on 3.10, 1,708 and 2,162; on 3.11, 2,796.
+_BLOCKING_BYTECODES = 1_740
+_ASYNC_BYTECODES = 2_200
+_SESSION_BYTECODES = 2_860
 # Four of them are the task's; before 3.11 each of the three coroutines has a separate frame.
 _WAITING_OBJECTS = 12.5 if sys.version_info >= (3, 11) else 15.5
 

@@ -87,6 +87,12 @@ async def test_a_redirect_with_credentials_is_no_exception(
     assert pair_of(app) == b"\xe2\x82\xac:p\xe9"
 
 
+_reads_netrc = pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="Python 3.10 reads only ASCII in netrc files"
+)
+
+
+@_reads_netrc
 async def test_netrc_is_sent_as_utf8(
     make_client: MakeClient, app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +149,7 @@ def test_the_functions_read_urls_like_the_clients(
         assert [decode(asked.header("proxy-authorization")) for asked in proxy.log] == [sent] * 2
 
 
+@_reads_netrc
 def test_the_functions_read_netrc_like_the_clients(
     app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

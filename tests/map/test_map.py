@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -703,9 +704,12 @@ async def test_a_task_cancelled_from_outside_does_not_hang_the_consumer(
         for task in asyncio.all_tasks() - own - {asyncio.current_task()}:
             task.cancel()
 
+    # Python 3.10 does not tell whether a task was cancelled or its code raised CancelledError.
+    knows = sys.version_info >= (3, 11)
+    expected = RuntimeError if knows else asyncio.CancelledError
     with anyio.fail_after(30):
         canceller = asyncio.create_task(cancel())
-        with pytest.raises(RuntimeError, match="cancelled, but not by its consumer"):
+        with pytest.raises(expected, match="cancelled, but not by its consumer" if knows else None):
             async for _ in client.map([app.url + "/stall"]):
                 pass
         await canceller

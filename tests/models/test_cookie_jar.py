@@ -378,7 +378,8 @@ def test_saving_and_loading_keeps_scope_expiry_and_secure(tmp_path: Path) -> Non
     file.clear()
     file.load()
     loaded = Cookies(file)
-    assert sent(loaded, "https://h.test/") == "a=1; b=2"
+    # Up to Python 3.10, the library's jar saves its cookies sorted by domain.
+    assert sorted((sent(loaded, "https://h.test/") or "").split("; ")) == ["a=1", "b=2"]
     assert sent(loaded, "http://h.test/") == "b=2"
     assert sent(loaded, "https://sub.h.test/") == "b=2"
     assert [c.expires for c in loaded] == [c.expires for c in jar]
