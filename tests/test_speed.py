@@ -22,6 +22,7 @@ import pytest
 
 import curlhttp
 import curlhttp.requests as requests
+from curlhttp._curl.dns import FAILED
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 200\r\n\r\n" + bytes(200)
 _THINKS = 0.005  # seconds for which the server waits: a request that waits once is what users have
@@ -33,6 +34,12 @@ _ASYNC_BYTECODES = 2_200
 _SESSION_BYTECODES = 2_860
 # Four of them are the task's; before 3.11 each of the three coroutines has a separate frame.
 _WAITING_OBJECTS = 12.5 if sys.version_info >= (3, 11) else 15.5
+
+
+@pytest.fixture(autouse=True)
+def _no_name_has_failed() -> None:
+    """Forget hosts that other tests could not connect to: requests look for them for a minute."""
+    FAILED.clear()
 
 
 @pytest.fixture(scope="module")
