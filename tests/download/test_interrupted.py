@@ -33,6 +33,7 @@ import errno, resource, signal, sys
 import anyio, curlhttp
 url, path, kind, limit = sys.argv[1:]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # the limit may cut it off
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
 
 async def run():
