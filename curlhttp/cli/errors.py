@@ -5,6 +5,7 @@ For an unknown option, suggest the option that was probably meant.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,7 @@ INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 _USAGE = 2
 READ_ERROR = 26
 WRITE_ERROR = 23
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # Windows may lack it
 # What to write here for an option of curl or httpie.
 _INSTEAD = {
     **dict.fromkeys(("-a", "--auth"), "write -u NAME:PASSWORD"),
@@ -128,7 +130,9 @@ def to_failure(error: Exception) -> CommandFailed | None:
     if isinstance(error, BrokenPipeError):  # the reader, such as `head`, closed the pipe
         return CommandFailed("", WRITE_ERROR)
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
+        # Who writes a file names it, so a full disk without a name is behind stdout.
+        name = error.filename or ("stdout" if error.errno in _FULL else "")
+        where = f"{name}: " if name else ""
         return CommandFailed(f"{where}{error.strerror or error}", WRITE_ERROR)
     return None
 

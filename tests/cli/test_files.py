@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,6 +99,18 @@ def test_a_full_device_is_named_and_not_replaced(app: AppServer, option: str) ->
     assert ended.status == 23
     assert ended.err == "curlhttp: /dev/full: No space left on device\n"
     assert not _FULL.is_file()
+
+
+@pytest.mark.skipif(not _FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["get"], ["get", "-i"], ["curl"], ["fetch", "-"]])
+def test_a_full_disk_behind_stdout_is_named(app: AppServer, words: list[str]) -> None:
+    command = [sys.executable, "-m", "curlhttp", *words, *([app.url] if "-" not in words else [])]
+    with _FULL.open("w") as full:
+        ended = subprocess.run(
+            command, input=app.url, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert ended.returncode == 23
+    assert ended.stderr.splitlines()[-1] == "curlhttp: stdout: No space left on device"
 
 
 def test_files_keep_their_mode_and_private_ones_are_private(tmp_path: Path) -> None:
