@@ -315,8 +315,8 @@ def rewind_body(prepared_request: PreparedRequest) -> None:
 # --- time limits ---
 
 
-@lru_cache(maxsize=64)
-def _make_timeout(timeout: TimeoutInput) -> Timeout:
+@lru_cache(maxsize=64, typed=True)
+def _make_timeout(timeout: TimeoutInput, *types: type) -> Timeout:
     if timeout is None:
         return Timeout()
     if isinstance(timeout, Timeout):
@@ -332,6 +332,8 @@ def to_timeout(timeout: TimeoutInput) -> Timeout:
         ValueError: it is not a timeout, or a limit is not positive.
     """
     try:
+        if type(timeout) is tuple:  # because True is no timeout, but equals 1
+            return _make_timeout(timeout, *map(type, timeout))
         return _make_timeout(timeout)
     except TypeError:  # cannot be hashed
         return _make_timeout.__wrapped__(timeout)

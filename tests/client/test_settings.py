@@ -143,7 +143,7 @@ async def test_waiting_for_the_rate_is_no_silence_of_the_server(
     client = make_client(max_receive_rate=2000, timeout=curlhttp.Timeout(read=0.2, total=30))
     assert len((await client.get(app.url + "/bytes/3000")).content) == 3000
     with pytest.raises(curlhttp.DeadlineExceeded):
-        await client.get(app.url + "/bytes/30000", timeout=curlhttp.Timeout(total=paced(0.5)))
+        await client.get(app.url + "/bytes/300000", timeout=curlhttp.Timeout(total=paced(0.5)))
     assert len((await client.get(app.url + "/bytes/30000", max_receive_rate=None)).content) == 30000
 
 
