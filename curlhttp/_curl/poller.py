@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import select
+import socket
 from contextlib import suppress
 from math import ceil
 from threading import current_thread, main_thread
@@ -15,6 +16,8 @@ from time import monotonic, sleep
 from typing import Any, Protocol
 
 import pycurl
+
+from curlhttp._curl.errors import report_descriptor_shortage
 
 _select: Any = select  # Any: no platform has all of it
 _IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT
@@ -193,10 +196,13 @@ class SelectSockets:
         """Return the sockets; any thread may call this."""
         return list(self._wanted)
 
+    def _get_watched(self) -> list[tuple[int, int]]:
+        return list(self._wanted.items())
+
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return the sockets that are ready."""
         end = math.inf if seconds is None else monotonic() + seconds
-        wanted = list(self._wanted.items())
+        wanted = self._get_watched()
         # Beyond what one select takes, each group is looked at in turn.
         groups = [wanted[at : at + _SELECTED] for at in range(0, len(wanted), _SELECTED)]
         if len(groups) > 1:
@@ -216,6 +222,71 @@ class SelectSockets:
 
     def close(self) -> None:
         """Do nothing, because there is no descriptor."""
+
+
+class Wakeup:
+    """A pair of sockets with which any thread ends the wait of another one.
+
+    Attributes:
+        descriptor: is readable from `send` until `receive`.
+    """
+
+    def __init__(self) -> None:
+        with report_descriptor_shortage():
+            self._near, self._far = socket.socketpair()
+        for end in (self._near, self._far):
+            end.setblocking(False)
+        self.descriptor = self._near.fileno()
+
+    def send(self) -> None:
+        """End the wait, or the next one; does nothing after `close`."""
+        with suppress(OSError):  # full, or closed
+            self._far.send(b"\0")
+
+    def receive(self) -> None:
+        """Let the next wait last again."""
+        with suppress(OSError):
+            self._near.recv(4096)
+
+    def close(self) -> None:
+        """Close both sockets; may be called twice."""
+        self._near.close()
+        self._far.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_far"):  # no descriptor may have been left
+            self.close()
+
+
+class WakeableSockets(SelectSockets):
+    """The same for a thread that another one must wake.
+
+    Windows does not promise that a select ends when a socket is shut down, as a poll does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wakeup = Wakeup()
+
+    def _get_watched(self) -> list[tuple[int, int]]:
+        return [*super()._get_watched(), (self._wakeup.descriptor, _IN)]
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Return the sockets that are ready; or none, if the thread was woken."""
+        ready = super().poll(seconds)
+        own = (self._wakeup.descriptor, _IN)
+        if own in ready:
+            ready.remove(own)
+            self._wakeup.receive()
+        return ready
+
+    def wake(self) -> None:
+        """End the wait, or the next one; any thread may call this."""
+        self._wakeup.send()
+
+    def close(self) -> None:
+        """Close the sockets that wake the thread, not the watched ones."""
+        self._wakeup.close()
 
 
 def _select_ready(wanted: list[tuple[int, int]], seconds: float) -> list[tuple[int, int]]:
@@ -249,3 +320,11 @@ def make_poller() -> Poller:
 def make_small_poller() -> PollSockets | SelectSockets:
     """Return a new poller for a few sockets, for a thread that waits itself."""
     return PollSockets() if hasattr(select, "poll") else SelectSockets()
+
+
+def make_wakeable_poller() -> PollSockets | WakeableSockets:
+    """Return a new poller for a few sockets, whose thread another one can wake.
+
+    Where there is poll(2), shutting a socket down is enough.
+    """
+    return PollSockets() if hasattr(select, "poll") else WakeableSockets()

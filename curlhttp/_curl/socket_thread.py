@@ -7,7 +7,6 @@ handle it, and waits again after that. It starts with the first socket and ends 
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,8 +15,7 @@ from typing import Any, TypeAlias
 
 import pycurl
 
-from curlhttp._curl.errors import report_descriptor_shortage
-from curlhttp._curl.poller import make_small_poller
+from curlhttp._curl.poller import Wakeup, make_small_poller
 from curlhttp._models.exiting import start_thread
 
 _IN, _OUT = int(pycurl.POLL_IN), int(pycurl.POLL_OUT)
@@ -39,7 +37,7 @@ class SocketThread:
         self._sockets = make_small_poller()  # the driver's
         self._wanted: dict[int, int] = {}  # those of the driver and of streams
         self._callbacks: dict[tuple[int, int], _Call] = {}  # of streams, by socket and bit
-        self._wakeup: tuple[socket.socket, socket.socket] | None = None
+        self._wakeup: Wakeup | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
         # The thread will look at `_wanted` before it waits, so it need not be woken for a change.
@@ -108,25 +106,19 @@ class SocketThread:
             return
         self._will_look = True
         if self._wakeup is not None:
-            with suppress(OSError):  # the thread has ended with the loop
-                self._wakeup[1].send(b"\0")
+            self._wakeup.send()
             return
-        with report_descriptor_shortage():
-            self._wakeup = socket.socketpair()
-        for end in self._wakeup:
-            end.setblocking(False)
+        self._wakeup = Wakeup()
         self._thread = start_thread(self._run, "curlhttp: sockets")
 
     def _run(self) -> None:
         assert self._wakeup is not None
-        near, far = self._wakeup
         while not self._is_closed:
             self._will_look = False  # first, so that no change is lost
-            ready = self._wait(near)
+            ready = self._wait(self._wakeup)
             if ready and not self._hand_over(ready):
                 break
-        near.close()
-        far.close()
+        self._wakeup.close()
 
     def _hand_over(self, ready: list[tuple[int, int]]) -> bool:
         """Let the loop handle sockets, and wait until it has; return False if it has ended."""
@@ -141,17 +133,15 @@ class SocketThread:
         self._release()
         return True
 
-    def _wait(self, near: socket.socket) -> list[tuple[int, int]]:
+    def _wait(self, wakeup: Wakeup) -> list[tuple[int, int]]:
         """Wait until the loop has something to do or has changed the sockets."""
         sockets = make_small_poller()
         for descriptor, what in self._wanted.copy().items():
             sockets.watch(descriptor, what)
-        wakeup = near.fileno()
-        sockets.watch(wakeup, _IN)
+        sockets.watch(wakeup.descriptor, _IN)
         ready = sockets.poll(None)
-        with suppress(OSError):
-            near.recv(4096)
-        return [found for found in ready if found[0] != wakeup]
+        wakeup.receive()
+        return [found for found in ready if found[0] != wakeup.descriptor]
 
     def _handle(self, ready: list[tuple[int, int]]) -> None:
         """Handle sockets that are ready, in the loop."""
@@ -177,8 +167,7 @@ class SocketThread:
         """End the thread, without waiting for it; may be called twice, and in any thread."""
         self._is_closed = True
         if self._wakeup is not None:
-            with suppress(OSError):
-                self._wakeup[1].send(b"\0")
+            self._wakeup.send()
         self._release()
 
     def join(self) -> None:

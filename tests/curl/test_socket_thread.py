@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ import trio
 
 from curlhttp import AsyncClient, Client, Limits, Timeout
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.poller import SelectSockets
+from curlhttp._curl.engines.blocking import PooledDriver
+from curlhttp._curl.poller import SelectSockets, WakeableSockets
 from curlhttp._curl.socket_thread import SocketThread
-from curlhttp.exceptions import ConnectionError, ReadTimeout
-from tests.servers import AppServer
+from curlhttp.exceptions import ClientClosed, ConnectionError, ReadTimeout, StreamConsumedError
+from tests.servers import AppServer, RawServer, respond_and_stall
+from tests.servers.websocket import echo, speaking
 from tests.support.colours import IS_WINE, UnwatchingLoop
 from tests.support.internals import count_descriptors
 
@@ -46,8 +49,8 @@ def pollers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Let the drivers and their threads use select, as on Windows, or what is best here."""
     if request.param == "select":
         monkeypatch.setattr(Driver, "_make_poller", staticmethod(SelectSockets))
-        for module in ("socket_thread", "engines.blocking"):
-            monkeypatch.setattr(f"curlhttp._curl.{module}.make_small_poller", SelectSockets)
+        monkeypatch.setattr(PooledDriver, "_make_poller", staticmethod(WakeableSockets))
+        monkeypatch.setattr("curlhttp._curl.socket_thread.make_small_poller", SelectSockets)
     return str(request.param)
 
 
@@ -212,6 +215,83 @@ def test_select_reports_a_closed_socket_and_still_the_others(
     pairs[0][0].close()
     pairs[1][1].send(b"x")
     assert sorted(sockets.poll(None)) == sorted([(number, 1), (pairs[1][0].fileno(), 1)])
+
+
+def test_select_takes_more_sockets_than_one_call_of_windows_can() -> None:
+    made = [socket.socketpair() for _ in range(260)]  # one call takes 512
+    ends = [end for pair in made for end in pair]
+    sockets = SelectSockets()
+    for end in ends:
+        sockets.watch(end.fileno(), 1)
+    assert sockets.poll(0.01) == []
+    ends[0].send(b"x")
+    ends[-1].send(b"x")
+    assert sorted(sockets.poll(None)) == sorted((end.fileno(), 1) for end in (ends[1], ends[-2]))
+    for end in ends:
+        end.close()
+
+
+# --- threads that another one wakes, where shutting a socket down may not end a select ---
+
+
+@pytest.fixture
+def only_select(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(select, "poll", raising=False)
+    monkeypatch.setattr("curlhttp._curl.connection_state._READABLE", 0)
+    for module in ("engines", "streams"):
+        monkeypatch.setattr(f"curlhttp._curl.{module}.blocking.shut_down", lambda *arguments: None)
+
+
+def test_a_wait_ends_once_for_each_wake() -> None:
+    sockets = WakeableSockets()
+    assert sockets.poll(0) == []
+    with ThreadPoolExecutor(1) as threads:
+        woken = threads.submit(sockets.poll, None)
+        sockets.wake()
+        sockets.wake()
+        assert woken.result(timeout=30) == []
+    sockets.poll(0)
+    assert sockets.descriptors() == []
+    near, far = socket.socketpair()
+    with near, far:
+        sockets.watch(near.fileno(), 1)
+        sockets.wake()
+        far.send(b"x")
+        while not (found := sockets.poll(None)):
+            pass
+        assert found == [(near.fileno(), 1)]
+        assert sockets.descriptors() == [near.fileno()]
+    sockets.close()
+    sockets.wake()
+
+
+@pytest.mark.usefixtures("only_select")
+def test_closing_a_response_ends_the_read_of_another_thread() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+    with RawServer(respond_and_stall(head)) as server, Client(timeout=60) as client:
+        for _ in range(3):
+            stream = client.stream("GET", server.url)
+            incoming: Any = stream._incoming
+            with ThreadPoolExecutor(1) as threads:
+                read = threads.submit(stream.read)
+                while incoming.wake is None:
+                    assert not read.done()
+                stream.close()
+                assert isinstance(read.exception(timeout=30), StreamConsumedError)
+
+
+@pytest.mark.usefixtures("only_select")
+def test_closing_a_client_ends_the_wait_of_another_thread_for_a_message() -> None:
+    with RawServer(speaking(echo)) as server:
+        client = Client(timeout=60)
+        websocket = client.websocket(server.url)
+        stream: Any = websocket._connection._stream
+        with ThreadPoolExecutor(1) as threads:
+            received = threads.submit(websocket.recv, 60)
+            while not stream._waiting:
+                assert not received.done()
+            client.close()
+            assert isinstance(received.exception(timeout=30), ClientClosed)
 
 
 # --- the thread by itself ---

@@ -21,7 +21,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
-from curlhttp._curl.poller import PollSockets, SelectSockets, make_small_poller
+from curlhttp._curl.poller import PollSockets, WakeableSockets, make_wakeable_poller
 from curlhttp._curl.result import check_opened, make_response, raise_failure, read_piece
 from curlhttp._curl.transfer import (
     Counts,
@@ -524,8 +524,8 @@ class PooledDriver(Driver):
         is_resolving: libcurl may still be looking up a name for a removed transfer.
     """
 
-    poller: PollSockets | SelectSockets
-    _make_poller = staticmethod(make_small_poller)
+    poller: PollSockets | WakeableSockets
+    _make_poller = staticmethod(make_wakeable_poller)
 
     def __init__(self, limits: Limits, pool: DriverPool) -> None:
         super().__init__(limits, 1)
@@ -595,6 +595,8 @@ class PooledDriver(Driver):
 
         for descriptor in self.poller.descriptors():
             shut_down(descriptor, is_its_own)
+        if isinstance(self.poller, WakeableSockets):
+            self.poller.wake()
 
     def abandon(self, transfer: Transfer) -> None:
         """Remove a transfer in any state, and release its driver."""

@@ -9,11 +9,9 @@ can continue. Between two results nobody calls it, so a thread that waits for so
 from __future__ import annotations
 
 import gc
-import socket
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import suppress
 from contextvars import copy_context
 from threading import get_ident
 from time import monotonic
@@ -23,8 +21,8 @@ from typing import Any, TypeAlias, TypeVar
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.errors import report_descriptor_shortage
 from curlhttp._curl.hedge_race import HedgeRace
+from curlhttp._curl.poller import Wakeup
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.network import network
 from curlhttp._engine.run import NEEDS_A_LOOP
@@ -129,7 +127,7 @@ class SteppedEngine(MultiEngine):
         self._stepping = 0  # the thread that steps it
         self._pace = Pace()
         self._reference = make_reference(self)
-        self._wakeup: tuple[socket.socket, ...] = ()  # to end a wait from another thread
+        self._wakeup: Wakeup | None = None  # to end a wait from another thread
         self._waits = False
         self._last_run = 0.0  # when run_once last returned
         self._turn = threading.RLock()  # held by the thread that steps
@@ -219,9 +217,8 @@ class SteppedEngine(MultiEngine):
             self._driver.run_once(self._wait_seconds(most) if waits and not self._ready else 0)
         finally:
             self._waits = self._drives = False
-        if self._wakeup:
-            with suppress(BlockingIOError):
-                self._wakeup[0].recv(4096)
+        if self._wakeup is not None:
+            self._wakeup.receive()
         now = self._last_run = monotonic()
         ready, timers = self._ready, self.timers
         if timers:
@@ -357,8 +354,8 @@ class SteppedEngine(MultiEngine):
 
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         driver = Driver(limits, connections)
-        for end in self._wakeup[:1]:
-            driver.poller.watch(end.fileno(), 1)
+        if self._wakeup is not None:
+            driver.poller.watch(self._wakeup.descriptor, 1)
         return driver
 
     def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> _Pause:
@@ -385,20 +382,16 @@ class SteppedEngine(MultiEngine):
 
     def make_waiter(self) -> _JobWaiter:
         """Return a new waiter for the caller."""
-        if not self._wakeup:
-            with report_descriptor_shortage():
-                self._wakeup = socket.socketpair()
-            for end in self._wakeup:
-                end.setblocking(False)
-            self._driver.poller.watch(self._wakeup[0].fileno(), 1)
+        if self._wakeup is None:
+            self._wakeup = Wakeup()
+            self._driver.poller.watch(self._wakeup.descriptor, 1)
         return self._make_local_waiter()
 
     def wake(self, job: _Job) -> None:
         """Step a job at the next run_once, and end the wait of the current one; from any thread."""
         self._ready.append(job)
-        if self._waits and self._wakeup:
-            with suppress(OSError):  # full, or closed meanwhile
-                self._wakeup[1].send(b"\0")
+        if self._waits and self._wakeup is not None:
+            self._wakeup.send()
 
     # request bodies: libcurl reads them in this thread
 
@@ -421,12 +414,5 @@ class SteppedEngine(MultiEngine):
 
     def _free(self) -> None:
         super()._free()
-        self._close_wakeup()
-
-    def _close_wakeup(self) -> None:
-        for end in self._wakeup:
-            end.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "is_closed", True):  # Ctrl-C may have come while it was made
-            self._close_wakeup()
+        if self._wakeup is not None:
+            self._wakeup.close()

@@ -1,4 +1,4 @@
-"""The byte stream of `Client`: threads wait for the socket with poll(2).
+"""The byte stream of `Client`: threads wait for the socket with poll(2), or select on Windows.
 
 One thread receives, and any thread may write. An easy handle serves one thread at a time, so each
 use of it holds a lock; no thread holds the lock while it waits. `as_socket` turns such a stream
@@ -19,7 +19,10 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import pycurl
+
 from curlhttp._curl.connection_state import shut_down
+from curlhttp._curl.poller import SelectSockets, Wakeup
 from curlhttp._curl.streams.stream import Stream, closed_error
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream
@@ -54,6 +57,7 @@ class ThreadStream(Stream):
         self._waiting = 0  # threads that wait for the socket, or are about to
         self._is_closed = False
         self._drop = drop
+        self._wakeup = None if hasattr(select, "poll") else Wakeup()  # see WakeableSockets
         super().__init__(transfer, release)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
@@ -120,7 +124,7 @@ class ThreadStream(Stream):
             self._waiting += 1
         try:
             left = None if end is None else max(0.0, end - monotonic())
-            return _wait(self.descriptor, events, left)
+            return _wait(self.descriptor, events, left, self._wakeup)
         finally:
             with self._lock:
                 self._waiting -= 1
@@ -140,6 +144,8 @@ class ThreadStream(Stream):
                 # It wakes the threads, and the last one closes the socket, because its number must
                 # not be reused while a thread waits for it.
                 shut_down(self.descriptor)
+                if self._wakeup is not None:
+                    self._wakeup.send()
         if not is_waited_for:
             self._release()
 
@@ -157,15 +163,16 @@ class ThreadStream(Stream):
 _FEW = 32 * 1024  # bytes; after fewer there are probably no more
 
 
-def _wait(descriptor: int, events: int, seconds: float | None) -> bool:
-    """Wait for a socket; return whether it is ready."""
-    if hasattr(select, "poll"):
+def _wait(descriptor: int, events: int, seconds: float | None, wakeup: Wakeup | None) -> bool:
+    """Wait for a socket; return whether it is ready, or the thread was woken."""
+    if wakeup is None:
         poll = _select.poll()
         poll.register(descriptor, events)
         return bool(poll.poll(None if seconds is None else math.ceil(seconds * 1000)))
-    sockets = [descriptor]
-    readers, writers = (sockets, []) if events == _READABLE else ([], sockets)
-    return any(_select.select(readers, writers, [], seconds))
+    sockets = SelectSockets()
+    sockets.watch(descriptor, pycurl.POLL_IN if events == _READABLE else pycurl.POLL_OUT)
+    sockets.watch(wakeup.descriptor, pycurl.POLL_IN)
+    return bool(sockets.poll(seconds))
 
 
 # --- A byte stream as a Python socket, for code that reads and writes on one ---
