@@ -592,7 +592,7 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
         TLS(verify=verify, cert=cert)  # has a better error for a list
         raise
     made = derive_transport(transport, **fields) if fields else transport
-    if cert is not None or verify is not True:
+    if made.tls != TLS():
         from curlhttp._curl.options import check_tls
 
         check_tls(made.tls)

@@ -6,7 +6,9 @@ This module loads pycurl first. It also returns the version of libcurl, and warn
 from __future__ import annotations
 
 import re
+import sys
 import warnings
+from typing import Any
 
 try:
     import pycurl
@@ -97,6 +99,12 @@ def _uses_schannel() -> bool:
 
 
 USES_SCHANNEL = _uses_schannel()
+
+
+def knows_tls_1_3() -> bool:
+    """Return whether the TLS library has TLS 1.3: Schannel from Windows Server 2022 on, and 11."""
+    get_windows: Any = getattr(sys, "getwindowsversion", None)
+    return not USES_SCHANNEL or get_windows().build >= 20348
 
 
 def has_unix_sockets() -> bool:

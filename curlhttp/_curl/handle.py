@@ -20,6 +20,7 @@ from curlhttp._curl.options import (
     base_options,
     body_headers,
     get_connect_ms,
+    get_trust_flags,
     limit_options,
     transport_options,
 )
@@ -68,10 +69,9 @@ class Shares:
 
 
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
-# CURLSSLOPT_NO_REVOKE, CURLSSLOPT_REVOKE_BEST_EFFORT, CURLSSLOPT_AUTO_CLIENT_CERT
 _UNUSED_OPTIONS = (
-    # ALLOW_BEAST, NO_PARTIALCHAIN, EARLYDATA; NO_REVOKE, REVOKE_BEST_EFFORT, AUTO_CLIENT_CERT
-    (1 << 0, 1 << 2, 1 << 6) if USES_SCHANNEL else (1 << 1, 1 << 3, 1 << 5)
+    # ALLOW_BEAST, EARLYDATA; NO_REVOKE, REVOKE_BEST_EFFORT, AUTO_CLIENT_CERT. 1 << 7 is none.
+    (1 << 0, 1 << 6, 1 << 7) if USES_SCHANNEL else (1 << 1, 1 << 3, 1 << 5)
 )
 _UPLOAD_BUFFER = 256 * 1024  # bytes
 _LARGE_UPLOAD = 16 * _UPLOAD_BUFFER
@@ -386,8 +386,7 @@ class Handle:
         """
         if generation != self._generation:
             transport = self._transport
-            is_native = transport is not None and transport.tls.verify == "system"
-            options = pycurl.SSLOPT_NATIVE_CA if is_native else 0
+            options = get_trust_flags(True if transport is None else transport.tls.verify)
             for bit, option in enumerate(_UNUSED_OPTIONS):
                 options |= option * (generation >> bit & 1)
             self.easy.setopt(pycurl.SSL_OPTIONS, options)

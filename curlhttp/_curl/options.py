@@ -11,7 +11,7 @@ from typing import cast
 
 import pycurl
 
-from curlhttp._curl import USES_SCHANNEL
+from curlhttp._curl import USES_SCHANNEL, knows_tls_1_3
 from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify, names_folders
 from curlhttp._models.credentials import encode_credential
 from curlhttp._models.timeout import Timeout
@@ -128,6 +128,10 @@ def check_tls(tls: TLS, *, is_schannel: bool = USES_SCHANNEL) -> None:
             "verify cannot be a folder with Schannel, the TLS of Windows: pass one PEM file, or "
             "its bytes"
         )
+    if tls.versions[0] == "1.3" and not knows_tls_1_3():
+        raise ValueError(
+            "TLS 1.3 needs Windows 11 or Windows Server 2022: this Windows' TLS ends with TLS 1.2"
+        )
     if tls.ciphers:
         raise ValueError(
             "TLS(ciphers=...) is in OpenSSL's notation, which Schannel, the TLS of Windows, does "
@@ -162,6 +166,8 @@ def _trust(tls: TLS) -> list[Option]:
             *_authorities(verify, *_ORIGIN_TRUST),
         ]
     lowest, highest = tls.versions
+    if USES_SCHANNEL and highest == "1.3":
+        highest = None  # the newest one, which libcurl refuses by name where Windows lacks it
     if lowest or highest:
         version = _TLS_VERSIONS[lowest] | _TLS_VERSIONS[highest] << 16  # CURL_SSLVERSION_MAX_*
         trust.append((pycurl.SSLVERSION, version))
@@ -259,19 +265,32 @@ def _interface_exists(interface: str) -> bool:
     return True
 
 
+def get_trust_flags(verify: Verify) -> int:
+    """Return CURLOPT_SSL_OPTIONS.
+
+    Without best effort, Schannel refuses each certificate whose revocation it cannot look up, such
+    as those of a company's own authority.
+    """
+    flags = pycurl.SSLOPT_REVOKE_BEST_EFFORT if USES_SCHANNEL else 0
+    return int(flags | (pycurl.SSLOPT_NATIVE_CA if verify == "system" else 0))
+
+
 def _authorities(verify: Verify, file: int, folder: int, blob: int, options: int) -> list[Option]:
-    no_folder: list[Option] = [] if USES_SCHANNEL else [(folder, None)]  # it knows none
+    # Schannel knows no folder.
+    common: list[Option] = [] if USES_SCHANNEL else [(folder, None)]
+    if flags := get_trust_flags(verify):
+        common.append((options, flags))
     if verify == "system":
-        return [(file, None), *no_folder, (options, pycurl.SSLOPT_NATIVE_CA)]
+        return [(file, None), *common]
     if isinstance(verify, bytes):
-        return [*no_folder, (blob, verify)]
+        return [*common, (blob, verify)]
     if verify is True:
         import certifi  # loads half of the standard library, so not before the first request
 
         verify = certifi.where()
     if names_folders(str(verify)):
         return [(file, None), (folder, verify)]
-    return [*no_folder, (file, verify)]
+    return [*common, (file, verify)]
 
 
 def _identity(cert: object) -> list[Option]:

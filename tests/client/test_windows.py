@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import errno
+import ssl
 import sys
 from pathlib import Path
+from typing import Any
 
+import pycurl
 import pytest
 
 import curlhttp
 from curlhttp._client import routing
-from curlhttp._curl.options import check_tls
-from curlhttp._models.config import TLS
+from curlhttp._curl import handle, options
+from curlhttp._curl.options import check_tls, get_trust_flags
+from curlhttp._models.config import TLS, Proxy, Transport
 from curlhttp._models.errors import describe_errno
 from curlhttp.cli.download import make_windows_name
-from tests.servers import Certs
+from tests.servers import AppServer, Certs
 
 # --- error texts ---
 
@@ -91,6 +95,72 @@ def test_schannel_takes_the_rest(certs: Certs, tmp_path: Path) -> None:
         TLS(cert=store.read_bytes()),
     ):
         check_tls(tls, is_schannel=True)
+
+
+def test_schannel_without_tls_1_3_refuses_no_other_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(options, "knows_tls_1_3", lambda: False)
+    with pytest.raises(ValueError, match="Windows 11"):
+        check_tls(TLS(versions=("1.3", None)), is_schannel=True)
+    for versions in ((None, "1.3"), ("1.2", "1.3"), ("1.2", "1.2")):
+        check_tls(TLS(versions=versions), is_schannel=True)
+
+
+@pytest.mark.parametrize("versions", [(None, "1.3"), ("1.2", "1.3")])
+def test_tls_1_3_as_the_highest_version_is_not_named_to_schannel(
+    versions: tuple[str | None, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libcurl refuses it by name on a Windows without it."""
+    monkeypatch.setattr(options, "USES_SCHANNEL", True)
+    found = dict(options.transport_options(Transport(tls=TLS(versions=versions))))
+    assert found.get(pycurl.SSLVERSION, 0) in (0, pycurl.SSLVERSION_TLSv1_2)
+
+
+@pytest.mark.parametrize("verify", [True, "system", "file", "bytes"])
+def test_schannel_accepts_authorities_without_a_list_of_revoked_certificates(
+    verify: Any, certs: Certs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "USES_SCHANNEL", True)
+    chosen: Any = {"file": certs.ca_path, "bytes": Path(certs.ca_path).read_bytes()}
+    transport = Transport(
+        tls=TLS(verify=chosen.get(verify, verify)), proxy=Proxy.parse("https://proxy.test")
+    )
+    found = dict(options.transport_options(transport))
+    for option in (pycurl.SSL_OPTIONS, pycurl.PROXY_SSL_OPTIONS):
+        flags: Any = found[option]
+        assert flags & pycurl.SSLOPT_REVOKE_BEST_EFFORT
+        assert bool(flags & pycurl.SSLOPT_NATIVE_CA) is (verify == "system")
+
+
+def test_generations_of_connections_trust_the_same_certificates() -> None:
+    trust = get_trust_flags("system") | pycurl.SSLOPT_NO_PARTIALCHAIN
+    assert not any(bit & trust for bit in handle._UNUSED_OPTIONS)
+
+
+@pytest.mark.parametrize("by_context", [False, True])
+def test_a_certificate_is_checked_when_the_client_is_made(
+    by_context: bool, certs: Certs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certs.ca_path))
+
+    def check(tls: TLS) -> None:
+        assert tls.cert is not None
+        raise ValueError("checked")
+
+    monkeypatch.setattr(options, "check_tls", check)
+    verify = ssl.create_default_context() if by_context else True
+    with pytest.raises(ValueError, match="checked"):
+        curlhttp.Client(verify=verify, cert=certs.client_cert_path())
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="Schannel is the TLS of Windows")
+def test_a_request_may_allow_a_tls_version_that_windows_lacks(tls_app: AppServer) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_3
+    with curlhttp.Client(verify=context) as client:
+        assert client.get(tls_app.url + "/bytes/3").status_code == 200
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="Schannel is the TLS of Windows")
