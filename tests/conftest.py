@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -90,17 +91,32 @@ def pytest_report_header() -> str | None:
     return f"pace: {pace.PACE} times as slow as a quiet machine" if pace.PACE > 1 else None
 
 
-_NOT_IN_WINE = "failed to create certificate chain engine"  # Schannel with a file of authorities
+# What a failure says, and why the test cannot pass there.
+_NOT_ON_WINDOWS = {"has no attribute 'fork'": "Windows has no fork"}
+_NOT_IN_WINE = {
+    "failed to create certificate chain engine": "wine checks no certificates against a file",
+}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
-    """Skip a test that fails because wine cannot check certificates against a file."""
+    """Skip a test on Windows that fails because of what Windows, or wine, does not have."""
     report = yield
-    if IS_WINE and report.failed and _NOT_IN_WINE in str(report.longrepr):
-        report.outcome = "skipped"
-        report.longrepr = (str(report.fspath), report.location[1], f"Skipped: wine: {_NOT_IN_WINE}")
+    if report.failed and sys.platform == "win32":
+        reasons = _NOT_ON_WINDOWS | (_NOT_IN_WINE if IS_WINE else {})
+        text = str(report.longrepr)
+        for reason in [reasons[sign] for sign in reasons if sign in text][:1]:
+            report.outcome = "skipped"
+            report.longrepr = (str(report.fspath), report.location[1], f"Skipped: {reason}")
     return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Count the reasons of skipped tests on Windows, where they are too many to be listed."""
+    if sys.platform == "win32":
+        skipped = terminalreporter.stats.get("skipped", ())
+        for reason, count in Counter(report.longrepr[2] for report in skipped).most_common():
+            terminalreporter.write_line(f"{count} x {reason}")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -235,10 +235,10 @@ def test_a_changed_netrc_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "netrc"
     environ = {"NETRC": str(file)}
     file.write_text(NETRC)
-    os.utime(file, ns=(1, 1))
+    os.utime(file, ns=(1000, 1000))  # Windows' clock has steps of 100
     assert find_netrc_credentials("h.test", environ) == ("user", "s3cret")
     file.write_text(NETRC.replace("user", "resu"))
-    os.utime(file, ns=(2, 2))
+    os.utime(file, ns=(2000, 2000))
     assert find_netrc_credentials("h.test", environ) == ("resu", "s3cret")
     file.unlink()
     assert find_netrc_credentials("h.test", environ) is None

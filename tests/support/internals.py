@@ -19,6 +19,8 @@ from curlhttp._curl.connection_pool import Slots
 from tests.support.colours import AnyClient
 
 ROOT = Path(__file__).parents[2]
+# This one's own paths too: .ci/windows has the packages there.
+_PATHS = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 def get_engine(client: AnyClient) -> Any:
@@ -85,7 +87,7 @@ def start_script(code: str, *arguments: str, **environment: str) -> subprocess.P
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code, *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": _PATHS, **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
