@@ -1,20 +1,31 @@
 """A model of kqueue for Linux: what kqueue(2) of macOS says about sockets, made of two epolls.
 
-It stands in for the module `select` in `curlhttp._curl.poller`. One epoll holds what is watched for
-reading and one what is watched for writing, because kqueue keeps an event by its descriptor and
-filter, and reports each by itself. Like kqueue, an epoll drops a descriptor that is closed.
+It stands in for the module `select` in `curlhttp._curl.poller`; with `-p tests.support.kqueue` in
+all tests. One epoll holds what is watched for reading and one what is watched for writing, because
+kqueue keeps an event by its descriptor and filter, and reports each by itself. Like kqueue, an
+epoll drops a descriptor that is closed.
 """
 
 from __future__ import annotations
 
 import select
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 _select: Any = select
 
+poll = _select.poll  # macOS has it, too
 KQ_FILTER_READ, KQ_FILTER_WRITE = -1, -2
 KQ_EV_ADD, KQ_EV_DELETE, KQ_EV_EOF = 0x1, 0x2, 0x8000
+
+
+def pytest_configure() -> None:
+    """Use the model in all tests."""
+    from curlhttp._curl import driver, poller
+
+    poller._select = sys.modules[__name__]
+    driver.Driver._make_poller = staticmethod(poller.KqueueSockets)
 
 
 class kevent(NamedTuple):  # noqa: N801  # the name in `select`
