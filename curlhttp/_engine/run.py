@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from sys import is_finalizing
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from curlhttp._engine.running_maps import (
@@ -84,6 +86,10 @@ def _make_suspended_error(awaitable: Awaitable[object]) -> RuntimeError:
 # --- Make a thread wait until another one wakes it ---
 
 
+# Seconds of one wait for a lock: on Windows, Ctrl-C does not end it.
+_SLICE = 0.1 if sys.platform == "win32" else threading.TIMEOUT_MAX
+
+
 class ThreadWaiter:
     """A waiter for one thread, which any thread may wake.
 
@@ -128,4 +134,10 @@ class ThreadWaiter:
         return True
 
     def _wait(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+        if seconds <= _SLICE:
+            return self._lock.acquire(timeout=seconds)
+        end = monotonic() + seconds
+        while (left := end - monotonic()) > 0:
+            if self._lock.acquire(timeout=min(left, _SLICE)):
+                return True
+        return False

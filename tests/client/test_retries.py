@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import ssl
 import struct
@@ -27,7 +26,7 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.internals import get_slots
+from tests.support.internals import get_slots, interrupt_main_thread
 from tests.support.pace import assert_in_time, paced
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -394,9 +393,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_ends_at_once(
 
 def test_ctrl_c_ends_the_wait_of_a_blocking_client(app: AppServer) -> None:
     def interrupt(event: Any) -> None:
-        main = threading.main_thread().ident
-        assert main is not None
-        threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
+        threading.Timer(0.05, interrupt_main_thread).start()
 
     with curlhttp.Client(retry=FOR_LONG, hooks={"before_sleep": interrupt}) as client:
         begun = time.perf_counter()

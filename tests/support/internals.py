@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -61,6 +63,16 @@ async def in_thread(client: AnyClient, method: str, url: str, **options: Any) ->
     limiter = anyio.CapacityLimiter(1)
     send = partial(client.real.request, method, url, **options)
     return await anyio.to_thread.run_sync(send, limiter=limiter)
+
+
+def interrupt_main_thread() -> None:
+    """Do what Ctrl-C does, from another thread."""
+    main = threading.main_thread().ident
+    if sys.platform == "win32":
+        signal.raise_signal(signal.SIGINT)  # any thread's is the main thread's there
+    else:
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
 
 
 def count_descriptors() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import signal
 import sys
 import threading
 import zlib
@@ -58,6 +57,7 @@ from tests.servers.websocket import (
     speaking,
 )
 from tests.support.colours import AnyClient
+from tests.support.internals import interrupt_main_thread
 from tests.support.pace import paced
 
 pytest.importorskip("websockets", reason="the extra ws is not installed")
@@ -947,7 +947,7 @@ async def test_ctrl_c_ends_a_wait_and_changes_nothing_else(
     client: AnyClient, echo_server: RawServer
 ) -> None:
     with client.real.websocket(url_of(echo_server)) as ws:
-        timer = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        timer = threading.Timer(0.1, interrupt_main_thread)
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             ws.recv(30)
