@@ -18,6 +18,7 @@ import pytest
 import curlhttp
 from curlhttp import Attempt, Timeout
 from curlhttp import exceptions as e
+from curlhttp._curl import knows_tls_1_3
 from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, TransferFailure, make_error
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.timings import Timings
@@ -37,7 +38,7 @@ from tests.servers import (
     respond_and_stall,
     response,
 )
-from tests.support.colours import WITHOUT_UVLOOP, AnyClient, needs_reset
+from tests.support.colours import IS_WINE, WITHOUT_UVLOOP, AnyClient, needs_authorities, needs_reset
 from tests.support.pace import paced
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -396,6 +397,7 @@ async def test_a_cut_handshake_is_no_certificate_problem(ending: str, client: An
     assert (error.curl_code, error.request_sent) == (35, False)
 
 
+@pytest.mark.skipif(IS_WINE, reason="wine waits for the rest of what is no TLS")
 async def test_a_server_that_does_not_speak_tls(client: AnyClient) -> None:
     def handler(conn: Any) -> None:
         conn.sock.recv(100)
@@ -407,6 +409,7 @@ async def test_a_server_that_does_not_speak_tls(client: AnyClient) -> None:
     assert (error.curl_code, error.request_sent) == (35, False)
 
 
+@needs_authorities
 async def test_a_certificate_of_an_unknown_authority(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
@@ -418,6 +421,7 @@ async def test_a_certificate_of_an_unknown_authority(
     assert tls_app.requests == []
 
 
+@pytest.mark.skipif(not knows_tls_1_3(), reason="needs TLS 1.3")
 async def test_a_tls_version_that_is_too_old(client: AnyClient, certs: Certs) -> None:
     context = certs.server_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_3

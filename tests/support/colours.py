@@ -45,6 +45,7 @@ def _is_wine() -> bool:
 
 
 IS_WINE = _is_wine()
+needs_authorities = pytest.mark.skipif(IS_WINE, reason="wine checks no certificates against a file")
 needs_reset = pytest.mark.skipif(IS_WINE, reason="wine closes a connection instead of resetting it")
 # On Windows, "unwatching" is its second loop, which is no rarer than the first.
 _RARE = ("uvloop",) if sys.platform == "win32" else ("uvloop", "unwatching")
