@@ -8,7 +8,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from sys import is_finalizing
-from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from curlhttp._engine.running_maps import (
@@ -87,7 +86,7 @@ def _make_suspended_error(awaitable: Awaitable[object]) -> RuntimeError:
 
 
 # Seconds of one wait for a lock: on Windows, Ctrl-C does not end it.
-_SLICE = 0.1 if sys.platform == "win32" else threading.TIMEOUT_MAX
+_SLICE = 0.5 if sys.platform == "win32" else threading.TIMEOUT_MAX
 
 
 class ThreadWaiter:
@@ -134,10 +133,8 @@ class ThreadWaiter:
         return True
 
     def _wait(self, seconds: float) -> bool:
-        if seconds <= _SLICE:
-            return self._lock.acquire(timeout=seconds)
-        end = monotonic() + seconds
-        while (left := end - monotonic()) > 0:
-            if self._lock.acquire(timeout=min(left, _SLICE)):
+        while seconds > _SLICE:
+            if self._lock.acquire(timeout=_SLICE):
                 return True
-        return False
+            seconds -= _SLICE
+        return self._lock.acquire(timeout=seconds)
