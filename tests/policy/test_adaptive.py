@@ -28,6 +28,7 @@ from curlhttp.exceptions import (
     ReadTimeout,
     WriteTimeout,
 )
+from tests.support.colours import needs_fork
 from tests.support.internals import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"
@@ -626,6 +627,7 @@ def test_whatever_happens_the_limit_holds_and_nobody_waits_in_vain(
         assert granted == len(leases) or granted >= current
 
 
+@needs_fork
 def test_a_forked_child_starts_from_the_beginning() -> None:
     script = """
 import os

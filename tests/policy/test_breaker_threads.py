@@ -13,6 +13,7 @@ import pytest
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, Transition
 from curlhttp._policy.breaker.breaker import MemoryStore, Permit
 from curlhttp._policy.breaker.circuit import Circuit
+from tests.support.colours import needs_fork
 from tests.support.internals import run_script
 
 ORIGIN = "http://a.test:80"
@@ -191,5 +192,6 @@ print("ok")
 """
 
 
+@needs_fork
 def test_a_forked_child_has_the_settings_and_not_the_counts() -> None:
     assert run_script(_FORK) == "ok\n"

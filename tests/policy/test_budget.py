@@ -13,6 +13,7 @@ import pytest
 
 from curlhttp import Client, FullJitterBackoff, RetryBudget, RetryPolicy
 from curlhttp.testing import ScriptedEngine
+from tests.support.colours import needs_fork
 
 A, B = "http://a.test:80", "http://b.test:80"
 
@@ -126,6 +127,7 @@ def test_a_setting_that_makes_no_sense_is_refused(setting: dict[str, Any]) -> No
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking with threads
+@needs_fork
 def test_a_forked_child_starts_with_nothing_counted() -> None:
     budget = RetryBudget(ratio=0.0, reserve=0.1)
     assert budget.withdraw(A, 0.0)

@@ -19,6 +19,7 @@ from curlhttp._models.config import TLS, Transport
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._policy.hedge import HeadTimes, may_hedge
 from curlhttp.exceptions import ProxyError, ReadTimeout
+from tests.support.colours import needs_fork
 from tests.support.internals import run_script
 
 ORIGIN = "https://a.example:443"
@@ -122,6 +123,7 @@ def test_latencies_may_be_recorded_by_many_threads() -> None:
     assert sorted(recent) == ordered
 
 
+@needs_fork
 def test_a_forked_child_starts_without_times_and_needs_no_lock_of_its_parent() -> None:
     run_script(
         "import os\n"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from curlhttp import ConcurrencyLimit, DeadlineExceeded, RateLimit
 from curlhttp._policy.limits import Lease, Reservation
+from tests.support.colours import needs_fork
 from tests.support.internals import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"
@@ -567,6 +568,7 @@ print("ok")
 """
 
 
+@needs_fork
 def test_a_forked_child_starts_with_empty_lines() -> None:
     assert run_script(_FORK) == "ok\n"
 

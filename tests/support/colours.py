@@ -7,6 +7,7 @@ the test's own event loop (the servers run in threads); in the others it is Asyn
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -45,6 +46,7 @@ def _is_wine() -> bool:
 
 
 IS_WINE = _is_wine()
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 needs_authorities = pytest.mark.skipif(IS_WINE, reason="wine checks no certificates against a file")
 needs_reset = pytest.mark.skipif(IS_WINE, reason="wine closes a connection instead of resetting it")
 # On Windows, "unwatching" is its second loop, which is no rarer than the first.
