@@ -71,7 +71,7 @@ def test_the_thread_starts_with_the_first_request_and_ends_with_the_client(app: 
 
 def test_three_hundred_requests_at_once(app: AppServer) -> None:
     async def main() -> None:
-        async with AsyncClient(limits=Limits(max_connections=300)) as client:
+        async with AsyncClient(limits=Limits(max_connections=300), timeout=60) as client:
             found = await asyncio.gather(*(client.get(app.url) for _ in range(300)))
             assert {response.status_code for response in found} == {200}
 
