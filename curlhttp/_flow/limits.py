@@ -184,7 +184,7 @@ async def _wait_for_lease(
     try:
         limit.enqueue(lease, request.url.origin)
         # Pool timeout and deadline, whichever comes first.
-        await woken.wait(request.pool_seconds(clock.now()))
+        await woken.wait(limit.get_patience(request, clock.now()))
         if not lease.granted:
             raise limit.make_timeout_error(request, clock.now())
         lease.confirm()  # until then, the limit refuses newcomers

@@ -33,6 +33,7 @@ _TIMEOUTS = (ConnectTimeout, ReadTimeout, WriteTimeout)  # not those of this sid
 _WINDOW = 20  # fewest requests in a window
 _MIN_LATENCIES = 10  # fewest latencies whose mean is compared
 _ERRORS = 3.0  # standard errors within which means are the same
+_DEVIATIONS = 2.0  # standard deviations above the mean that few latencies exceed
 _TOLERANCE = 1.25  # how much slower than the best window is no queue
 _MIN_LATENCY = 0.001  # seconds; below it, the clients' own timers and threads are measured
 _LEAST_FACTOR, _GREATEST_FACTOR = 0.5, 0.9  # of a decrease
@@ -73,9 +74,14 @@ class _SampleWindow:
         self._squares += change * (latency - self.mean)
 
     @property
+    def deviation(self) -> float:
+        """Return the standard deviation of the latencies."""
+        return math.sqrt(self._squares / (self.latencies - 1))
+
+    @property
     def error(self) -> float:
         """Return the standard error of the mean, times _ERRORS."""
-        return _ERRORS * math.sqrt(self._squares / (self.latencies - 1) / self.latencies)
+        return _ERRORS * self.deviation / math.sqrt(self.latencies)
 
 
 class _Best:
@@ -122,10 +128,22 @@ class _Estimate(Queue):
 
     Attributes:
         usual: the mean latency of the last window in seconds, inf before the first.
+        most: the latency that few requests of that window exceeded, 0 before the first.
         window: the requests since the last decision.
     """
 
-    __slots__ = ("_best", "_cut_at", "_cut_mean", "_exact", "_range", "_useless", "usual", "window")
+    __slots__ = (
+        "_best",
+        "_cut_at",
+        "_exact",
+        "_limit_before",
+        "_mean_before",
+        "_range",
+        "_useless",
+        "most",
+        "usual",
+        "window",
+    )
 
     def __init__(self, key: str, initial: int, minimum: int, maximum: int) -> None:
         super().__init__(key, initial)
@@ -133,9 +151,11 @@ class _Estimate(Queue):
         self._exact = float(initial)
         self._best = _Best()
         self._cut_at = -math.inf
-        self._cut_mean = math.inf  # below which the next mean shows that a decrease was useful
+        # Before the first decrease that has not yet brought the usual latency back.
+        self._limit_before, self._mean_before = 0.0, math.inf
         self._useless = 0
         self.usual = math.inf
+        self.most = 0.0
         self.window = _SampleWindow(-math.inf)
 
     def note_use(self) -> None:
@@ -185,25 +205,30 @@ class _Estimate(Queue):
         if window.latencies < _MIN_LATENCIES:
             return 1.0
         mean, error = window.mean, window.error
-        self.usual = mean
+        self.usual, self.most = mean, mean + _DEVIATIONS * window.deviation
         before = max(_MIN_LATENCY, self._best.least)
         best = max(_MIN_LATENCY, self._best.add(mean + error, now))
         if mean - error <= best * _TOLERANCE:
             self._useless = 0
             # The decrease has shown that there was a queue in the best window as well.
-            if self._cut_mean < math.inf and best < before * _PROGRESS:
+            if self._mean_before < math.inf and best < before * _PROGRESS:
                 return _GREATER_DRAIN
-            self._cut_mean = math.inf
+            self._mean_before = math.inf
             return 1.0
-        self._useless = self._useless + 1 if mean > self._cut_mean else 0
+        if self._mean_before == math.inf:
+            self._limit_before, self._mean_before = self._exact, mean
+        else:
+            # If the latency is from the queue of these requests, it shrinks with the limit. All
+            # decreases together are checked, because chance exceeds the effect of a single one.
+            share = self._exact / self._limit_before
+            is_useless = mean > self._mean_before * (1 + share) / 2
+            self._useless = self._useless + 1 if is_useless else 0
         if self._useless >= _USELESS_DECREASES:
             self._best.reset(mean + error, now)
-            self._useless, self._cut_mean = 0, math.inf
+            self._useless, self._mean_before = 0, math.inf
+            self._exact = self._limit_before  # fewer requests have only cost responses
             return 1.0
-        factor = max(_LEAST_FACTOR, min(_GREATEST_FACTOR, _DRAIN * best / mean))
-        # If the latency is from the queue of these requests, it should shrink by this factor.
-        self._cut_mean = mean * (1 + factor) / 2
-        return factor
+        return max(_LEAST_FACTOR, min(_GREATEST_FACTOR, _DRAIN * best / mean))
 
 
 class _Observation(NamedTuple):
@@ -329,6 +354,24 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
             found.note_latency(slot.latency, slot.begun, slot.now)
         self._grant_waiting(found, wakes)
 
+    def get_patience(self, request: ClientRequest, now: float) -> float | None:
+        """Return the seconds that a request may wait, so that there is time left for the response.
+
+        Otherwise, while too many requests wait, each one would be sent when its total timeout has
+        almost run out, and all of them would fail.
+
+        Args:
+            request: the request.
+            now: monotonic seconds.
+        """
+        patience, deadline = super().get_patience(request, now), request.deadline
+        queue = self._queues.get(self._key(request.url.origin))
+        if deadline is None or patience is None or queue is None:
+            return patience
+        assert isinstance(queue, _Estimate)
+        left = max(0.0, deadline - now)
+        return min(patience, left - min(queue.most, left / 2))
+
     def make_timeout_error(
         self, request: ClientRequest, now: float
     ) -> DeadlineExceeded | PoolTimeout:
@@ -338,7 +381,8 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
             request: the request that waited.
             now: monotonic seconds.
         """
-        return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
+        is_late = request.timeout.pool is None or request.is_late(now)
+        return (DeadlineExceeded if is_late else PoolTimeout)(
             f"{request}: none of the {self.current(request.url.origin)} concurrent requests that "
             "the origin can handle at present ended in time; close streamed responses, or send "
             "fewer requests",

@@ -234,6 +234,15 @@ class ConcurrencyLimit(Limit["Lease"]):
         """Return whether a slot in a store belongs to this process, not to its parent."""
         return bool(self._name) and name.startswith(self._name)
 
+    def get_patience(self, request: ClientRequest, now: float) -> float | None:
+        """Return how many seconds a request may wait for a slot, None for no limit.
+
+        Args:
+            request: the request.
+            now: monotonic seconds.
+        """
+        return request.pool_seconds(now)
+
     def make_timeout_error(
         self, request: ClientRequest, now: float
     ) -> DeadlineExceeded | PoolTimeout:

@@ -640,7 +640,7 @@ WRONG_POLICIES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         {"recovery_timeout": "30"},
         "must be a number of seconds above 0, not",
     ),
-    (curlhttp.CircuitBreaker, {"recovery_timeout": None}, "recovery_timeout must be a number of s"),
+    (curlhttp.CircuitBreaker, {"recovery_timeout": True}, "recovery_timeout must be a number of s"),
     (
         curlhttp.CircuitBreaker,
         {"failure_rate": "50%"},

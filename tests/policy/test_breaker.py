@@ -54,7 +54,53 @@ def test_five_failures_in_a_row_open_by_default(make_breaker: MakeBreaker) -> No
     assert breaker.state(ORIGIN) == "closed"
     run(breaker, "F")
     assert breaker.state(ORIGIN) == "open"
-    assert is_refused(breaker, 29.9) == pytest.approx(0.1)
+    assert is_refused(breaker, 0.9) == pytest.approx(0.1)
+
+
+def open_seconds(breaker: CircuitBreaker, failed_probes: int) -> list[float]:
+    """Return how long the circuit stays open each time."""
+    run(breaker, "F" * 5)
+    now, found = 0.0, []
+    for _ in range(failed_probes + 1):
+        seconds = is_refused(breaker, now)
+        assert seconds is not None
+        found.append(seconds)
+        now += seconds
+        run(breaker, "F", now=now)
+    return found
+
+
+def test_a_circuit_is_open_for_a_second_by_default_and_for_five_at_most(
+    make_breaker: MakeBreaker,
+) -> None:
+    """A server that works again is found out soon, however long it did not."""
+    assert open_seconds(make_breaker(), 5) == pytest.approx([1, 2, 4, 5, 5, 5])
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({"recovery_timeout": 30.0}, [30, 30, 30]),
+        ({"recovery_timeout": 0.5}, [0.5, 0.5, 0.5]),
+        ({"recovery_timeout": 30.0, "growth": 2.0}, [30, 60, 120]),
+        ({"recovery_timeout": 10.0, "growth": 2.0, "recovery_timeout_max": 15.0}, [10, 15, 15]),
+        ({"growth": 1.0}, [1, 1, 1]),
+        ({"growth": 3.0}, [1, 3, 5]),
+        ({"recovery_timeout_max": 60.0}, [1, 2, 4, 8, 16, 32, 60, 60]),
+    ],
+)
+def test_each_setting_of_the_open_time_counts_on_its_own(
+    make_breaker: MakeBreaker, settings: dict[str, float], seconds: list[float]
+) -> None:
+    assert open_seconds(make_breaker(**settings), len(seconds) - 1) == pytest.approx(seconds)
+
+
+def test_a_probe_that_succeeds_makes_the_open_time_short_again(make_breaker: MakeBreaker) -> None:
+    breaker = make_breaker()
+    assert open_seconds(breaker, 2) == pytest.approx([1, 2, 4])
+    run(breaker, "s", now=60.0)
+    run(breaker, "F" * 5, now=60.0)
+    assert is_refused(breaker, 60.0) == pytest.approx(1)
 
 
 def test_a_success_ends_a_row(make_breaker: MakeBreaker) -> None:
@@ -436,7 +482,11 @@ def test_reset_forgets_every_origin(make_breaker: MakeBreaker) -> None:
 
 def test_metrics_have_the_counts(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(
-        failure_rate=0.75, slow_call_rate=1.0, slow_call_seconds=10, minimum_calls=4
+        recovery_timeout=30.0,
+        failure_rate=0.75,
+        slow_call_rate=1.0,
+        slow_call_seconds=10,
+        minimum_calls=4,
     )
     run(breaker, "sFX")
     assert breaker.metrics(ORIGIN) == ("closed", 3, 2, 1, 2, 0, 0)
@@ -461,7 +511,7 @@ def test_metrics_are_read_only() -> None:
 
 def test_a_hook_is_notified_of_each_transition_once(make_breaker: MakeBreaker) -> None:
     transitions: list[Transition] = []
-    breaker = make_breaker(1, on_transition=transitions.append)
+    breaker = make_breaker(1, 30.0, on_transition=transitions.append)
     run(breaker, "ss")
     run(breaker, "F")
     assert is_refused(breaker, 1.0)
@@ -488,7 +538,7 @@ def test_a_hook_may_use_the_breaker(make_breaker: MakeBreaker) -> None:
     def look(change: Transition) -> None:
         seen.append((breaker.state(change.origin), is_refused(breaker, 0.0)))
 
-    breaker = make_breaker(1, on_transition=look)
+    breaker = make_breaker(1, 30.0, on_transition=look)
     run(breaker, "F")
     assert seen == [("open", 30.0)]
 

@@ -1,4 +1,4 @@
-"""Programs that are packaged: the scripts are found in a zip, and what is missing is said."""
+"""Programs that are packaged, as a zip or by PyInstaller: they work, or say what is missing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from curlhttp._pyinstaller import get_hook_dirs
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.internals import ROOT
@@ -21,7 +22,7 @@ import sys
 import curlhttp
 from curlhttp.redis import RedisStore
 
-assert ".pyz" in curlhttp.__file__, curlhttp.__file__
+assert getattr(sys, "frozen", False) or ".pyz" in curlhttp.__file__, curlhttp.__file__
 what, url, redis = sys.argv[1:]
 if what == "quickstart":
     with curlhttp.Client() as client:
@@ -34,6 +35,11 @@ elif what == "redis":
 elif what == "cache":
     with curlhttp.Client(cache=curlhttp.Cache(":memory:")) as client:
         print(client.get(url).status_code)
+elif what == "drop-in":
+    from curlhttp import requests
+
+    print(requests.get(url).status_code)
+    assert requests.packages.urllib3 and requests.compat.json and requests.utils.quote
 else:
     from curlhttp.cli import main
 
@@ -56,7 +62,12 @@ def _run(folder: Path, *arguments: str, leave_out: str = "") -> subprocess.Compl
     )
 
 
-@pytest.mark.parametrize("what", ["quickstart", "redis", "cache", "command line"])
+_WHAT = ["quickstart", "redis", "cache", "drop-in", "command line"]
+# What the environment of the tests has, and a program on curlhttp does not need.
+_HEAVY = ("IPython", "dask", "matplotlib", "mypy", "numpy", "pandas", "pyarrow", "pytest", "tkinter")
+
+
+@pytest.mark.parametrize("what", _WHAT)
 def test_a_zipapp_works(app: AppServer, redis: RedisServer, tmp_path: Path, what: str) -> None:
     done = _run(tmp_path, what, app.url, redis.url)
     assert done.returncode == 0, done.stderr
@@ -68,3 +79,51 @@ def test_a_zipapp_works(app: AppServer, redis: RedisServer, tmp_path: Path, what
 def test_a_store_without_its_scripts_is_an_error(redis: RedisServer, tmp_path: Path) -> None:
     done = _run(tmp_path, "redis", "http://127.0.0.1:9/", redis.url, leave_out="rate.lua")
     assert "FileNotFoundError: curlhttp/redis/rate.lua is missing" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build one file with PyInstaller, without options that concern curlhttp."""
+    pytest.importorskip("PyInstaller")
+    folder = tmp_path_factory.mktemp("pyinstaller")
+    (folder / "program.py").write_text(_PROGRAM)
+    command = [sys.executable, "-m", "PyInstaller", "--onefile", "--log-level", "WARN"]
+    command += [f"--exclude-module={name}" for name in _HEAVY]
+    # As the entry point does where curlhttp was installed, not only found on the path.
+    command += [f"--additional-hooks-dir={path}" for path in get_hook_dirs()]
+    done = subprocess.run(
+        [*command, f"--paths={ROOT}", "program.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stderr
+    return next((folder / "dist").glob("program*"))
+
+
+@pytest.mark.parametrize("what", _WHAT)
+def test_a_file_of_pyinstaller_works(
+    program: Path, app: AppServer, redis: RedisServer, tmp_path: Path, what: str
+) -> None:
+    done = subprocess.run(
+        [program, what, app.url, redis.url],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(app.requests) == 1
+    if what != "command line":
+        assert done.stdout.strip() == "200"
+
+
+def test_pyinstaller_finds_the_hooks_by_an_entry_point() -> None:
+    settings = (ROOT / "pyproject.toml").read_text()
+    group = '[project.entry-points.pyinstaller40]\nhook-dirs = "curlhttp._pyinstaller:get_hook_dirs"'
+    assert group in settings
+    assert {path.name for path in Path(get_hook_dirs()[0]).glob("hook-*.py")} == {
+        "hook-curlhttp.py",
+        "hook-curlhttp.cli.py",
+    }

@@ -138,6 +138,8 @@ class MemoryStore:
 
 
 _DEFAULT_FAILURE_THRESHOLD = 5
+# Short at first, because most overloads end as soon as the requests stop; then one probe in 5 s.
+_DEFAULT_OPEN_TIME = 1.0, 2.0, 5.0  # seconds, growth, maximum
 
 
 class Transition(NamedTuple):
@@ -269,7 +271,8 @@ class CircuitBreaker:
     Args:
         failure_threshold: number of consecutive failures that opens the circuit; 5 by default,
             unless failure_rate is set.
-        recovery_timeout: the seconds for which the circuit stays open.
+        recovery_timeout: the seconds for which the circuit stays open; None for 1 s, twice as long
+            each time it opens again, and at most 5 s.
         failure_rate: share of failed calls in the window that opens the circuit, above 0 up to 1.
         slow_call_rate: share of slow calls in the window that opens the circuit, above 0 up to 1.
         slow_call_seconds: seconds from which a call is slow, from its start to the response head.
@@ -281,8 +284,10 @@ class CircuitBreaker:
             opens again if the share of failed probes reaches failure_rate or, without failure_rate,
             if any probe fails.
         half_open_timeout: seconds after which another call may use the permit of a probe.
-        growth: what the open time is multiplied by each time the circuit opens again.
-        recovery_timeout_max: maximum of the open time, in seconds.
+        growth: what the open time is multiplied by each time the circuit opens again; None for 1, or
+            for 2 without recovery_timeout.
+        recovery_timeout_max: maximum of the open time, in seconds; None for 600, or for 5 without
+            recovery_timeout.
         max_origins: number of circuits to keep, the most recently used ones. Open and forced
             circuits are not dropped; if all are, calls to further origins are admitted and not
             counted.
@@ -303,7 +308,7 @@ class CircuitBreaker:
     def __init__(
         self,
         failure_threshold: int | None = None,
-        recovery_timeout: float = 30.0,
+        recovery_timeout: float | None = None,
         *,
         failure_rate: float | None = None,
         slow_call_rate: float | None = None,
@@ -313,8 +318,8 @@ class CircuitBreaker:
         minimum_calls: int = 10,
         half_open_permits: int = 1,
         half_open_timeout: float = 60.0,
-        growth: float = 1.0,
-        recovery_timeout_max: float = 600.0,
+        growth: float | None = None,
+        recovery_timeout_max: float | None = None,
         max_origins: int = 1000,
         on_transition: Callable[[Transition], object] | None = None,
         count_tls: bool = False,
@@ -324,6 +329,9 @@ class CircuitBreaker:
     ) -> None:
         if failure_threshold is None and failure_rate is None:
             failure_threshold = _DEFAULT_FAILURE_THRESHOLD
+        first, factor, most = _DEFAULT_OPEN_TIME
+        if recovery_timeout is not None:  # what the caller chose does not grow
+            first, factor, most = recovery_timeout, 1.0, 600.0
         self._config = BreakerConfig(
             failure_threshold=failure_threshold,
             failure_rate=failure_rate,
@@ -332,9 +340,9 @@ class CircuitBreaker:
             window=window,
             window_seconds=window_seconds,
             minimum_calls=minimum_calls,
-            recovery_timeout=recovery_timeout,
-            recovery_timeout_max=recovery_timeout_max,
-            growth=growth,
+            recovery_timeout=first,
+            recovery_timeout_max=most if recovery_timeout_max is None else recovery_timeout_max,
+            growth=factor if growth is None else growth,
             half_open_permits=half_open_permits,
             half_open_timeout=half_open_timeout,
         )
