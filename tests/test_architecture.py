@@ -110,6 +110,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "testing": ((*VALUES, *SEAM, "curlhttp.testing"), PURE),
     "progress.py": (VALUES, PURE - CLOCKS),
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),
+    "_pyinstaller": ((), PURE),
     # the drop-in
     "requests": (
         (

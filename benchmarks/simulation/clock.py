@@ -6,8 +6,11 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from curlhttp import ConcurrencyLimit, Response
+from curlhttp._engine.engine import Clock, HedgePlan
+from curlhttp._flow.limits import limits
 from curlhttp._models.request import ClientRequest
 from curlhttp.testing import ScriptedEngine
 from curlhttp.testing._scripted import ScriptedAttempt, Step, to_step
@@ -62,11 +65,23 @@ class ScriptedNetwork(ScriptedEngine):
 
     Args:
         script: returns the step for a request when it is sent.
+        connections: of the client's pool, for which further requests wait; None for no limit.
     """
 
-    def __init__(self, script: Callable[[ClientRequest], Step]) -> None:
+    def __init__(
+        self, script: Callable[[ClientRequest], Step], connections: int | None = None
+    ) -> None:
         super().__init__(script)
         self._script = script
+        pool = None if connections is None else ConcurrencyLimit(connections, per=None)
+        clock = cast("Clock", self)
+        self._in_pool = limits(None, pool, clock, self.make_waiter)(super().perform)
+
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+        """Play a step as soon as a connection is free."""
+        if plan is not None:  # no scenario has both
+            return await super().perform(request, plan)
+        return await self._in_pool(request)
 
     def now(self) -> float:
         """Return the time of the loop's clock."""

@@ -73,6 +73,7 @@ class Scenario:
         latency: seconds of a response in addition to the queue and the work.
         joins: when the clients after the first begin to call.
         others: the phases of further servers, at shop1.test, shop2.test and so on.
+        connections: of the pool of each client; None for no limit.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Scenario:
     latency: float = LATENCY
     joins: float = 0.0
     others: tuple[tuple[Phase, ...], ...] = ()
+    connections: int | None = None
 
     @property
     def trouble(self) -> tuple[float, float]:
@@ -133,7 +135,12 @@ class Scenario:
             f"shop{number or ''}.test": Server(phases, self.queue, tally, latency=self.latency)
             for number, phases in enumerate((self.phases, *self.others))
         }
-        network = ScriptedNetwork(lambda request: servers[request.url.host].step(request))
+
+        def make_network() -> ScriptedNetwork:
+            script = lambda request: servers[request.url.host].step(request)  # noqa: E731
+            return ScriptedNetwork(script, self.connections)
+
+        network = make_network()
         for server in servers.values():
             server.network = network
         now = network.now
@@ -153,10 +160,9 @@ class Scenario:
             common = settings()
             clients = [
                 AsyncClient(
-                    transport=network,
-                    timeout=timeout,
+                    transport=make_network() if self.connections else network,
                     trust_env=False,
-                    **(common if variant.is_shared else settings()),
+                    **{"timeout": timeout, **(common if variant.is_shared else settings())},
                 )
                 for _ in range(self.clients)
             ]
@@ -470,6 +476,68 @@ _TWO = Scenario(
     joins=30,
 )
 
+# --- overload ---
+
+
+def _patient(name: str, *, more: Callable[[], Settings] = dict, **seconds: float) -> Variant:
+    def settings(chance: Random, tell: Tell, share: float) -> Settings:
+        # Always keywords: without any, Timeout() is the exception.
+        return {"timeout": Timeout(**{"connect": 10.0, **seconds}), **more()}
+
+    return Variant(name, settings)
+
+
+def _overload_figures(scenario: Scenario, seen: Tally) -> Figures:
+    begin, end = scenario.trouble
+    ended = ("good", "failed", "refused")
+    running = most = 0
+    for second, begun in enumerate(seen.series("calls", scenario.seconds)):
+        running += begun - sum(seen.counts[name][second] for name in ended if name in seen.counts)
+        most = max(most, running)
+    calls = seen.sum("calls", end)
+    return {
+        "good/s, halved": round(seen.sum("good", begin, end) / (end - begin), 1),
+        "good, after, %": round(100 * min(1.0, seen.sum("good", end) / calls), 1),
+        "most calls in progress": most,
+        "p50 of a call, after, s": round(seen.percentile("call", 50, end), 2),
+        "recovered after, s": _recovery(scenario, seen),
+    }
+
+
+def _limit_adaptively() -> Settings:
+    return {"concurrency_limit": AdaptiveLimit()}
+
+
+_OVERLOAD = Scenario(
+    name="overload",
+    about="A server for 220 requests/s gets 200 calls/s from a client with 100 connections. For "
+    "20 s it has half of its capacity.",
+    phases=(Phase(0, 220), Phase(5, 110), Phase(25, 220)),
+    variants=(
+        _patient("the defaults"),
+        _patient("total=2", total=2.0),
+        _patient("pool=1", pool=1.0),
+        _patient("pool=1, total=2", pool=1.0, total=2.0),
+        _patient(
+            "read=0.8, a breaker that opens for 30 s",
+            more=lambda: {"breaker": CircuitBreaker(recovery_timeout=30)},
+            read=0.8,
+        ),
+        _patient(
+            "read=0.8, CircuitBreaker()", more=lambda: {"breaker": CircuitBreaker()}, read=0.8
+        ),
+        _patient("pool=1, AdaptiveLimit()", more=_limit_adaptively, pool=1.0),
+        _patient("total=2, AdaptiveLimit()", more=_limit_adaptively, total=2.0),
+    ),
+    figures=_overload_figures,
+    clients=1,
+    rate=200,
+    seconds=60,
+    queue=10_000,
+    latency=0.02,
+    connections=100,
+)
+
 # --- several endpoints ---
 
 
@@ -567,6 +635,7 @@ SCENARIOS = (
     _HERD,
     _HALVED,
     _TWO,
+    _OVERLOAD,
     *_ENDPOINTS,
     _POPULAR,
     *(_of_rate(rate, clients) for rate, clients in _SIZES.items()),

@@ -230,7 +230,7 @@ async def test_a_guard_that_changes_its_decision_ends_a_reused_connection(
 async def test_a_refusal_is_not_retried_hedged_or_counted(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    breaker = curlhttp.CircuitBreaker(minimum_calls=1, failure_threshold=1)
+    breaker = curlhttp.CircuitBreaker(1, 30.0, minimum_calls=1)
     client = make_client(
         guard=PublicOnly(), retry=3, breaker=breaker, hedge=curlhttp.Hedge(after=0.001)
     )

@@ -416,7 +416,7 @@ NO_ANSWERS = {
 async def test_an_invalid_response_to_connect_is_a_proxy_error(
     make_client: MakeClient, case: str, streams: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    breaker = curlhttp.CircuitBreaker(1)
+    breaker = curlhttp.CircuitBreaker(1, 30.0)
     client = make_client(breaker=breaker)
     with RawServer(respond_and_close(NO_ANSWERS[case])) as proxy:
         with pytest.raises(curlhttp.ProxyError) as caught:
@@ -437,7 +437,7 @@ async def test_an_invalid_response_to_connect_is_a_proxy_error(
 async def test_a_proxy_that_breaks_http_in_a_response_breaks_that_of_the_origin(
     make_client: MakeClient,
 ) -> None:
-    breaker = curlhttp.CircuitBreaker(1)
+    breaker = curlhttp.CircuitBreaker(1, 30.0)
     client = make_client(breaker=breaker)
     with RawServer(respond_and_close(b"garbage")) as proxy:
         with pytest.raises(curlhttp.RemoteProtocolError) as caught:

@@ -218,7 +218,7 @@ async def test_hooks_are_notified_of_transitions_at_the_end_of_a_body(
     broken = Answer(content=b"abc", error=e.ChunkedEncodingError("cut", request_sent=True))
     client, _ = scripted(
         [broken if end == "broken" else Answer(503, content=b"abc"), 200],
-        breaker=CircuitBreaker(1, count_bodies=True),
+        breaker=CircuitBreaker(1, 30.0, count_bodies=True),
         hooks={"breaker_transition": notified.append},
     )
     stream = await client.stream("GET", URL)

@@ -127,7 +127,7 @@ async def test_the_cache_counts(make_client: Any, app: AppServer) -> None:
 
 
 async def test_policies_are_shown(scripted: Scripted) -> None:
-    breaker = CircuitBreaker(failure_threshold=1)
+    breaker = CircuitBreaker(1, 30.0)
     endpoints = Endpoints(["http://a.test", "http://b.test"], choose="round_robin")
     client, _ = scripted(
         [503, 200],
@@ -293,7 +293,7 @@ async def test_errors_count_as_attempts(client: AnyClient) -> None:
 
 
 async def test_prometheus_reads_it(scripted: Scripted) -> None:
-    client, _ = scripted([503, 503], breaker=CircuitBreaker(failure_threshold=1), retry=steady(0))
+    client, _ = scripted([503, 503], breaker=CircuitBreaker(1, 30.0), retry=steady(0))
     await client.get('http://a.test/?token="secret"')
     stats = client.real.stats()
     text = stats.as_prometheus()

@@ -131,7 +131,7 @@ async def test_each_attempt_counts(make_client: MakeClient) -> None:
 
 async def test_what_the_breaker_refuses_says_nothing(make_client: MakeClient) -> None:
     limit = AdaptiveLimit(16)
-    client = scripted(make_client, 503, limit, breaker=CircuitBreaker(5))
+    client = scripted(make_client, 503, limit, breaker=CircuitBreaker(5, 30.0))
     await send(client, 3 * WINDOW)
     assert limit.current(ORIGIN) == 16
 
@@ -260,3 +260,36 @@ def test_a_client_without_it_does_not_load_its_modules() -> None:
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert found.stdout.strip() == "[]", found.stderr
+
+
+@pytest.mark.parametrize(
+    ("latency", "timeout", "wait", "error"),
+    [
+        (None, {"total": 2.0}, 2.0, curlhttp.DeadlineExceeded),
+        (0.4, {"total": 2.0}, 1.6, curlhttp.DeadlineExceeded),
+        (1.5, {"total": 2.0}, 1.0, curlhttp.DeadlineExceeded),  # half of the time at most
+        (0.4, {"total": 2.0, "pool": 1.0}, 1.0, PoolTimeout),
+        (0.4, {"pool": 3.0}, 3.0, PoolTimeout),
+    ],
+)
+async def test_a_request_waits_only_as_long_as_leaves_it_time_for_its_response(
+    make_client: MakeClient,
+    latency: float | None,
+    timeout: dict[str, float],
+    wait: float,
+    error: type[curlhttp.RequestException],
+) -> None:
+    limit = AdaptiveLimit(1, maximum=1)
+    engine = ScriptedEngine(lambda request: Answer(delay=latency or 0.0))
+    client = make_client(concurrency_limit=limit, transport=engine)
+    await send(client, 0 if latency is None else WINDOW)
+    sent = len(engine.sent)
+    lease = limit.try_acquire(ORIGIN)
+    assert lease is not None
+    with pytest.raises(error) as caught:
+        await client.get(URL, timeout=Timeout(**timeout))
+    assert engine.sleeps == pytest.approx([wait])
+    assert len(engine.sent) == sent
+    assert not caught.value.request_sent
+    lease.release()
+    assert (await client.get(URL, timeout=Timeout(**timeout))).status_code == 200

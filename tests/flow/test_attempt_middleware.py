@@ -166,7 +166,7 @@ async def test_a_refusal_of_the_breaker_is_no_attempt(scripted: Scripted) -> Non
     attempts = Attempts()
     client, _ = scripted(
         [refused()] * 9,
-        breaker=curlhttp.CircuitBreaker(2),
+        breaker=curlhttp.CircuitBreaker(2, 30.0),
         attempt_middleware=[attempts],
     )
     for _ in range(2):

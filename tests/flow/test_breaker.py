@@ -101,7 +101,7 @@ async def test_a_refusal_says_why_and_sends_nothing(make_client: MakeClient) -> 
 
 
 async def test_a_refusal_touches_no_network(make_client: MakeClient, app: AppServer) -> None:
-    breaker = CircuitBreaker()
+    breaker = CircuitBreaker(recovery_timeout=30.0)
     client = make_client(breaker=breaker)
     breaker.force_open(app.url)
     with pytest.raises(CircuitBreakerOpen):
@@ -219,7 +219,7 @@ async def test_each_attempt_is_a_call_and_a_refusal_ends_the_retries(
 async def test_a_dead_proxy_opens_its_own_circuit_alone(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    breaker = CircuitBreaker(1)
+    breaker = CircuitBreaker(1, 30.0)
     with refused_port() as port:
         proxy = f"http://user:password@127.0.0.1:{port}"
         client = make_client(breaker=breaker, proxies=proxy)
@@ -239,7 +239,7 @@ async def test_the_circuit_is_of_the_proxy_for_the_sent_url(
     async def elsewhere(request: Any, send: Any) -> Any:
         return await send(request.derive(url=app.at("localhost")))
 
-    breaker = CircuitBreaker(1)
+    breaker = CircuitBreaker(1, 30.0)
     with refused_port() as port:
         proxies = {"http://localhost": f"http://127.0.0.1:{port}"}
         client = make_client(breaker=breaker, proxies=proxies, middleware=[elsewhere])
@@ -252,7 +252,7 @@ async def test_the_circuit_is_of_the_proxy_for_the_sent_url(
 async def test_a_failing_origin_behind_a_proxy_does_not_close_the_proxy(
     make_client: MakeClient, app: AppServer, tls_app: AppServer
 ) -> None:
-    breaker = CircuitBreaker(1)
+    breaker = CircuitBreaker(1, 30.0)
     app.route("/503", lambda record, conn: conn.reply(503))
     with HTTPProxy() as proxy, refused_port() as port:
         client = make_client(breaker=breaker, proxies=proxy.url)
@@ -266,7 +266,7 @@ async def test_a_failing_origin_behind_a_proxy_does_not_close_the_proxy(
 
 
 async def test_one_address_of_two_is_enough(make_client: MakeClient) -> None:
-    breaker = CircuitBreaker(1)
+    breaker = CircuitBreaker(1, 30.0)
     with AppServer() as server:  # on 127.0.0.1 only, where localhost may be ::1 as well
         found = await make_client(breaker=breaker).get(server.at("localhost"))
         assert found.ok
@@ -304,7 +304,7 @@ async def test_cancellation_releases_the_permit(make_client: MakeClient) -> None
 
 @ONLY_ASYNC
 async def test_a_cancelled_task_is_not_counted(make_client: MakeClient, app: AppServer) -> None:
-    breaker = CircuitBreaker(1)
+    breaker = CircuitBreaker(1, 30.0)
     client = make_client(breaker=breaker)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.get, app.url + "/delay/30")
@@ -428,7 +428,7 @@ async def test_a_probe_whose_body_never_ends_loses_its_permit(make_client: MakeC
 async def test_one_breaker_serves_clients_threads_and_loops(app: AppServer) -> None:
     app.route("/503", lambda record, conn: conn.reply(503))
     transitions: list[Transition] = []
-    breaker = CircuitBreaker(12, on_transition=transitions.append)
+    breaker = CircuitBreaker(12, 30.0, on_transition=transitions.append)
 
     def in_a_thread() -> None:
         with Client(breaker=breaker) as client:

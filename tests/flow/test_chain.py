@@ -203,7 +203,7 @@ def trace_of(colour: str, script: list[Any], method: str) -> list[Any]:
         "transport": engine,
         "retry": policy,
         "hooks": dict.fromkeys(names, seen.append),
-        "breaker": curlhttp.CircuitBreaker(failure_threshold=9),
+        "breaker": curlhttp.CircuitBreaker(9, 30.0),
     }
 
     async def run() -> None:

@@ -65,7 +65,7 @@ async def test_an_open_circuit_leads_to_another_endpoint(scripted: Scripted) -> 
     def answer(request: Any) -> Any:
         return ConnectTimeout("slow") if request.url.host == "a.test" else 200
 
-    breaker = CircuitBreaker(failure_threshold=1)
+    breaker = CircuitBreaker(1, 30.0)
     client, engine = scripted(answer, base_url=Endpoints([A, B]), retry=steady(2), breaker=breaker)
     for _ in range(6):
         assert (await client.get("/")).status_code == 200
@@ -556,7 +556,7 @@ async def test_a_hedge_goes_to_another_endpoint(make_client: Any) -> None:
         slow.route("/x", stall)
         fast.route("/x", lambda record, conn: conn.reply(200, b"fast"))
         endpoints = Endpoints([slow.url, fast.url], choose="round_robin")
-        breaker = CircuitBreaker(failure_threshold=1)
+        breaker = CircuitBreaker(1, 30.0)
         limit = ConcurrencyLimit(1)
         client = make_client(
             base_url=endpoints, hedge=Hedge(after=0.02), breaker=breaker, concurrency_limit=limit
@@ -594,7 +594,7 @@ async def test_a_hedge_counts_for_its_own_endpoint(make_client: Any) -> None:
         slow.route("/x", answer_late)
         broken.route("/x", lambda record, conn: conn.reply(503))
         endpoints = Endpoints([slow.url, broken.url], choose="round_robin", eject_after=1)
-        breaker = CircuitBreaker(failure_threshold=1)
+        breaker = CircuitBreaker(1, 30.0)
         client = make_client(base_url=endpoints, hedge=Hedge(after=0.02), breaker=breaker)
         response = await client.get("/x")
         assert response.content == b"slow"

@@ -89,7 +89,7 @@ async def test_a_circuit_that_is_open_and_a_deadline_are_failures(scripted: Scri
         return request.respond(content=b"stale")
 
     client, _ = scripted(
-        [ConnectTimeout("slow")] * 3, breaker=CircuitBreaker(failure_threshold=1), fallback=note
+        [ConnectTimeout("slow")] * 3, breaker=CircuitBreaker(1, 30.0), fallback=note
     )
     for _ in range(2):
         assert (await client.get("http://a/")).content == b"stale"

@@ -773,7 +773,7 @@ async def test_an_attempt_that_loses_by_failing_counts_at_the_breaker(
 ) -> None:
     plain.answer(plain.with_rival(breaks), after(3 * SOON, says(b"second")))
     events: list[Any] = []
-    breaker = CircuitBreaker(failure_threshold=1)
+    breaker = CircuitBreaker(1, 30.0)
     client = hedging(breaker=breaker, hooks={"breaker_transition": events.append})
     assert (await client.get(plain.url)).content == b"second"
     assert breaker.state(plain.server.url) == "open"
@@ -784,7 +784,7 @@ async def test_an_attempt_that_loses_by_failing_counts_at_the_breaker(
 
 async def test_a_cancelled_attempt_is_not_counted(hedging: MakeClient, course: Course) -> None:
     course.answer(course.stall, says(b"second"))
-    breaker = CircuitBreaker(failure_rate=0.5)
+    breaker = CircuitBreaker(recovery_timeout=30.0, failure_rate=0.5)
     client = hedging(breaker=breaker)
     assert (await client.get(course.url)).content == b"second"
     counted = breaker.metrics(course.server.url)

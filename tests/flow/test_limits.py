@@ -401,7 +401,7 @@ async def test_a_request_that_the_breaker_refuses_takes_nothing_from_the_rate(
     make_client: MakeClient,
 ) -> None:
     engine = ScriptedEngine([200])
-    breaker = CircuitBreaker()
+    breaker = CircuitBreaker(recovery_timeout=30.0)
     breaker.force_open(URL)
     client = make_client(rate_limit=RateLimit(1), breaker=breaker, transport=engine)
     for _ in range(5):

@@ -111,7 +111,7 @@ async def test_permits_are_released_when_a_map_is_cancelled(
 
 
 async def test_a_breaker_opens_within_a_map(make_client: MakeClient, app: AppServer) -> None:
-    client = make_client(breaker=CircuitBreaker(failure_threshold=5))
+    client = make_client(breaker=CircuitBreaker(5, 30.0))
     got = await results_of(client, [app.url + "/status/503"] * 50, concurrency=2)
     refused = [result for result in got if isinstance(result, curlhttp.CircuitBreakerOpen)]
     assert len(refused) >= 50 - 5 - 1

@@ -474,6 +474,23 @@ def test_a_server_that_gets_slower_for_everybody_is_used_as_before(seed: int | N
     assert seen.rate(0, 30, 60) >= 0.9 * 150
 
 
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+@pytest.mark.parametrize(("factor", "pause"), [(4, 10), (10, 20)])
+def test_a_server_that_gets_much_slower_for_everybody_is_used_soon(
+    factor: int, pause: float, seed: int | None
+) -> None:
+    """Chance does not look like the effect of a decrease, and useless decreases are undone."""
+    chance = random.Random(seed)
+
+    def server(now: float) -> float:
+        seconds = 0.1 if seed is None else 0.06 + chance.expovariate(1 / 0.04)
+        return seconds if now < 20 else factor * seconds
+
+    seen = Model([AdaptiveLimit(20, maximum=30)], server).run(60)
+    assert seen.rate(0, 20, 30) >= 0.4 * 300 / factor
+    assert seen.rate(0, 20 + pause, 50) >= 0.9 * 300 / factor
+
+
 @pytest.mark.parametrize("initials", [(20, 20), (1, 60), (60, 5)])
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_two_clients_get_the_same(initials: tuple[int, int], seed: int | None) -> None:

@@ -352,6 +352,28 @@ def test_endpoints_keep_calls_away_from_a_server_that_is_down() -> None:
     assert (at_bad["least_pending, nothing ejected"] or 0) > 5000
 
 
+def test_after_an_overload_clients_recover_unless_only_the_total_time_is_limited() -> None:
+    (overload,) = (each for each in SCENARIOS if each.name == "overload")
+    figures = {
+        variant.name: overload.figures(overload, overload.play(variant, seed=7))
+        for variant in overload.variants
+    }
+
+    def get(name: str, what: str) -> float:
+        return figures[name][what] or 0.0
+
+    assert get("the defaults", "most calls in progress") > 1500
+    assert get("total=2", "good, after, %") < 10
+    assert get("pool=1", "good, after, %") > 95
+    assert get("pool=1", "p50 of a call, after, s") < 1
+    assert get("read=0.8, a breaker that opens for 30 s", "good, after, %") < 75
+    assert get("read=0.8, CircuitBreaker()", "good, after, %") > 95
+    assert get("read=0.8, CircuitBreaker()", "good/s, halved") > 0.4 * 110
+    assert get("pool=1, AdaptiveLimit()", "good/s, halved") > 0.75 * 110
+    assert get("total=2, AdaptiveLimit()", "good/s, halved") > 0.5 * 110
+    assert get("total=2, AdaptiveLimit()", "good, after, %") > 90
+
+
 def test_equal_requests_share_transfers_in_a_simulation() -> None:
     (popular,) = (each for each in SCENARIOS if each.name == "equal requests")
     figures = popular.figures(popular, _play(popular, "coalesce=True"))

@@ -41,8 +41,8 @@ _CHOICES: dict[str, list[Any]] = {
     "window": [4, 7],
     "window_seconds": [None, 50],
     "minimum_calls": [1, 3],
-    "recovery_timeout": [10, 30],
-    "recovery_timeout_max": [10, 100],
+    "recovery_timeout": [1, 10, 30],
+    "recovery_timeout_max": [5, 10, 100],
     "growth": [1.0, 2.0],
     "half_open_permits": [1, 3],
     "half_open_timeout": [5, 60],
@@ -113,7 +113,7 @@ def test_an_open_time_is_no_longer_if_the_clock_is_set_back(redis: RedisServer) 
 
 def test_an_unreported_success_resets_consecutive_failures(redis: RedisServer) -> None:
     store = FakeClockStore(redis)
-    shared = CircuitBreaker(3, store=store).shared  # type: ignore[arg-type]
+    shared = CircuitBreaker(3, 30.0, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
     for _ in range(10):
         store.now += 10**6
@@ -129,8 +129,8 @@ async def test_a_circuit_that_one_client_opens_is_open_for_all(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     transitions: list[Transition] = []
-    mine = CircuitBreaker(3, store=make_store(redis))
-    theirs = CircuitBreaker(3, store=make_store(redis))
+    mine = CircuitBreaker(3, 30.0, store=make_store(redis))
+    theirs = CircuitBreaker(3, 30.0, store=make_store(redis))
     client = make_client(breaker=mine, hooks={"breaker_transition": transitions.append})
     await failing(client, app, 3)
     assert [change.new for change in transitions] == ["open"]
@@ -147,7 +147,7 @@ async def test_a_circuit_that_one_client_opens_is_open_for_all(
 async def test_failures_of_all_count_together(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    breakers = [CircuitBreaker(4, store=make_store(redis)) for _ in range(2)]
+    breakers = [CircuitBreaker(4, 30.0, store=make_store(redis)) for _ in range(2)]
     clients = [make_client(breaker=breaker) for breaker in breakers]
     for client in clients:
         await failing(client, app, 2)
@@ -185,7 +185,7 @@ async def test_exactly_one_probe_is_sent_by_many_clients(
 async def test_a_healthy_origin_needs_few_commands(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    client = make_client(breaker=CircuitBreaker(store=make_store(redis)))
+    client = make_client(breaker=CircuitBreaker(recovery_timeout=30.0, store=make_store(redis)))
     await client.get(app.url)
 
     def asked() -> int:
@@ -241,7 +241,9 @@ async def test_a_cancelled_probe_releases_its_permit(
 async def test_a_forced_state_holds_for_all_clients(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    mine, theirs = (CircuitBreaker(store=make_store(redis)) for _ in range(2))
+    mine, theirs = (
+        CircuitBreaker(recovery_timeout=30.0, store=make_store(redis)) for _ in range(2)
+    )
     mine.force_open(app.url)
     client = make_client(breaker=theirs)
     with pytest.raises(CircuitBreakerOpen):
@@ -256,15 +258,15 @@ async def test_other_settings_have_their_own_circuits(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
-    await failing(make_client(breaker=CircuitBreaker(1, store=store)), app, 1)
-    assert CircuitBreaker(1, store=store).state(app.url) == "open"
-    assert CircuitBreaker(2, store=store).state(app.url) == "closed"
+    await failing(make_client(breaker=CircuitBreaker(1, 30.0, store=store)), app, 1)
+    assert CircuitBreaker(1, 30.0, store=store).state(app.url) == "open"
+    assert CircuitBreaker(2, 30.0, store=store).state(app.url) == "closed"
 
 
 async def test_an_invalid_circuit_is_a_clear_error(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    breaker = CircuitBreaker(1, store=make_store(redis))
+    breaker = CircuitBreaker(1, 30.0, store=make_store(redis))
     assert breaker.shared is not None
     question = breaker.shared.make_admit_command(app.url.rstrip("/"))
     name = scripts.make_keys(question, "curlhttp")[0]
@@ -278,7 +280,7 @@ async def test_an_invalid_circuit_is_a_clear_error(
 async def test_circuits_expire(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    breaker = CircuitBreaker(failure_rate=0.9, store=make_store(redis))
+    breaker = CircuitBreaker(recovery_timeout=30.0, failure_rate=0.9, store=make_store(redis))
     await failing(make_client(breaker=breaker), app, 2)
     assert breaker.metrics(app.url).calls == 2
     with redis.client() as client:

@@ -50,7 +50,7 @@ def all_of(store: Any) -> dict[str, Any]:
     return {
         "rate_limit": RateLimit(1000, burst=100, store=store),
         "concurrency_limit": ConcurrencyLimit(50, store=store),
-        "breaker": CircuitBreaker(100, store=store),
+        "breaker": CircuitBreaker(100, 30.0, store=store),
         "retry": RetryPolicy(1, budget=budget),
     }
 
@@ -559,7 +559,7 @@ async def test_the_log_says_once_that_redis_is_unavailable_and_once_that_it_is_b
 async def test_an_open_circuit_stays_open_without_redis(
     make_client: MakeClient, app: AppServer, own_redis: RedisServer, make_store: MakeStore
 ) -> None:
-    breaker = CircuitBreaker(1, store=make_store(own_redis))
+    breaker = CircuitBreaker(1, 30.0, store=make_store(own_redis))
     client = make_client(breaker=breaker)
     await client.get(app.url + "/status/503")
     own_redis.kill()
@@ -573,7 +573,7 @@ async def test_an_open_circuit_stays_open_without_redis(
 async def test_without_redis_a_process_has_its_own_circuits(
     make_client: MakeClient, app: AppServer, make_store: MakeStore
 ) -> None:
-    breaker = CircuitBreaker(2, store=make_store(f"redis://127.0.0.1:{free_port()}/0"))
+    breaker = CircuitBreaker(2, 30.0, store=make_store(f"redis://127.0.0.1:{free_port()}/0"))
     client = make_client(breaker=breaker)
     for _ in range(2):
         await client.get(app.url + "/status/503")

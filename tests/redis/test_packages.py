@@ -64,7 +64,17 @@ def _run(folder: Path, *arguments: str, leave_out: str = "") -> subprocess.Compl
 
 _WHAT = ["quickstart", "redis", "cache", "drop-in", "command line"]
 # What the environment of the tests has, and a program on curlhttp does not need.
-_HEAVY = ("IPython", "dask", "matplotlib", "mypy", "numpy", "pandas", "pyarrow", "pytest", "tkinter")
+_HEAVY = (
+    "IPython",
+    "dask",
+    "matplotlib",
+    "mypy",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pytest",
+    "tkinter",
+)
 
 
 @pytest.mark.parametrize("what", _WHAT)
@@ -121,7 +131,9 @@ def test_a_file_of_pyinstaller_works(
 
 def test_pyinstaller_finds_the_hooks_by_an_entry_point() -> None:
     settings = (ROOT / "pyproject.toml").read_text()
-    group = '[project.entry-points.pyinstaller40]\nhook-dirs = "curlhttp._pyinstaller:get_hook_dirs"'
+    group = (
+        '[project.entry-points.pyinstaller40]\nhook-dirs = "curlhttp._pyinstaller:get_hook_dirs"'
+    )
     assert group in settings
     assert {path.name for path in Path(get_hook_dirs()[0]).glob("hook-*.py")} == {
         "hook-curlhttp.py",

@@ -153,7 +153,7 @@ async def test_a_request_with_too_little_time_fails_at_once(
 async def test_a_request_that_the_breaker_refuses_reserves_nothing(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    breaker = CircuitBreaker()
+    breaker = CircuitBreaker(recovery_timeout=30.0)
     breaker.force_open(app.url)
     client = make_client(rate_limit=RateLimit(0.01, store=make_store(redis)), breaker=breaker)
     for _ in range(3):

@@ -284,8 +284,8 @@ class CircuitBreaker:
             opens again if the share of failed probes reaches failure_rate or, without failure_rate,
             if any probe fails.
         half_open_timeout: seconds after which another call may use the permit of a probe.
-        growth: what the open time is multiplied by each time the circuit opens again; None for 1, or
-            for 2 without recovery_timeout.
+        growth: what the open time is multiplied by each time the circuit opens again; None for 1,
+            or for 2 without recovery_timeout.
         recovery_timeout_max: maximum of the open time, in seconds; None for 600, or for 5 without
             recovery_timeout.
         max_origins: number of circuits to keep, the most recently used ones. Open and forced
