@@ -91,11 +91,26 @@ def test_a_store_without_its_scripts_is_an_error(redis: RedisServer, tmp_path: P
     assert "FileNotFoundError: curlhttp/redis/rate.lua is missing" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_a_file_of_pyinstaller_works(app: AppServer, redis: RedisServer, tmp_path: Path) -> None:
+    """One test, because a build takes longer than all its programs."""
+    program = _build(tmp_path)
+    for count, what in enumerate(_WHAT, 1):
+        done = subprocess.run(
+            [program, what, app.url, redis.url],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert len(app.requests) == count
+        if what != "command line":
+            assert done.stdout.strip() == "200"
+
+
+def _build(folder: Path) -> Path:
     """Build one file with PyInstaller, without options that concern curlhttp."""
     pytest.importorskip("PyInstaller")
-    folder = tmp_path_factory.mktemp("pyinstaller")
     (folder / "program.py").write_text(_PROGRAM)
     command = [sys.executable, "-m", "PyInstaller", "--onefile", "--log-level", "WARN"]
     command += [f"--exclude-module={name}" for name in _HEAVY]
@@ -110,23 +125,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return next((folder / "dist").glob("program*"))
-
-
-@pytest.mark.parametrize("what", _WHAT)
-def test_a_file_of_pyinstaller_works(
-    program: Path, app: AppServer, redis: RedisServer, tmp_path: Path, what: str
-) -> None:
-    done = subprocess.run(
-        [program, what, app.url, redis.url],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(app.requests) == 1
-    if what != "command line":
-        assert done.stdout.strip() == "200"
 
 
 def test_pyinstaller_finds_the_hooks_by_an_entry_point() -> None:
