@@ -7,8 +7,10 @@ For processes in a network and mount namespace of their own:
 
 from __future__ import annotations
 
-import fcntl
+import base64
+import hashlib
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -19,9 +21,15 @@ from pathlib import Path
 PORT = 8000
 _A, _AAAA = 1, 28
 _ADDRESSES = {_A: socket.inet_aton("127.0.0.1"), _AAAA: socket.inet_pton(socket.AF_INET6, "::1")}
-_LATE = 1.0  # seconds
-_UNKNOWN = 3  # the RCODE of a name that does not exist
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+_REFUSES = socket.inet_aton("127.0.0.9")
+_LATE = {"late": 1.0, "late-aaaa": 0.3}  # seconds
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
+_UPGRADED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Accept: %b\r\n\r\n"
+)
+_KEY = re.compile(rb"sec-websocket-key: *(\S+)", re.IGNORECASE).search
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 # The system asks for 150 s, longer than any test waits.
 _RESOLV_CONF = "nameserver 127.0.0.1\noptions timeout:30 attempts:5\n"
 
@@ -33,6 +41,8 @@ def enter_namespace(folder: Path, resolv_conf: str = _RESOLV_CONF) -> None:
         folder: for the file that replaces /etc/resolv.conf.
         resolv_conf: what it contains.
     """
+    import fcntl  # not on Windows
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, struct.pack("16sh", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS
     file = folder / "resolv.conf"
@@ -44,15 +54,17 @@ def enter_namespace(folder: Path, resolv_conf: str = _RESOLV_CONF) -> None:
 class NameServer:
     """Answer queries for names.
 
-    drops-aaaa, drops-a: answers only those of the other family.
-    drops: answers none.
-    late: answers after a second.
-    unknown: says that there is no such name.
-    All other names are those of this machine. Any name may have a number and labels after that.
+    fine: with the addresses of this machine.
+    drops-a, drops-aaaa: only for the other family.
+    drops: not at all.
+    late: after a second.
+    late-aaaa: for the one family with an address that refuses, and later for the other one.
+    unknown: there is no such name.
+
+    A name may end in a number, and have labels after that.
     """
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 53))
         threading.Thread(target=self._run, daemon=True).start()
@@ -61,16 +73,15 @@ class NameServer:
         while True:
             query, sender = self._socket.recvfrom(4096)
             name, kind, end = _parse(query)
-            self.asked.append((name, kind))
-            behaviour = name.partition(".")[0].rstrip("0123456789")
-            if behaviour == "drops" or (behaviour, kind) in (
-                ("drops-aaaa", _AAAA),
-                ("drops-a", _A),
-            ):
+            way = name.partition(".")[0].rstrip("0123456789")
+            if way == "drops" or (way, kind) in (("drops-a", _A), ("drops-aaaa", _AAAA)):
                 continue
-            answer = _answer(query[:end], kind, is_known=behaviour != "unknown")
-            if behaviour == "late":
-                threading.Timer(_LATE, self._socket.sendto, (answer, sender)).start()
+            address = _ADDRESSES.get(kind)
+            if (way, kind) == ("late-aaaa", _A):
+                address = _REFUSES
+            answer = _answer(query[:end], kind, None if way == "unknown" else address)
+            if way == "late" or (way, kind) == ("late-aaaa", _AAAA):
+                threading.Timer(_LATE[way], self._socket.sendto, (answer, sender)).start()
             else:
                 self._socket.sendto(answer, sender)
 
@@ -83,18 +94,17 @@ def _parse(query: bytes) -> tuple[str, int, int]:
     return ".".join(labels).lower(), int.from_bytes(query[at + 1 : at + 3], "big"), at + 5
 
 
-def _answer(query: bytes, kind: int, *, is_known: bool) -> bytes:
-    record = b""
-    if is_known and kind in _ADDRESSES:
-        address = _ADDRESSES[kind]
+def _answer(query: bytes, kind: int, address: bytes | None) -> bytes:
+    flags, record = 0x8183, b""  # there is no such name
+    if address is not None:
+        flags = 0x8180
         record = struct.pack("!HHHIH", 0xC00C, kind, 1, 60, len(address)) + address
-    flags = 0x8180 | (0 if is_known else _UNKNOWN)
     counts = struct.pack("!HHHH", 1, bool(record), 0, 0)
     return query[:2] + struct.pack("!H", flags) + counts + query[12:] + record
 
 
 class WebServer:
-    """Respond with the address that was connected to."""
+    """Respond with the address that was connected to, as an event or a WebSocket message."""
 
     def __init__(self) -> None:
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
@@ -108,15 +118,15 @@ class WebServer:
 
     @staticmethod
     def _serve(connection: socket.socket, address: str) -> None:
+        text = address.encode()
         with connection, suppress(OSError):
-            while connection.recv(65536):
-                body = address.encode()
-                connection.sendall(_HEAD % len(body) + body)
-
-
-if __name__ == "__main__":
-    import sys
-
-    enter_namespace(Path(sys.argv[1]), sys.argv[2].replace(";", "\n"))
-    NameServer(), WebServer()
-    sys.exit(subprocess.run(sys.argv[3:], check=False).returncode)
+            while request := connection.recv(65536):
+                if key := _KEY(request):
+                    accept = base64.b64encode(hashlib.sha1(key[1] + _GUID).digest())
+                    message = b"\x81" + bytes([len(text)]) + text
+                    connection.sendall(_UPGRADED % accept + message)
+                elif request.startswith(b"GET /events"):
+                    event = b"data: " + text + b"\n\n"
+                    connection.sendall(_HEAD % len(event) + event)
+                else:
+                    connection.sendall(_HEAD % len(text) + text)
