@@ -28,7 +28,7 @@ from curlhttp._models.url import bracketed
 from curlhttp.exceptions import ConnectionError
 
 _MOST_ROUNDS = 3  # of one attempt, because addresses may expire while it waits for a connection
-_LATE = 1.0  # seconds for the other family, if no address of the first one can be connected to
+_LATE = 0.5  # seconds for the other family, if no address of the first one can be connected to
 _UNRESOLVED = (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY)
 
 
@@ -151,10 +151,14 @@ class NameLookup:
             is_kept: libcurl keeps them for `dns_ttl`; otherwise until they are removed.
         """
         self.used = self._count()
-        return [
-            f"{'+' * is_kept}{name.key}:{','.join(map(bracketed, lookup.addresses))}"
-            for name, lookup in zip(self._names, self._lookups, strict=True)
-        ]
+        entries = []
+        for name, lookup in zip(self._names, self._lookups, strict=True):
+            # libcurl does not parse the address of an interface. If there is no other address, it
+            # finds none, and looks the name up itself after some rounds.
+            plain = [bracketed(address) for address in lookup.addresses if "%" not in address]
+            if plain:
+                entries.append(f"{'+' * is_kept}{name.key}:{','.join(plain)}")
+        return entries
 
     def stop(self) -> None:
         """Be woken no more."""
@@ -162,7 +166,7 @@ class NameLookup:
             lookup.stop()
 
 
-class _Driver(Protocol):
+class _RunsLookups(Protocol):
     @property
     def poller(self) -> Poller: ...
     def continue_soon(self, lookup: NameLookup) -> None: ...
@@ -181,7 +185,7 @@ class Lookups:
 
     __slots__ = ("_driver", "_names", "_running", "_wakeup")
 
-    def __init__(self, driver: _Driver, names: CachedNames) -> None:
+    def __init__(self, driver: _RunsLookups, names: CachedNames) -> None:
         self._driver = driver
         self._names = names
         self._running: set[NameLookup] = set()

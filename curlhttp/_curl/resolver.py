@@ -6,7 +6,7 @@ name is asked for in a thread of its own, which nobody waits for: Python can exi
 the addresses of one family shortly after they are known (RFC 8305, section 3).
 
 There are no locks, because finalizers and libcurl's callbacks come here: each change of a dict, a
-set or a deque is one step of the interpreter.
+set or a list is one step of the interpreter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import socket
 import sys
-from collections import deque
+from _queue import Empty, SimpleQueue  # those of gevent, if it is used, are not for real threads
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
@@ -23,7 +23,8 @@ from curlhttp._models.exiting import start_native_thread
 from curlhttp._models.fork import register
 from curlhttp.exceptions import ConnectionError
 
-_THREADS = 128  # of each family at most; each ends when there is nothing left to look up
+_THREADS = 128  # of each family at most
+_IDLE = 1.0  # seconds for which a thread waits for the next query
 _GRACE = 0.05  # seconds for the other family, once one is known (RFC 8305, section 3)
 _HANGS = 0.5  # seconds after which a query gets no more grace
 
@@ -61,6 +62,67 @@ class _Query:
         self.is_dropped = False
 
 
+class _Threads:
+    """Answer the queries for one address family, each in a thread that waits for nothing else.
+
+    A thread that has answered one waits for the next: the system's resolver reads its configuration
+    in each new thread, which costs three times what a query does.
+
+    Args:
+        answer: answers one; raises nothing.
+    """
+
+    def __init__(self, answer: Callable[[_Query], object]) -> None:
+        self._answer = answer
+        self._queue: SimpleQueue[_Query] = SimpleQueue()
+        self._all: set[object] = set()
+        self._idle: set[object] = set()
+
+    def put(self, query: _Query) -> None:
+        """Answer a query as soon as a thread is free.
+
+        Raises:
+            ConnectionError: there is no thread, and none could start.
+        """
+        self._queue.put(query)
+        try:
+            self._add_thread()
+        except ConnectionError:
+            if not self._all:
+                raise
+
+    def _add_thread(self) -> None:
+        """Start a thread if more queries wait than threads."""
+        if self._queue.qsize() <= len(self._idle) or len(self._all) >= _THREADS:
+            return
+        thread = object()
+        self._all.add(thread)
+        try:
+            start_native_thread(lambda: self._work(thread))
+        except ConnectionError:
+            self._all.discard(thread)
+            raise
+
+    def _work(self, thread: object) -> None:
+        # After each change of `_idle` and `_all` it looks whether a query came meanwhile, for which
+        # `put` has counted on this thread.
+        while True:
+            self._idle.add(thread)
+            try:
+                query = self._queue.get(timeout=_IDLE)
+            except Empty:
+                self._idle.discard(thread)
+                self._all.discard(thread)
+                if not self._queue.qsize():
+                    return
+                self._all.add(thread)
+                continue
+            self._idle.discard(thread)
+            with suppress(ConnectionError):
+                self._add_thread()
+            self._answer(query)
+
+
 class _Queries:
     """The queries of this process: one at a time for each name, however many callers wait."""
 
@@ -71,11 +133,9 @@ class _Queries:
     def after_fork_in_child(self) -> None:
         """Start with an empty state, because a child has none of the threads."""
         self._pending: dict[_Name, _Query] = {}
-        self._queues: dict[int, deque[_Query]] = {}
-        self._threads: dict[int, set[object]] = {}
-        for family in (socket.AF_INET, socket.AF_INET6):
-            self._queues[family] = deque()
-            self._threads[family] = set()
+        self._threads = {
+            int(family): _Threads(self._answer) for family in (socket.AF_INET, socket.AF_INET6)
+        }
 
     def join(self, name: _Name, wake: _Wake) -> _Query:
         """Return the query for a name, a new one if none is under way.
@@ -88,45 +148,23 @@ class _Queries:
             query = self._pending.setdefault(name, new)
             query.waiting.append(wake)
             if query is new:
-                self._start(query)
+                try:
+                    self._threads[name[1]].put(query)
+                except ConnectionError:
+                    self._drop(query)
+                    raise
             if not query.is_dropped:
                 return query
-
-    def _start(self, query: _Query) -> None:
-        family = query.name[1]
-        threads, queue = self._threads[family], self._queues[family]
-        queue.append(query)
-        if len(threads) >= _THREADS:
-            return  # one of them looks again before it ends
-        thread = object()
-        threads.add(thread)
-        try:
-            start_native_thread(lambda: self._work(queue, threads, thread))
-        except ConnectionError:
-            threads.discard(thread)
-            if not threads:
-                self._drop(query)
-                raise
 
     def _drop(self, query: _Query) -> None:
         query.is_dropped = True
         self._pending.pop(query.name, None)
 
-    def _work(self, queue: deque[_Query], threads: set[object], thread: object) -> None:
-        while queue:
-            threads.add(thread)
-            with suppress(IndexError):
-                while True:
-                    self._answer(queue.popleft())
-            threads.discard(thread)  # before the last look, so that nothing is left in the queue
-        threads.discard(thread)
-
     def _answer(self, query: _Query) -> None:
-        if not query.waiting:
+        if not query.waiting:  # all callers have given up
             self._drop(query)
-            if not query.waiting:  # all callers have given up
+            if not query.waiting:  # and none has come since
                 return
-            query.is_dropped = False
         try:
             query.addresses = _addresses(*query.name)
         except Exception as failure:  # any error, because a caller waits for it

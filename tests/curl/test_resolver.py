@@ -108,6 +108,7 @@ def test_names_that_hang_do_not_hold_up_others(names: _Names) -> None:
 def test_any_number_of_names_whose_ipv6_hangs_have_their_ipv4(
     names: _Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     monkeypatch.setattr(resolver, "_THREADS", 3)
     names.hangs = lambda host, family: family == _V6
     for n in range(20):
@@ -120,6 +121,7 @@ def test_any_number_of_names_whose_ipv6_hangs_have_their_ipv4(
 def test_a_name_that_nobody_waits_for_is_not_asked_for(
     names: _Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     monkeypatch.setattr(resolver, "_THREADS", 1)
     names.hangs = lambda host, family: host == "hangs.test"
     first = Lookup("hangs.test", 4, lambda: None)
@@ -151,6 +153,7 @@ def test_a_thread_that_cannot_start_is_an_error_of_that_lookup_alone(
     def refuse(work: object) -> None:
         raise ConnectionError("a thread that is needed could not start")
 
+    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     with monkeypatch.context() as patch:
         patch.setattr(resolver, "start_native_thread", refuse)
         with pytest.raises(ConnectionError, match="could not start"):
@@ -175,7 +178,29 @@ def test_under_gevent_the_threads_are_real_and_the_resolver_is_that_of_the_syste
         used.append(name)  # type: ignore[arg-type]
         return originals[name]  # type: ignore[index]
 
+    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     gevent = SimpleNamespace(get_original=get_original)
     monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
     assert _find("127.0.0.1", 4).addresses == ["127.0.0.1"]
     assert used == [("_thread", "start_new_thread"), ("socket", "getaddrinfo")]
+
+
+def test_threads_answer_one_query_after_the_other_and_end(
+    names: _Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
+    started = []
+    start = resolver.start_native_thread
+    ended = threading.Semaphore(0)
+
+    def count(work: Callable[[], object]) -> None:
+        started.append(work)
+        start(lambda: (work(), ended.release()))
+
+    monkeypatch.setattr(resolver, "start_native_thread", count)
+    for n in range(50):
+        _find(f"one{n}.test")
+    for _ in started:
+        assert ended.acquire(timeout=30)
+    assert len(started) < 50
+    assert _find("later.test").is_complete

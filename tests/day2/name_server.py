@@ -22,7 +22,7 @@ PORT = 8000
 _A, _AAAA = 1, 28
 _ADDRESSES = {_A: socket.inet_aton("127.0.0.1"), _AAAA: socket.inet_pton(socket.AF_INET6, "::1")}
 _REFUSES = socket.inet_aton("127.0.0.9")
-_LATE = {"late": 1.0, "late-aaaa": 0.3}  # seconds
+_LATE = {"late": 1.0, "late-aaaa": 0.2}  # seconds
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
 _UPGRADED = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
