@@ -11,6 +11,7 @@ import pytest
 
 from curlhttp._curl import resolver
 from curlhttp._curl.resolver import Lookup
+from curlhttp._models.exiting import start_native_thread
 from curlhttp.exceptions import ConnectionError
 
 _V4, _V6 = socket.AF_INET, socket.AF_INET6
@@ -190,12 +191,17 @@ def test_threads_answer_one_query_after_the_other_and_end(
 ) -> None:
     monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     started = []
-    start = resolver.start_native_thread
+    start = start_native_thread
     ended = threading.Semaphore(0)
 
     def count(work: Callable[[], object]) -> None:
         started.append(work)
-        start(lambda: (work(), ended.release()))
+
+        def run() -> None:
+            work()
+            ended.release()
+
+        start(run)
 
     monkeypatch.setattr(resolver, "start_native_thread", count)
     for n in range(50):

@@ -17,6 +17,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -197,11 +198,13 @@ def _exited(url: str) -> str:
 def _descriptors() -> set[int]:
     """Return the descriptors that are open, without those by which the system asks for a name."""
     found = set()
-    for text in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(text))) as duplicate:
-            if duplicate.type == socket.SOCK_DGRAM:
-                continue
-        found.add(int(text))
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):  # the one of the folder itself is closed by now
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with socket.socket(fileno=os.dup(number)) as duplicate:
+                    if duplicate.type == socket.SOCK_DGRAM:
+                        continue
+            found.add(number)
     return found
 
 
