@@ -8,20 +8,16 @@ answered keep them from other names. So a transfer whose name is not in libcurl'
 
 from __future__ import annotations
 
-import _socket
 import math
-import socket
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, cast
 
 import pycurl
 
 from curlhttp._curl.dns import CachedNames, Name, get_names
-from curlhttp._curl.errors import report_descriptor_shortage
-from curlhttp._curl.poller import Poller
+from curlhttp._curl.poller import Poller, Wakeup
 from curlhttp._curl.resolver import Lookup
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.url import bracketed
@@ -30,38 +26,6 @@ from curlhttp.exceptions import ConnectionError
 _MOST_ROUNDS = 3  # of one attempt, because addresses may expire while it waits for a connection
 _LATE = 0.5  # seconds for the other family, if no address of the first one can be connected to
 _UNRESOLVED = (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY)
-
-
-class _End(_socket.socket):
-    """A socket that is closed with its last reference."""
-
-    # Not a Python function, because an exception of a signal handler in a finalizer is lost.
-    __del__ = _socket.socket.close
-
-
-class _Wakeup:
-    """A pair of sockets, by which other threads wake the one that polls the sockets.
-
-    Nobody closes them, because another thread may be about to write.
-    """
-
-    __slots__ = ("_far", "_near", "fileno")
-
-    def __init__(self) -> None:
-        with report_descriptor_shortage():
-            near, far = socket.socketpair()
-        self._near, self._far = _End(fileno=near.detach()), _End(fileno=far.detach())
-        self.fileno = self._near.fileno
-        for end in (self._near, self._far):
-            end.setblocking(False)
-
-    def wake(self) -> None:
-        with suppress(OSError):  # it is full
-            self._far.send(b"\0")
-
-    def clear(self) -> None:
-        with suppress(OSError):  # it is empty
-            self._near.recv(4096)
 
 
 class NameLookup:
@@ -166,6 +130,10 @@ class NameLookup:
             lookup.stop()
 
 
+def _get_lookup(transfer: Transfer) -> NameLookup | None:
+    return cast("NameLookup | None", transfer.lookup)
+
+
 class _RunsLookups(Protocol):
     @property
     def poller(self) -> Poller: ...
@@ -189,14 +157,15 @@ class Lookups:
         self._driver = driver
         self._names = names
         self._running: set[NameLookup] = set()
-        self._wakeup: _Wakeup | None = None  # while there are some
+        # While there are some. Nobody closes it, because another thread may be about to use it.
+        self._wakeup: Wakeup | None = None
 
     def begin(self, transfer: Transfer) -> bool:
         """Begin to look up the names of a transfer; return False to leave that to libcurl.
 
         libcurl's callbacks may call this.
         """
-        lookup = transfer.lookup
+        lookup = _get_lookup(transfer)
         if lookup is not None and not lookup.used:
             return True  # the transfer was restarted meanwhile
         assert transfer.request is not None
@@ -209,33 +178,34 @@ class Lookups:
             if transfer.lookups >= _MOST_ROUNDS:
                 raise ConnectionError("libcurl does not find the addresses under this name")
             if self._wakeup is None:
-                self._wakeup = wakeup = _Wakeup()
-                self._driver.poller.watch(wakeup.fileno(), pycurl.POLL_IN)
-            transfer.lookup = NameLookup(transfer, names, self._on_answer)
+                self._wakeup = wakeup = Wakeup()
+                self._driver.poller.watch(wakeup.descriptor, pycurl.POLL_IN)
+            transfer.lookup = lookup = NameLookup(transfer, names, self._on_answer)
         except ConnectionError:  # mostly because no thread starts while Python exits
             transfer.asks_libcurl = True
             self._close_if_idle()
             return False
         transfer.lookups += 1
-        self._running.add(transfer.lookup)
+        self._running.add(lookup)
         return True
 
     def _on_answer(self, lookup: NameLookup) -> None:
         self._driver.continue_soon(lookup)
         wakeup = self._wakeup
         if wakeup is not None:
-            wakeup.wake()
+            wakeup.send()
 
     def hold(self, transfer: Transfer) -> None:
         """Let a transfer wait, which libcurl has ended."""
-        assert transfer.lookup is not None
+        lookup = _get_lookup(transfer)
+        assert lookup is not None
         transfer.restarts = transfer.done = False
         transfer.code, transfer.message = 0, ""
-        self.step(transfer.lookup)
+        self.step(lookup)
 
     def needs_more(self, transfer: Transfer, code: int, message: str) -> bool:
         """Return whether a transfer that failed has to wait for more addresses."""
-        lookup = transfer.lookup
+        lookup = _get_lookup(transfer)
         if code in _UNRESOLVED and not transfer.lookups:
             # The cache has addresses of one family, for a request that needs the other one.
             return self.begin(transfer)
@@ -247,7 +217,7 @@ class Lookups:
     def step(self, lookup: NameLookup) -> None:
         """Start a transfer again if its addresses are known, or end it if that took too long."""
         if self._wakeup is not None:
-            self._wakeup.clear()
+            self._wakeup.receive()
         due, now = lookup.check(), monotonic()
         if lookup.used:
             self._step_late(lookup, now)
@@ -297,7 +267,8 @@ class Lookups:
 
     def stop(self, transfer: Transfer) -> None:
         """Look up nothing more for a transfer."""
-        lookup, transfer.lookup = transfer.lookup, None
+        lookup = _get_lookup(transfer)
+        transfer.lookup = None
         if lookup is not None:
             lookup.stop()
             self._running.discard(lookup)
@@ -305,7 +276,7 @@ class Lookups:
 
     def _close_if_idle(self) -> None:
         if not self._running and self._wakeup is not None:
-            self._driver.poller.forget(self._wakeup.fileno())
+            self._driver.poller.forget(self._wakeup.descriptor)
             self._wakeup = None
 
     def close(self) -> None:

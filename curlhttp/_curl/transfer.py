@@ -89,7 +89,7 @@ class Transfer(RequestSender):
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and transport that it is connected to, in the blocking engine.
         driver: the one that the blocking engine acquired for it, or None.
-        lookup: a NameLookup while some of its addresses are unknown, or None.
+        lookup: a NameLookup, whose module imports this one, while addresses are missing; or None.
         lookups: how often its driver looked its names up.
         looked_up: microseconds that it waited for them.
         asks_libcurl: libcurl may look them up.
@@ -185,7 +185,7 @@ class Transfer(RequestSender):
         self._folded = 0
         self._limited_until = 0.0
         self._read_mark: tuple[int, int] | None = None
-        self.lookup: Any = None  # a NameLookup, whose module imports this one
+        self.lookup: object = None
         self.lookups = self.looked_up = 0
         self.asks_libcurl = False
 
