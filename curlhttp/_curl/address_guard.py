@@ -11,9 +11,8 @@ and checks the target first, and passes its address to the proxy.
 
 from __future__ import annotations
 
+import math
 import socket
-import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -22,19 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from curlhttp._curl.dns import has_failed
 from curlhttp._curl.options import get_addresses, get_connect_target
+from curlhttp._curl.resolver import Lookup
 from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, to_connector
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, Transport
-from curlhttp._models.exiting import start_thread
-from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
 
 if TYPE_CHECKING:
     from curlhttp._models.config import AddressGuard
-
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
 
 
 class AddressChecker:
@@ -80,13 +76,13 @@ class AddressChecker:
         """
         transport, url = request.transport, request.url
         host, port = get_connect_target(transport, url.host, url.port)
-        family = _FAMILIES[transport.ip_version]
+        version: int | None = transport.ip_version
         assert transport.proxy is not None
         if transport.proxy.url.startswith("socks4"):
-            family = socket.AF_INET  # SOCKS4 has no other
+            version = 4  # SOCKS4 has no other
         addresses = list(get_addresses(transport, host, port))
         if not addresses:
-            addresses = await self._addresses(request, host, family, engine)
+            addresses = await self._addresses(request, host, version, engine)
         # Checked for each request, as connections are.
         address = _find_allowed(request, addresses, port)
         return self._with_target(
@@ -94,7 +90,7 @@ class AddressChecker:
         )
 
     async def _addresses(
-        self, request: ClientRequest, host: str, family: int, engine: Engine
+        self, request: ClientRequest, host: str, version: int | None, engine: Engine
     ) -> list[str]:
         seconds, now = request.timeout.connect, engine.now()
         if request.deadline is not None:
@@ -103,7 +99,7 @@ class AddressChecker:
         try:
             is_moved = has_failed(request)
             find = self._resolver.find
-            found = await find(host, family, engine.make_waiter, seconds, is_fresh=is_moved)
+            found = await find(host, version, engine.make_waiter, seconds, is_fresh=is_moved)
         except OSError as error:
             raise ConnectionError(
                 f"{request}: the host name could not be resolved, which is needed because a guard "
@@ -279,32 +275,16 @@ def _error(request: ClientRequest, address: str, port: int, reason: str) -> Bloc
     return error
 
 
-# --- Look names up in threads, so that no event loop blocks and waits can time out ---
+# --- Look names up, so that no event loop blocks and waits can time out ---
 #
-# With a proxy, libcurl does not resolve the target, so the guard has to. The system's resolver
-# cannot be interrupted: a caller that gives up leaves the lookup to its thread.
+# With a proxy, libcurl does not resolve the target, so the guard has to.
 
-_THREADS = 16  # at most; each ends when there is nothing left to look up
 _MAX_NAMES = 1000  # in the cache
-
-Name = tuple[str, int]
-"""A host, and the address family or 0 for any."""
-
-
-class _Resolution:
-    """A name that is being looked up, for all callers that wait for it."""
-
-    __slots__ = ("addresses", "error", "is_done", "waiting")
-
-    def __init__(self) -> None:
-        self.addresses: list[str] = []
-        self.error: OSError | None = None
-        self.is_done = False
-        self.waiting: list[Waiter] = []
+_LOOK_AGAIN = 5.0  # seconds
 
 
 class Resolver:
-    """Look names up, once for concurrent callers of the same name. Threads may share it.
+    """Look names up, and remember them. Threads may share it.
 
     Args:
         ttl: seconds for which a result is valid.
@@ -312,103 +292,66 @@ class Resolver:
 
     def __init__(self, ttl: float) -> None:
         self._ttl = ttl
-        self.after_fork_in_child()
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        """Start with an empty state, because a child has none of the threads."""
-        self._lock = threading.Lock()
-        self._pending: dict[Name, _Resolution] = {}
-        self._known: dict[Name, tuple[float, list[str]]] = {}
-        self._queue: deque[Name] = deque()
-        self._threads = 0
+        self._known: dict[tuple[str, int | None], tuple[float, Lookup]] = {}
 
     async def find(
         self,
         host: str,
-        family: int,
+        version: int | None,
         make_waiter: Callable[[], Waiter],
         seconds: float | None,
         *,
         is_fresh: bool = False,
     ) -> list[str] | None:
-        """Return the addresses of a host in the system's order, None if that took too long.
+        """Return the addresses of a host in the order to try them, None if that took too long.
 
         Args:
             host: a name in ASCII, or an address.
-            family: socket.AF_INET, AF_INET6 or 0 for both.
+            version: 4 or 6 for one address family, None for both.
             make_waiter: makes a waiter of the engine.
             seconds: how long to wait; None for no limit.
             is_fresh: ignore what is known.
 
         Raises:
             OSError: there is no such name, or the resolver did not answer.
+            ConnectionError: no thread could start.
         """
-        name = host, family
-        with self._lock:
-            until, known = self._known.get(name, (0.0, []))
-            if monotonic() < until and not is_fresh:
-                return known
-            waiter = make_waiter()
-            resolution = self._join(name, waiter)
-        end = None if seconds is None else monotonic() + seconds
-        try:
-            while not resolution.is_done:
-                left = None if end is None else end - monotonic()
-                if left is not None and left <= 0:
-                    return None
-                await waiter.wait(left)
-        finally:
-            with self._lock:
-                if waiter in resolution.waiting:
-                    resolution.waiting.remove(waiter)
-        if resolution.error is not None:
-            raise resolution.error
-        return resolution.addresses
-
-    def _join(self, name: Name, waiter: Waiter) -> _Resolution:
-        resolution = self._pending.get(name)
-        if resolution is None:
-            if self._threads < _THREADS:
-                start_thread(self._work, "curlhttp lookup")
-                self._threads += 1  # not before, because starting the thread may fail
-            resolution = self._pending[name] = _Resolution()
-            self._queue.append(name)
-        resolution.waiting.append(waiter)
-        return resolution
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._queue:
-                    self._threads -= 1
-                    return
-                name = self._queue.popleft()
-                if not self._pending[name].waiting:  # all callers have given up
-                    del self._pending[name]
-                    continue
-            addresses: list[str] = []
-            error: OSError | None = None
-            try:
-                addresses = _addresses(*name)
-            except Exception as failure:  # any error, because a caller waits for it
-                error = failure if isinstance(failure, OSError) else OSError(str(failure))
-            with self._lock:
-                resolution = self._pending.pop(name)
-                resolution.addresses, resolution.error, resolution.is_done = addresses, error, True
-                if error is None:
-                    self._keep(name, addresses)
-                waiting = resolution.waiting.copy()
-            for waiter in waiting:
-                waiter.wake()
-
-    def _keep(self, name: Name, addresses: list[str]) -> None:
+        name = host, version
+        until, known = self._known.get(name, (0.0, None))
+        now = monotonic()
+        if known is not None and (is_fresh or now >= until or known.has_failed):
+            known = None
+        waiter = make_waiter()
+        lookup = Lookup(host, version, waiter.wake, known)
         if len(self._known) >= _MAX_NAMES:
             self._known.clear()
-        self._known[name] = monotonic() + self._ttl, addresses
+        self._known[name] = (now + self._ttl if known is None else until), lookup
+        end = math.inf if seconds is None else now + seconds
+        try:
+            while (due := lookup.check()) is not None:
+                now = monotonic()
+                if end <= now:
+                    return None
+                # Never without an end: Python does not count the threads that may wake it.
+                await waiter.wait(min(max(0.0, min(due, end) - now), _LOOK_AGAIN))
+        finally:
+            lookup.stop()
+        if lookup.error is not None:
+            raise lookup.error
+        return _sort(lookup.addresses)
 
 
-def _addresses(host: str, family: int) -> list[str]:
-    # As bytes, because Python would encode text with IDNA again.
-    found = socket.getaddrinfo(host.encode("ascii"), None, family, socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+def _sort(addresses: list[str]) -> list[str]:
+    """Return addresses in the order of the system: those without a route last."""
+    return sorted(addresses, key=_lacks_route) if len(addresses) > 1 else addresses
+
+
+def _lacks_route(address: str) -> bool:
+    """Return whether this machine has no route to an address (RFC 6724, section 6, rule 1)."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as udp:
+            udp.connect((address, 1))  # sends nothing
+    except OSError:
+        return True
+    return False

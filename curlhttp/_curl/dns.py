@@ -1,4 +1,6 @@
-"""Make libcurl forget names: those that could not be connected to, and those of too many hosts.
+"""Know which names libcurl has to look up, hand it their addresses, and make it forget names.
+
+It has to forget those that could not be connected to, and those of too many hosts.
 
 libcurl keeps each name that it looked up, and each literal address, in the cache of its curl_multi
 for `dns_ttl`. It keeps a failed look-up for half of that time, and an address that refuses
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from time import monotonic
-from typing import cast
+from typing import NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 import pycurl
@@ -23,6 +25,8 @@ from curlhttp._models.url import bracketed
 _MOST_NAMES = 400  # in the cache of one curl_multi; walking them takes a tenth of a small request
 _MOST_FAILED = 1000
 _PROXY_PORTS = {"http": 80, "https": 443}  # SOCKS: 1080
+_RESOLVING_PROXIES = ("socks4:", "socks5:")  # libcurl looks the target up for them
+_KNOWN = ("localhost", "onion")  # the one is loopback, the other has no addresses (RFC 7686)
 
 _NEVER: tuple[float, list[str]] = (-math.inf, [])
 FAILED: dict[str, tuple[float, list[str]]] = {}
@@ -38,18 +42,68 @@ def _get_route(request: ClientRequest) -> str:
     return request.url.origin if proxy is None else proxy.url
 
 
+class Name(NamedTuple):
+    """A name that has to be looked up.
+
+    Attributes:
+        host: in ASCII, lower case.
+        port: as in libcurl's cache.
+        is_proxy: it is the name of a proxy.
+    """
+
+    host: str
+    port: int
+    is_proxy: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return what libcurl's cache knows it by."""
+        return f"{bracketed(self.host)}:{self.port}"
+
+
+def _parse_name(url: str, *, is_proxy: bool = False) -> Name:
+    parts = urlsplit(url)
+    port = parts.port or _PROXY_PORTS.get(parts.scheme, 1080)
+    return Name(parts.hostname or "", port, is_proxy)
+
+
+def get_names(request: ClientRequest) -> list[Name]:
+    """Return the names that the system has to look up for a request, in libcurl's order."""
+    transport, url = request.transport, request.url
+    proxy = transport.proxy
+    if transport.unix_socket is not None:
+        return []
+    if transport.doh is not None:  # which looks up the others
+        names = [_parse_name(transport.doh)]
+    else:
+        names = [] if proxy is None else [_parse_name(proxy.url, is_proxy=True)]
+        if proxy is None or proxy.url.startswith(_RESOLVING_PROXIES):
+            host, port = get_connect_target(transport, url.host, url.port)
+            if transport.checked_address is None and not get_addresses(transport, host, port):
+                names.append(Name(host.lower(), port))
+    return [name for name in names if _is_looked_up(name.host)]
+
+
+def _is_looked_up(host: str) -> bool:
+    """Return whether libcurl would ask the system for a host: not for addresses and localhost."""
+    last = host.rstrip(".").rpartition(".")[2]
+    return bool(last) and ":" not in host and not last.isdigit() and last not in _KNOWN
+
+
+class _Addresses(Protocol):
+    def use(self, *, is_kept: bool) -> list[str]: ...
+
+
 def _get_removals(request: ClientRequest) -> list[str]:
     """Return the values of CURLOPT_RESOLVE that remove the names that a request looks up."""
     transport, url = request.transport, request.url
     names = []
     target = get_connect_target(transport, url.host, url.port)
     if not get_addresses(transport, *target):
-        names.append(target)
+        names.append(Name(*target))
     others = (None if transport.proxy is None else transport.proxy.url, transport.doh)
-    for other in filter(None, others):
-        parts = urlsplit(other)
-        names.append((parts.hostname or "", parts.port or _PROXY_PORTS.get(parts.scheme, 1080)))
-    return [f"-{bracketed(host)}:{port}" for host, port in names]
+    names += map(_parse_name, filter(None, others))
+    return [f"-{name.key}" for name in names]
 
 
 def has_failed(request: ClientRequest) -> bool:
@@ -124,6 +178,23 @@ class CachedNames:
             _pop_oldest(now)  # so that requests do nothing here once all have expired
         if removals:
             easy.setopt(pycurl.RESOLVE, removals + _get_configured(request))
+
+    def set_addresses(
+        self, easy: pycurl.Curl, request: ClientRequest, addresses: _Addresses
+    ) -> None:
+        """Make a transfer put addresses into the cache when it starts.
+
+        Args:
+            easy: about to be added to the curl_multi again.
+            request: that it sends.
+            addresses: of its names.
+        """
+        # Without dns_ttl, libcurl would not even use them once; the next transfer removes them.
+        is_kept = self._ttl >= 1 or request.transport.share_key is not None
+        if not is_kept:
+            self.surplus += _get_removals(request)
+        entries = addresses.use(is_kept=is_kept)
+        easy.setopt(pycurl.RESOLVE, entries + _get_configured(request))
 
 
 def _get_configured(request: ClientRequest) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import pycurl
 
@@ -28,6 +28,7 @@ from curlhttp._curl.errors import (
     unwrap_callback_error,
 )
 from curlhttp._curl.head import has_unasked_upgrade
+from curlhttp._curl.lookups import Lookups, NameLookup
 from curlhttp._curl.poller import Poller, SelectSockets, make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
 from curlhttp._curl.result import finish
@@ -126,6 +127,9 @@ class Multiplexing:
 
 _REMOVE = pycurl.POLL_REMOVE
 _IN = int(pycurl.CSELECT_IN)
+_Reason: TypeAlias = ClientRequest | NameLookup | None
+"""What a transfer is resumed for: its request, unless that has ended, or an answer to its names."""
+
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BRIEF = 0.1  # seconds of silence that do not mean a dead connection
 _ON_ITS_WAY = 0.25  # share of a request's wait; data that came by then was sent before it
@@ -164,6 +168,7 @@ class Driver:
             self.multi = multi = pycurl.CurlMulti()
         self.multiplexing = Multiplexing()
         self._names = CachedNames(limits.dns_ttl)
+        self._lookups = Lookups(self, self._names)
         self.broken: BaseException | None = None
         self.unanswered: dict[int, Connection] = {}
         self._libcurl_due: float | None = None  # when libcurl wants to act next
@@ -176,8 +181,8 @@ class Driver:
         self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
         self._seen = 0.0  # time of the last check of the outcome of events
         self._check_at = math.inf  # time of our next check of transfers
-        self._to_resume: deque[tuple[Transfer, ClientRequest | None]] = deque()  # at the next turn
-        self._resume_at: dict[Transfer, tuple[float, ClientRequest | None]] = {}
+        self._to_resume: deque[tuple[Transfer, _Reason]] = deque()  # at the next turn
+        self._resume_at: dict[Transfer, tuple[float, _Reason]] = {}
         self._alarm_at = math.inf
         self._on_alarm: Callable[[], object]
         self._read_timeouts = ReadTimeouts()
@@ -324,8 +329,10 @@ class Driver:
         """Remove a transfer, finished or not; an unfinished HTTP/1 one loses its connection."""
         if not transfer.attached:
             return
-        if not transfer.done and transfer.sends and transfer.last_activity < monotonic() - _LONG:
-            self._retire_if_silent(transfer)  # its caller gave up before its timeouts did
+        if not transfer.done:
+            if transfer.sends and transfer.last_activity < monotonic() - _LONG:
+                self._retire_if_silent(transfer)  # its caller gave up before its timeouts did
+            self._lookups.stop(transfer)
         transfer.attached = None
         del self.running[transfer.easy]
         if transfer.timeout_queue is not None:
@@ -333,6 +340,7 @@ class Driver:
         if transfer.is_new_connection:
             assert transfer.request is not None
             self._names.add(transfer.request)
+            self._lookups.stop(transfer)
             if transfer.connection is not None:
                 self.unanswered.pop(transfer.connection.descriptor, None)
         self._remove_handle(transfer)
@@ -428,10 +436,39 @@ class Driver:
             if monotonic() > end:
                 break
 
-    def _resume_if_running(self, transfer: Transfer, request: ClientRequest | None) -> None:
+    def _resume_if_running(self, transfer: Transfer, reason: _Reason) -> None:
         """Resume a transfer unless it has ended meanwhile; another driver may run it by now."""
-        if transfer.attached is self and transfer.request is request:
-            self.resume(transfer)
+        if transfer.attached is self:
+            if transfer.request is reason:
+                self.resume(transfer)
+            elif isinstance(reason, NameLookup) and transfer.lookup is reason:
+                self._lookups.step(reason)
+
+    # names
+
+    def look_up(self, transfer: Transfer) -> bool:
+        """Begin to look up the names of a transfer; return False to leave that to libcurl."""
+        return self._lookups.begin(transfer)
+
+    def continue_soon(self, lookup: NameLookup) -> None:
+        """Continue with an answer at the next turn; any thread may call this."""
+        self._to_resume.append((lookup.transfer, lookup))
+
+    def continue_at(self, lookup: NameLookup, due: float) -> None:
+        """Continue without an answer at a time.
+
+        Args:
+            lookup: for a transfer that is running.
+            due: the monotonic time, math.inf for never.
+        """
+        self._resume_at[lookup.transfer] = due, lookup
+        if due < self._check_at:
+            self._check_at = due
+            self.rearm(due)
+
+    def end(self, transfer: Transfer, code: int, message: str) -> None:
+        """End a transfer that libcurl has ended before, with another code."""
+        self._finish(transfer.easy, code, message)
 
     def _socket_action(self, descriptor: int, bits: int) -> None:
         try:
@@ -518,6 +555,10 @@ class Driver:
             return  # it was failed meanwhile, because a callback of another one failed
         finish(transfer, code, message)
         if transfer.restarts:
+            if transfer.lookup is not None:
+                transfer.handle.cut_log()
+                self._lookups.hold(transfer)
+                return
             if transfer.starts < _MAX_STARTS:
                 self._start_over(transfer)
                 return
@@ -525,6 +566,9 @@ class Driver:
             transfer.failed = transfer.failed or no_connection_error(transfer.request)
         transfer.done = True
         if code:
+            if self._lookups.needs_more(transfer, code, message):
+                self._lookups.hold(transfer)
+                return
             self._check_connection(transfer, code)
             self.remove(transfer)
         elif not transfer.handle.connects_only:  # removal would close the connection
@@ -705,6 +749,7 @@ class Driver:
                 transfer.attached = None
                 self.multi.remove_handle(transfer.easy)
         self.running.clear()
+        self._lookups.close()
         self.multi.close()
         self.poller.close()
 

@@ -92,6 +92,7 @@ class Callbacks(NamedTuple):
     on_piece: Callable[[bytes], int | None]
     on_limited: Callable[[bytes], int | None]  # in place of on_body and on_piece
     on_read: Callable[[int], bytes | int]
+    on_lookup: Callable[[], int]
     on_socket: Callable[[int, int], int]
     on_send: Callable[..., int]
     on_open: Callable[..., object]  # the next three only with an address guard
@@ -183,6 +184,7 @@ class Handle:
         easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_body)
         easy.setopt(pycurl.PREREQFUNCTION, callbacks.on_send)
         easy.setopt(pycurl.SOCKOPTFUNCTION, callbacks.on_socket)
+        easy.setopt(pycurl.RESOLVER_START_FUNCTION, callbacks.on_lookup)
 
     def _set(self, option: int, value: object) -> None:
         if value is None:
@@ -327,6 +329,21 @@ class Handle:
             self._connect_ms = limit
         self._timeout = timeout
 
+    def set_time_left(self, request: ClientRequest, seconds: float) -> None:
+        """Leave a request that starts again the rest of its time.
+
+        Args:
+            request: has been prepared.
+            seconds: how long it has waited for its names.
+        """
+        if request.timeout.connect is not None:
+            limit = max(1, get_connect_ms(request.timeout) - int(seconds * 1000))
+            self.easy.setopt(pycurl.CONNECTTIMEOUT_MS, limit)
+            self._connect_ms = limit
+            self._timeout = None  # so that the next request sets its own
+        if request.deadline is not None:
+            self.set_deadline(request.deadline)
+
     def set_deadline(self, deadline: float | None) -> None:
         """Make libcurl give up at a time (CURLOPT_TIMEOUT_MS).
 
@@ -441,6 +458,16 @@ class Handle:
         self.easy.setopt(pycurl.DEBUGFUNCTION, log or self._callbacks.on_log)
         self._log = log
         self._reads_log = self.is_dirty = True
+
+    def mark_log(self) -> None:
+        """Leave out what libcurl logs until `cut_log`, if there is a log."""
+        if self._log is not None:
+            self._log.mark()
+
+    def cut_log(self) -> None:
+        """Log again what libcurl logs."""
+        if self._log is not None:
+            self._log.cut()
 
     def note(self, text: str) -> None:
         """Add a line to the log, if there is one, about something that libcurl does not know."""

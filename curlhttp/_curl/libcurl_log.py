@@ -44,6 +44,7 @@ class DebugLog:
         # libcurl may pass a head in pieces that end anywhere, even within a secret.
         self._started: dict[int, bytes] = {}
         self._bodies: dict[int, int] = {}
+        self._mark = 0
 
     def __call__(self, kind: int, text: bytes) -> None:
         self._on_log(kind, text)
@@ -68,6 +69,14 @@ class DebugLog:
         self._found += [(since, kind, line.removesuffix(b"\r")) for line in whole]
         if rest:
             self._started[kind] = rest
+
+    def mark(self) -> None:
+        """Leave out the lines from here to `cut`."""
+        self._mark = len(self._found)
+
+    def cut(self) -> None:
+        """Leave out the lines since `mark`."""
+        del self._found[self._mark :]
 
     def take(self) -> Iterable[str]:
         """Return the lines so far, and stop collecting."""

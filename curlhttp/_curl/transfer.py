@@ -18,7 +18,12 @@ from typing import Any, Protocol, TypeAlias
 import pycurl
 
 from curlhttp._curl.connection_state import Connection, OpenConnections, Route, count_read
-from curlhttp._curl.errors import endless_framing_error, head_error, too_large_error
+from curlhttp._curl.errors import (
+    endless_framing_error,
+    head_error,
+    too_large_error,
+    unwrap_callback_error,
+)
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, is_final, is_unasked_upgrade, parse_response_head
 from curlhttp._curl.request_sender import RequestSender
@@ -51,6 +56,7 @@ _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 class _RunsTransfers(Protocol):
     unanswered: dict[int, Connection]
 
+    def look_up(self, transfer: Transfer) -> bool: ...
     def resume_soon(self, transfer: Transfer) -> None: ...
     def resume_at(self, transfer: Transfer, due: float) -> None: ...
 
@@ -83,6 +89,10 @@ class Transfer(RequestSender):
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and transport that it is connected to, in the blocking engine.
         driver: the one that the blocking engine acquired for it, or None.
+        lookup: a NameLookup, whose module imports this one, while addresses are missing; or None.
+        lookups: how often its driver looked its names up.
+        looked_up: microseconds that it waited for them.
+        asks_libcurl: libcurl may look them up.
     """
 
     __slots__ = (
@@ -92,6 +102,7 @@ class Transfer(RequestSender):
         "_max_size",  # bytes that the body may have, known from the first check on
         "_read_mark",  # bytes read from the socket, and bytes of the body, at the first check
         "_unread",  # bytes of the pieces of a streamed body
+        "asks_libcurl",
         "attached",
         "attempts",
         "bytes_received",
@@ -103,6 +114,9 @@ class Transfer(RequestSender):
         "head",
         "is_cut_short",
         "key",
+        "looked_up",
+        "lookup",
+        "lookups",
         "origin",
         "paused",
         "pieces",
@@ -144,6 +158,7 @@ class Transfer(RequestSender):
             on_piece=self._on_piece,
             on_limited=self._on_limited,
             on_read=self._on_read,
+            on_lookup=self._on_lookup,
             on_socket=self._on_socket,
             on_send=self._on_send,
             on_open=self._on_open,
@@ -170,6 +185,9 @@ class Transfer(RequestSender):
         self._folded = 0
         self._limited_until = 0.0
         self._read_mark: tuple[int, int] | None = None
+        self.lookup: object = None
+        self.lookups = self.looked_up = 0
+        self.asks_libcurl = False
 
     def prepare(self, request: ClientRequest) -> None:
         """Prepare to send a request.
@@ -213,6 +231,17 @@ class Transfer(RequestSender):
         self._read_mark = None
 
     # libcurl's callbacks: they do not raise, but store the error in `failed`
+
+    def _on_lookup(self) -> int:
+        """Run before libcurl would look up a name or parse an address; 1 ends the attempt."""
+        try:
+            if self.attached is None or not self.attached.look_up(self):
+                return 0
+            self.handle.mark_log()
+            self.restarts = True
+        except BaseException as error:
+            self.failed = unwrap_callback_error(error)
+        return 1
 
     def _note_connection(self, route: Route) -> Connection | None:
         connection = super()._note_connection(route)
@@ -415,6 +444,11 @@ class Transfer(RequestSender):
         route, steps = self.route, None
         if route is None or self.is_new_connection:
             steps = info(_NAMELOOKUP_TIME_T), info(_CONNECT_TIME_T), info(_APPCONNECT_TIME_T)
+            if before := self.looked_up:
+                total += before
+                first_byte += before if first_byte else 0
+                named, connected, secured = (time and time + before for time in steps)
+                steps = named or before, connected, secured
         return self.queue_seconds, first_byte, total, route, steps
 
     def certificate(self) -> str | None:

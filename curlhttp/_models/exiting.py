@@ -5,6 +5,8 @@ Only finalizers still run then. Functions registered with atexit run earlier, an
 
 from __future__ import annotations
 
+import _thread
+import sys
 import threading
 from collections.abc import Callable
 from sys import is_finalizing
@@ -45,6 +47,29 @@ def start_thread(work: Callable[[], object], name: str) -> threading.Thread:
     except RuntimeError as error:
         raise thread_error(error) from error
     return thread
+
+
+def start_native_thread(work: Callable[[], object]) -> None:
+    """Start a thread of the system, for which Python does not wait.
+
+    It is a real one, even where gevent replaces threads by greenlets.
+
+    Args:
+        work: what the thread calls; it raises nothing.
+
+    Raises:
+        ConnectionError: see start_thread.
+    """
+    gevent = sys.modules.get("gevent.monkey")
+    start = _thread.start_new_thread
+    if gevent is not None:
+        start = gevent.get_original("_thread", "start_new_thread")
+    try:
+        if is_finalizing():
+            raise RuntimeError("Python is exiting")
+        start(work, ())
+    except RuntimeError as error:
+        raise thread_error(error) from error
 
 
 def thread_error(error: RuntimeError) -> ConnectionError:

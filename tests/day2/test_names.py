@@ -1,4 +1,4 @@
-"""Names that move to another address, and names of very many hosts."""
+"""Names that move, names of very many hosts, and name servers that do not answer all queries."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ import pytest
 
 from curlhttp import Client
 from curlhttp._curl import dns
+from tests.day2 import slow_names
 
 _RIGHTS = () if hasattr(os, "getuid") and os.getuid() == 0 else ("--map-root-user",)
 _UNSHARE = ("unshare", "--mount", *_RIGHTS)
 
 
-def _may_mount(folder: Path) -> bool:
+def _may_mount(folder: Path, *options: str) -> bool:
     if shutil.which("unshare") is None:
         return False
-    test = [*_UNSHARE, "mount", "--bind", str(folder), str(folder)]
+    test = [*_UNSHARE, *options, "mount", "--bind", str(folder), str(folder)]
     return subprocess.run(test, capture_output=True, check=False).returncode == 0
 
 
@@ -42,6 +43,21 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     assert done.returncode == 0, done.stderr
     received: dict[str, list[str]] = json.loads(done.stdout)
     return received
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("slow")
+    if not _may_mount(folder, "--net"):
+        pytest.skip("needs a network and a mount namespace, for a name server of its own")
+    program = [sys.executable, "-m", "tests.day2.slow_names", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [*_UNSHARE, "--net", *program], capture_output=True, text=True, cwd=folder, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    ended: dict[str, str] = json.loads(done.stdout)
+    return ended
 
 
 WAYS = ["Client", "stream", "map", "download", "AsyncClient", "get", "Session", "httpx"]
@@ -68,6 +84,50 @@ def test_the_next_attempt_of_the_same_request_looks_the_name_up_again(
 @pytest.mark.slow
 def test_the_command_line_looks_up_each_name(moved: dict[str, list[str]]) -> None:
     assert moved["command line"] == ["127.0.0.2", "127.0.0.3", "127.0.0.3", "", "127.0.0.4"]
+
+
+HERE = ("127.0.0.1", "::1")
+ANSWERS = {
+    "drops-aaaa": ("127.0.0.1",),
+    "drops-a": ("::1",),
+    "drops": ("ConnectTimeout", "status 28"),
+    "late": HERE,  # the second answer may come too late on a busy machine
+    "late-aaaa": ("::1",),  # the address of IPv4 refuses
+    "unknown": ("ConnectionError", "ConnectError", "status 6"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("way", [*slow_names.WAYS, "curl", "command line"])
+def test_a_name_server_that_does_not_answer_holds_up_no_request_no_close_and_no_exit(
+    slow: dict[str, str], way: str, kind: str
+) -> None:
+    assert slow[f"{way} {kind}"] in ANSWERS[kind]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "result"),
+    [
+        ("interrupted", "interrupted"),
+        ("exited", "exits"),
+        ("cancelled", "cancelled, 0 descriptors left, 1 task"),
+        ("closed loop", "closed"),
+        ("forked", "the child returned 0"),
+    ],
+)
+def test_a_lookup_that_hangs_does_not_hold_up(slow: dict[str, str], way: str, result: str) -> None:
+    assert slow[f"{way} drops"] == result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["many", "many mapped"])
+@pytest.mark.parametrize(("kind", "responses"), [("drops", 50), ("drops-aaaa", 100)])
+def test_names_that_hang_do_not_hold_up_others(
+    slow: dict[str, str], way: str, kind: str, responses: int
+) -> None:
+    assert slow[f"{way} {kind}"] == f"{responses} responses"
 
 
 class _Easy:

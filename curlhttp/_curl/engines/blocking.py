@@ -610,7 +610,7 @@ class PooledDriver(Driver):
 
 def _is_resolving(transfer: Transfer) -> bool:
     """Return whether libcurl may still be looking up the name."""
-    if transfer.code == pycurl.E_COULDNT_RESOLVE_HOST:
+    if not transfer.asks_libcurl or transfer.code == pycurl.E_COULDNT_RESOLVE_HOST:
         return False
     try:
         seconds: int = transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T)
