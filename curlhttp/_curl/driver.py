@@ -150,6 +150,9 @@ class Driver:
         multi: the pycurl.CurlMulti.
         multiplexing: which origins share connections.
         unanswered: TLS connections that were opened for a running transfer, by socket.
+        watched: what the poller reports of each socket, which may have been closed by now.
+        chosen: sockets of kept connections that libcurl has chosen in this turn, see
+            OpenConnections; its owner sets it.
         is_attached: the owner's loop may call it; False after `detach`, and in a forked child.
         broken: the exception of a callback. libcurl has given up all transfers, and add_handle
             would fail (pycurl 7.47: kill the process).
@@ -166,6 +169,8 @@ class Driver:
         self._names = CachedNames(limits.dns_ttl)
         self.broken: BaseException | None = None
         self.unanswered: dict[int, Connection] = {}
+        self.watched: dict[int, int] = {}
+        self.chosen: set[int | None] = set()
         self._libcurl_due: float | None = None  # when libcurl wants to act next
         # Registered descriptors that libcurl does not need now; most are needed again soon.
         self._idle: set[int] = set()
@@ -200,12 +205,22 @@ class Driver:
                     self._note_unwatched(descriptor)
                 self._idle.add(descriptor)
                 if self._forgets_idle:
-                    self.poller.forget(descriptor)
-            else:
-                self._idle.discard(descriptor)
+                    self.forget(descriptor)
+                return
+            self._idle.discard(descriptor)
+            # Is the poller's socket still the one with this number? That is only certain if a
+            # request has just gone out on it: libcurl closes sockets without notice, and some of
+            # those that it opens call no other callback than this one, such as those of DoH.
+            if descriptor not in self.chosen or self.watched.get(descriptor) != what:
                 self.poller.watch(descriptor, what)
+                self.watched[descriptor] = what
         except BaseException as error:
             self.broken = unwrap_callback_error(error)
+
+    def forget(self, descriptor: int) -> None:
+        """Stop watching a socket, which may already be closed."""
+        self.watched.pop(descriptor, None)
+        self.poller.forget(descriptor)
 
     def _check_for_alert(self, descriptor: int) -> None:
         """Check a new connection for an alert, because libcurl may be about to close its socket."""
@@ -471,7 +486,7 @@ class Driver:
             if descriptor in self._idle:
                 # Stop watching it until libcurl needs it again.
                 self._idle.discard(descriptor)
-                self.poller.forget(descriptor)
+                self.forget(descriptor)
             else:
                 self._last_event[descriptor] = now
                 if bits & _IN:
@@ -501,6 +516,7 @@ class Driver:
 
     def _collect(self) -> None:
         """Finish the transfers that libcurl has ended."""
+        self.chosen.clear()
         while True:
             more, finished, failed = self.multi.info_read()
             for easy in finished:
@@ -677,7 +693,7 @@ class Driver:
         """
         self._forgets_idle = True
         for descriptor in list(self._idle):
-            self.poller.forget(descriptor)
+            self.forget(descriptor)
 
     def close_in_thread(self) -> None:
         """Close all connections, without waiting for libcurl's name lookups.
