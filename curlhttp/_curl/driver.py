@@ -132,7 +132,7 @@ _ON_ITS_WAY = 0.25  # share of a request's wait; data that came by then was sent
 _LONG = 1.0  # seconds of silence after which a cancelled request means a dead connection
 _MAX_STARTS = 100  # of one attempt; a restarted server may leave so many dead connections
 _SLICE = 0.02  # seconds of a turn for paused transfers, whose servers may send without end
-_QUIET = 0.1  # seconds from an event to the check of its outcome
+_QUIET = 0.1  # seconds from the last event to the check of its outcome
 
 
 class Driver:
@@ -179,7 +179,7 @@ class Driver:
         self._last_event: dict[int, float] = {}  # by socket
         self._last_read: dict[int, float] = {}  # by socket, when it was readable
         self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
-        self._seen = 0.0  # time of the last check of the outcome of events
+        self._seen = 0.0  # time of the last look at quiet connections
         self._check_at = math.inf  # time of our next check of transfers
         self._to_resume: deque[tuple[Transfer, ClientRequest | None]] = deque()  # at the next turn
         self._resume_at: dict[Transfer, tuple[float, ClientRequest | None]] = {}
@@ -646,6 +646,7 @@ class Driver:
         self._resume_due(now)
         self._end_drained()
         self._end_stuck_transfers()
+        look_at = self._look_again(now) if self.multiplexing.has_http2 else math.inf
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
             self._retire_if_silent(transfer)
             self._fail(transfer, error)
@@ -653,13 +654,12 @@ class Driver:
             self._alarm_at = math.inf
             self._on_alarm()
         resumes = [due for due, _ in self._resume_at.values()]
-        self._check_at = min([self._read_timeouts.next_check(), self._alarm_at, *resumes])
+        self._check_at = min([self._read_timeouts.next_check(), look_at, self._alarm_at, *resumes])
         if self._to_resume:
             self._act_at_once()  # libcurl's timer was read after it was asked for
 
     def _end_stuck_transfers(self) -> None:
         """End transfers that libcurl (8.23) would leave running: silent ones, and endless ones."""
-        seen, self._seen = self._seen, monotonic()
         for transfer in list(self.running.values()):
             lines, request = transfer.lines, transfer.request
             assert request is not None
@@ -667,14 +667,24 @@ class Driver:
                 self._fail(transfer, head_error(lines, request))
             elif transfer.ends_by_framing():
                 self._fail(transfer, transfer.failed)
-        if self.multiplexing.has_http2:
-            # libcurl reports a peer's HTTP/2 error to the peer, but the request waits until more
-            # arrives.
-            for descriptor, event in self._last_event.items():
-                if event >= seen and descriptor not in self._idle:
-                    self._socket_action(descriptor, pycurl.CSELECT_IN)
-            self._collect()
-            self._read_timer()
+
+    def _look_again(self, now: float) -> float:
+        """Let libcurl look at connections that have become quiet; return when the next one may be.
+
+        It reports a peer's HTTP/2 error to the peer, but the request waits until more arrives. It
+        looks at all requests on the connection, so not while more arrives anyway.
+        """
+        seen, self._seen = self._seen, now
+        next_look = math.inf
+        for descriptor, event in self._last_event.items():
+            quiet_at = event + _QUIET
+            if quiet_at > now:
+                next_look = min(next_look, quiet_at)
+            elif quiet_at > seen and descriptor not in self._idle:
+                self._socket_action(descriptor, pycurl.CSELECT_IN)
+        self._collect()
+        self._read_timer()
+        return next_look
 
     def _fail(self, transfer: Transfer, error: BaseException | None) -> None:
         transfer.failed = error

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pycurl
 import pytest
@@ -70,11 +71,13 @@ def test_another_socket_with_the_number_of_a_closed_one_is_watched(driver: Drive
 
 
 @needs_poller
-def test_a_socket_that_libcurl_has_just_chosen_is_not_registered_again(driver: Driver) -> None:
+def test_a_socket_that_libcurl_has_just_chosen_is_not_registered_again(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     near, far = socket.socketpair()
     _watch(driver, near.fileno())
     _watch(driver, near.fileno(), pycurl.POLL_REMOVE)
-    driver.poller.watch = pytest.fail  # type: ignore[method-assign]
+    monkeypatch.setattr(driver.poller, "watch", pytest.fail)
     driver.chosen.add(near.fileno())
     _watch(driver, near.fileno())
     assert driver.broken is None
@@ -84,3 +87,21 @@ def test_a_socket_that_libcurl_has_just_chosen_is_not_registered_again(driver: D
     assert not driver.chosen  # in the next turn it may be another one
     near.close()
     far.close()
+
+
+def test_libcurl_looks_again_at_an_http2_connection_once_it_is_quiet(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at each request on the connection, so not while more arrives anyway."""
+    looked: list[Any] = []
+    monkeypatch.setattr(driver, "_socket_action", lambda *action: looked.append(action))
+    driver._last_event = {5: 100.0}
+    assert driver._look_again(100.05) == pytest.approx(100.1)
+    driver._last_event[5] = 100.06
+    next_look = driver._look_again(100.1)
+    assert next_look == pytest.approx(100.16)
+    assert not looked
+    assert driver._look_again(next_look) == float("inf")
+    assert looked == [(5, pycurl.CSELECT_IN)]
+    driver._look_again(next_look + 1)
+    assert len(looked) == 1
