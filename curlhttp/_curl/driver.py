@@ -480,7 +480,10 @@ class Driver:
             return  # in a forked child whose loop still runs; the sockets belong to the parent
         if self._to_resume:
             self._resume_all()
-        events = self.poller.poll(wait)
+        self._handle(self.poller.poll(wait))
+
+    def _handle(self, events: list[tuple[int, int]]) -> None:
+        """Handle sockets that are ready, and timers that are due."""
         now = monotonic()
         for descriptor, bits in events:
             if descriptor in self._idle:
@@ -494,10 +497,19 @@ class Driver:
                 self._socket_action(descriptor, bits)
             if self._to_resume and monotonic() - now > _SLICE:
                 break  # the poller reports the other sockets again
+        self._end_turn(now, has_events=bool(events))
+
+    def _end_turn(self, now: float, *, has_events: bool) -> None:
+        """Handle timers that are due, after the sockets of this turn.
+
+        Args:
+            now: the monotonic time when the turn began.
+            has_events: a socket was ready.
+        """
         self.run_due()
         if now >= self._check_at:
             self._check(now)
-        elif (events or self._to_resume) and self._check_at > now + _QUIET:
+        elif (has_events or self._to_resume) and self._check_at > now + _QUIET:
             self._check_at = now + _QUIET
             self.rearm(self._check_at)
 
