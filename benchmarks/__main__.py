@@ -17,6 +17,7 @@ from benchmarks import (
     features,
     goals,
     import_time,
+    instructions,
     million,
     pairs,
     readme,
@@ -83,6 +84,8 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = _parser().parse_args(arguments)
     if chosen.command == "cpu":
         cpu.run(_options(chosen, 15, 0.0))
+    elif chosen.command == "instructions":
+        instructions.run(_options(chosen, 1, 0.0))
     elif chosen.command == "simulate":
         print(save(simulation.measure(chosen.seed, chosen.share), chosen.output))
     elif chosen.command == "redis":
@@ -158,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, about in {
         **{name: command.about for name, command in _COMMANDS.items()},
         "cpu": cpu.__doc__,
+        "instructions": instructions.__doc__,
     }.items():
         command = commands.add_parser(name, help=about, description=about)
         _add_measuring(command)

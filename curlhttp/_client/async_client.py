@@ -109,6 +109,7 @@ class AsyncClient(BaseClient):
 
         self._loops = _loops
         self._running_loop = _loops.running_loop
+        self._find_running_loop = _loops.find_running_loop
         self._run_blocking = _loops.in_thread_or_leave
         self._engines: dict[Loop, EventLoopEngine] = {}
         if transport is not None:
@@ -143,20 +144,22 @@ class AsyncClient(BaseClient):
 
     def _engine(self) -> Engine:
         """Return the engine of the running event loop."""
-        loop = self._running_loop()
-        engine = self._engines.get(loop)
+        engine = self._engines.get(self._find_running_loop())
         if engine is None or engine.is_closed or self.is_closed:
-            return self._make_engine(loop)
+            return self._make_engine()
         return engine
 
-    def _make_engine(self, loop: Loop) -> Engine:
+    def _make_engine(self) -> Engine:
+        loop = self._running_loop()
         if self.is_closed:
             raise client_closed()
         if self._given_transport is not None:
             return self._given_transport
-        make_engine = self._loops.make_engine
-        engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
-        self.add_engine(engine)
+        engine = self._engines.get(loop)
+        if engine is None or engine.is_closed:
+            make_engine = self._loops.make_engine
+            engine = make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
+            self.add_engine(engine)
         return engine
 
     async def request(

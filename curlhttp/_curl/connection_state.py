@@ -99,6 +99,7 @@ class Connection:
         is_retired: no further request goes out on it, because it may be dead.
         is_draining: it still carries requests, and TLS options keep others off it.
         is_quic: it uses UDP, where the socket does not show that the connection has ended.
+        certain: its socket; None if it stands for several connections.
         certificate: the server's as PEM, if it was requested.
         last_stream: the last HTTP/2 stream that the server may have processed, as far as known.
         ends_in_alert: see check_for_alert.
@@ -109,6 +110,7 @@ class Connection:
         "_handshake",
         "_read",
         "_tcp",
+        "certain",
         "certificate",
         "counts_bytes",
         "descriptor",
@@ -127,6 +129,7 @@ class Connection:
 
     def __init__(self, descriptor: int, multiplexes: bool, is_tls: bool, origin: str) -> None:
         self.descriptor = descriptor
+        self.certain: int | None = descriptor
         self.origin = origin
         self.multiplexes = multiplexes
         self.events = _make_event_reader(descriptor)
@@ -238,6 +241,7 @@ class _UnixSocketConnection(Connection):
 
     def __init__(self, descriptor: int, origin: str) -> None:
         super().__init__(descriptor, False, False, origin)
+        self.certain = None
         self._inodes: dict[int, int] = {}  # by descriptor, whose number may be reused
         self._poller = _select.poll()
         self.add(descriptor)
@@ -289,9 +293,14 @@ class OpenConnections:
 
     Args:
         quarantine: the engine's.
+
+    Attributes:
+        chosen: sockets of connections on which requests have just gone out, so that they are open.
+            A driver that uses this clears it in each turn.
     """
 
     def __init__(self, quarantine: Quarantine) -> None:
+        self.chosen: set[int | None] = set()
         self._quarantine = quarantine
         self._by_route: dict[Route, Connection] = {}
         self._routes: dict[int, Route] = {}  # by descriptor, whose number may be reused
@@ -306,6 +315,7 @@ class OpenConnections:
         connection = self._by_route.get(route)
         if connection is None or connection.events(0) or self._quarantine.until:
             return self._check(connection, request)
+        self.chosen.add(connection.certain)
         return connection
 
     def _check(

@@ -136,7 +136,7 @@ _ON_ITS_WAY = 0.25  # share of a request's wait; data that came by then was sent
 _LONG = 1.0  # seconds of silence after which a cancelled request means a dead connection
 _MAX_STARTS = 100  # of one attempt; a restarted server may leave so many dead connections
 _SLICE = 0.02  # seconds of a turn for paused transfers, whose servers may send without end
-_QUIET = 0.1  # seconds from an event to the check of its outcome
+_QUIET = 0.1  # seconds from the last event to the check of its outcome
 
 
 class Driver:
@@ -154,6 +154,9 @@ class Driver:
         multi: the pycurl.CurlMulti.
         multiplexing: which origins share connections.
         unanswered: TLS connections that were opened for a running transfer, by socket.
+        watched: what the poller reports of each socket, which may have been closed by now.
+        chosen: sockets of kept connections that libcurl has chosen in this turn, see
+            OpenConnections; its owner sets it.
         is_attached: the owner's loop may call it; False after `detach`, and in a forked child.
         broken: the exception of a callback. libcurl has given up all transfers, and add_handle
             would fail (pycurl 7.47: kill the process).
@@ -171,6 +174,8 @@ class Driver:
         self._lookups = Lookups(self, self._names)
         self.broken: BaseException | None = None
         self.unanswered: dict[int, Connection] = {}
+        self.watched: dict[int, int] = {}
+        self.chosen: set[int | None] = set()
         self._libcurl_due: float | None = None  # when libcurl wants to act next
         # Registered descriptors that libcurl does not need now; most are needed again soon.
         self._idle: set[int] = set()
@@ -179,7 +184,7 @@ class Driver:
         self._last_event: dict[int, float] = {}  # by socket
         self._last_read: dict[int, float] = {}  # by socket, when it was readable
         self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
-        self._seen = 0.0  # time of the last check of the outcome of events
+        self._seen = 0.0  # time of the last look at quiet connections
         self._check_at = math.inf  # time of our next check of transfers
         self._to_resume: deque[tuple[Transfer, _Reason]] = deque()  # at the next turn
         self._resume_at: dict[Transfer, tuple[float, _Reason]] = {}
@@ -205,12 +210,22 @@ class Driver:
                     self._note_unwatched(descriptor)
                 self._idle.add(descriptor)
                 if self._forgets_idle:
-                    self.poller.forget(descriptor)
-            else:
-                self._idle.discard(descriptor)
+                    self.forget(descriptor)
+                return
+            self._idle.discard(descriptor)
+            # Is the poller's socket still the one with this number? That is only certain if a
+            # request has just gone out on it: libcurl closes sockets without notice, and some of
+            # those that it opens call no other callback than this one, such as those of DoH.
+            if descriptor not in self.chosen or self.watched.get(descriptor) != what:
                 self.poller.watch(descriptor, what)
+                self.watched[descriptor] = what
         except BaseException as error:
             self.broken = unwrap_callback_error(error)
+
+    def forget(self, descriptor: int) -> None:
+        """Stop watching a socket, which may already be closed."""
+        self.watched.pop(descriptor, None)
+        self.poller.forget(descriptor)
 
     def _check_for_alert(self, descriptor: int) -> None:
         """Check a new connection for an alert, because libcurl may be about to close its socket."""
@@ -502,13 +517,16 @@ class Driver:
             return  # in a forked child whose loop still runs; the sockets belong to the parent
         if self._to_resume:
             self._resume_all()
-        events = self.poller.poll(wait)
+        self._handle(self.poller.poll(wait))
+
+    def _handle(self, events: list[tuple[int, int]]) -> None:
+        """Handle sockets that are ready, and timers that are due."""
         now = monotonic()
         for descriptor, bits in events:
             if descriptor in self._idle:
                 # Stop watching it until libcurl needs it again.
                 self._idle.discard(descriptor)
-                self.poller.forget(descriptor)
+                self.forget(descriptor)
             else:
                 self._last_event[descriptor] = now
                 if bits & _IN:
@@ -516,10 +534,19 @@ class Driver:
                 self._socket_action(descriptor, bits)
             if self._to_resume and monotonic() - now > _SLICE:
                 break  # the poller reports the other sockets again
+        self._end_turn(now, has_events=bool(events))
+
+    def _end_turn(self, now: float, *, has_events: bool) -> None:
+        """Handle timers that are due, after the sockets of this turn.
+
+        Args:
+            now: the monotonic time when the turn began.
+            has_events: a socket was ready.
+        """
         self.run_due()
         if now >= self._check_at:
             self._check(now)
-        elif (events or self._to_resume) and self._check_at > now + _QUIET:
+        elif (has_events or self._to_resume) and self._check_at > now + _QUIET:
             self._check_at = now + _QUIET
             self.rearm(self._check_at)
 
@@ -538,6 +565,7 @@ class Driver:
 
     def _collect(self) -> None:
         """Finish the transfers that libcurl has ended."""
+        self.chosen.clear()
         while True:
             more, finished, failed = self.multi.info_read()
             for easy in finished:
@@ -674,6 +702,7 @@ class Driver:
         self._resume_due(now)
         self._end_drained()
         self._end_stuck_transfers()
+        look_at = self._look_again(now) if self.multiplexing.has_http2 else math.inf
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
             self._retire_if_silent(transfer)
             self._fail(transfer, error)
@@ -681,13 +710,12 @@ class Driver:
             self._alarm_at = math.inf
             self._on_alarm()
         resumes = [due for due, _ in self._resume_at.values()]
-        self._check_at = min([self._read_timeouts.next_check(), self._alarm_at, *resumes])
+        self._check_at = min([self._read_timeouts.next_check(), look_at, self._alarm_at, *resumes])
         if self._to_resume:
             self._act_at_once()  # libcurl's timer was read after it was asked for
 
     def _end_stuck_transfers(self) -> None:
         """End transfers that libcurl (8.23) would leave running: silent ones, and endless ones."""
-        seen, self._seen = self._seen, monotonic()
         for transfer in list(self.running.values()):
             lines, request = transfer.lines, transfer.request
             assert request is not None
@@ -695,14 +723,24 @@ class Driver:
                 self._fail(transfer, head_error(lines, request))
             elif transfer.ends_by_framing():
                 self._fail(transfer, transfer.failed)
-        if self.multiplexing.has_http2:
-            # libcurl reports a peer's HTTP/2 error to the peer, but the request waits until more
-            # arrives.
-            for descriptor, event in self._last_event.items():
-                if event >= seen and descriptor not in self._idle:
-                    self._socket_action(descriptor, pycurl.CSELECT_IN)
-            self._collect()
-            self._read_timer()
+
+    def _look_again(self, now: float) -> float:
+        """Let libcurl look at connections that have become quiet; return when the next one may be.
+
+        It reports a peer's HTTP/2 error to the peer, but the request waits until more arrives. It
+        looks at all requests on the connection, so not while more arrives anyway.
+        """
+        seen, self._seen = self._seen, now
+        next_look = math.inf
+        for descriptor, event in self._last_event.items():
+            quiet_at = event + _QUIET
+            if quiet_at > now:
+                next_look = min(next_look, quiet_at)
+            elif quiet_at > seen and descriptor not in self._idle:
+                self._socket_action(descriptor, pycurl.CSELECT_IN)
+        self._collect()
+        self._read_timer()
+        return next_look
 
     def _fail(self, transfer: Transfer, error: BaseException | None) -> None:
         transfer.failed = error
@@ -721,7 +759,7 @@ class Driver:
         """
         self._forgets_idle = True
         for descriptor in list(self._idle):
-            self.poller.forget(descriptor)
+            self.forget(descriptor)
 
     def close_in_thread(self) -> None:
         """Close all connections, without waiting for libcurl's name lookups.

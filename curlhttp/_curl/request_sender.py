@@ -207,6 +207,7 @@ class RequestSender:
             self._steps = 0
             self.sockets.clear()
         self.sockets.append(descriptor)
+        self.connections.chosen.discard(descriptor)  # that was another socket, closed just now
         assert self.request is not None
         return _set_socket_options(descriptor, self.request.transport.socket_options)
 

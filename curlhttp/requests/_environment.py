@@ -23,14 +23,18 @@ _ABSENCE_TTL = 1.0  # seconds to remember that there is no netrc file
 _environ = os.environ
 _variables: Any = getattr(_environ, "_data", None)
 _encode: Any = getattr(_environ, "encodekey", None)
-if _variables is None or _encode is None:  # not CPython's
-    _variables, _encode = _environ, str
+_decode: Any = getattr(_environ, "decodevalue", None)
+if _variables is None or _encode is None or _decode is None:  # not CPython's
+    _variables, _encode, _decode = _environ, str, str
 _proxies = frozenset(map(_encode, (*_SCHEMES, *map(str.upper, _SCHEMES))))
-_bundles = frozenset(map(_encode, CA_VARIABLES))
+_client_bundles = tuple(map(_encode, CA_VARIABLES))
+_own_bundles = _client_bundles[: len(_BUNDLES)]
+_bundles = frozenset(_client_bundles)
 _proxies_and_bundles = _proxies | _bundles
 _netrc, _home = _encode("NETRC"), _encode("HOME")
 _has_system_proxies = sys.platform in ("darwin", "win32")
 _absent: tuple[Any, float] = (None, 0.0)
+_plain_http_verify: tuple[str, str | bool] = ("", True)  # for the last path; asked for once
 
 
 def _read_replacement() -> Any:
@@ -59,14 +63,23 @@ def get_ca_bundle(follows_client_rules: bool = False) -> str | None:
     variables = _variables if os.environ is _environ else _read_replacement()
     if variables.keys().isdisjoint(_bundles):
         return None
-    names = CA_VARIABLES if follows_client_rules else _BUNDLES
-    return next(filter(None, map(os.environ.get, names)), None)
+    for name in _client_bundles if follows_client_rules else _own_bundles:
+        if value := variables.get(name):
+            return str(value if isinstance(value, str) else _decode(value))
+    return None
 
 
 def get_plain_http_verify() -> str | bool:
     """Return verify for a plain HTTP request: the environment's CA certificates, if they exist."""
+    global _plain_http_verify
     path = get_ca_bundle()
-    return path if path is not None and os.path.exists(path) else True
+    if path is None:
+        return True
+    last, verify = _plain_http_verify
+    if path != last:
+        verify = path if os.path.exists(path) else True
+        _plain_http_verify = path, verify
+    return verify
 
 
 def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[str, str] | None:

@@ -55,6 +55,15 @@ def test_a_reused_connection_is_driven_once_before_polling(app: AppServer) -> No
         assert done[:2] == [(pycurl.SOCKET_TIMEOUT, 0), "poll"]
 
 
+def test_a_wait_is_not_ended_by_the_check_of_an_earlier_request(app: AppServer) -> None:
+    """A tenth of a second after data arrives, the driver looks whether a response is stuck."""
+    with Client() as client:
+        client.get(app.url + "/delay/0.05")
+        done = _record(client)
+        client.get(app.url + "/delay/0.25")
+        assert done.count("poll") == 1
+
+
 def test_a_poll_is_for_the_current_events_and_not_for_earlier_ones() -> None:
     sockets = PollSockets()
     ours, theirs = socket.socketpair()

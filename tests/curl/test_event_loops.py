@@ -7,6 +7,7 @@ import contextlib
 import gc
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,6 +21,7 @@ import trio
 import trio.testing
 
 from curlhttp import AsyncClient, ClientClosed, Timeout
+from curlhttp._curl.engines import loops
 from tests.servers import AppServer, payload
 from tests.support.colours import AnyClient
 from tests.support.internals import count_descriptors, get_engine, run_script
@@ -452,3 +454,32 @@ def test_an_error_in_a_step_on_trio_ends_the_requests_and_not_trio(
             assert await _get(client, app.url) == 5
 
     trio.run(main)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio makes no system call there")
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("uvloop", marks=pytest.mark.uvloop)])
+def test_the_running_loop_is_found_without_a_system_call(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(loops, "running_loop", pytest.fail)
+        assert loops.find_running_loop() is asyncio.get_running_loop()
+
+    _run(backend, main)
+
+
+def test_a_loop_that_runs_in_another_thread_is_not_found() -> None:
+    async def main() -> None:
+        outer = asyncio.get_running_loop()
+
+        async def inner() -> None:
+            assert loops.find_running_loop() is asyncio.get_running_loop() is not outer
+
+        def find() -> None:
+            with pytest.raises(RuntimeError):
+                loops.find_running_loop()
+            asyncio.run(inner())
+
+        await asyncio.to_thread(find)
+
+    asyncio.run(main())

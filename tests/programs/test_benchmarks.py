@@ -22,6 +22,7 @@ from benchmarks import (
     features,
     goals,
     import_time,
+    instructions,
     pairs,
     readme,
     results,
@@ -213,6 +214,26 @@ def test_import_times_are_those_of_fresh_interpreters(
     monkeypatch.setattr(import_time, "_PEERS", ())
     found = _run(tmp_path, "import")
     assert list(found["rows"]) == list(import_time._STATEMENTS)
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_instructions_counts_those_of_a_request_and_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = "from urllib.request import urlopen\nfor _ in range(count):\n    urlopen(url).read()"
+    row = replace(instructions._ROWS[1], code=slow, few=1, many=3)
+    monkeypatch.setattr(instructions, "_ROWS", (row,))
+    monkeypatch.setattr(instructions, "_FIRST", replace(instructions._FIRST, code=slow))
+    main(["instructions", *_SMALL])
+    counts = dict(re.findall(r"^\| (.+) \| ([\d,]+) \|$", capsys.readouterr().out, re.MULTILINE))
+    request, process = (int(count.replace(",", "")) for count in counts.values())
+    assert 0 < request < process
+
+
+def test_instructions_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match="apt install valgrind"):
+        main(["instructions", *_SMALL])
 
 
 def test_cpu_prints_a_table_for_each_api(

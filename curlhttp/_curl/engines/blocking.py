@@ -6,6 +6,7 @@ crashes libcurl. The engine's coroutines never suspend.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 from functools import partial
@@ -568,17 +569,36 @@ class PooledDriver(Driver):
         self.multi.add_handle(easy)
         self.running[easy] = transfer
         transfer.attached = self
+        if not (self._draining or self._resume_at):
+            self._check_at = math.inf  # it was for transfers that have ended
         self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
         if transfer.is_new_connection:  # a local one is established at once, which saves a wait
             self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
         if self.running:  # it has to wait, so it needs a read timeout
-            self._read_timer()
+            super()._read_timer()
             self._start_read_timeout(transfer, request)
 
     def step(self) -> None:
         """Wait until a socket is ready or a timer is due, and handle that."""
-        self.run_once(self.wait_seconds())
+        due, check = self._libcurl_due, self._check_at
+        if due is None or check < due:
+            due = check
+        now = monotonic()
+        if self._to_resume or due <= now:
+            return self.run_once(0)
+        events = self.poller.poll(None if due == math.inf else due - now)
+        if len(events) != 1:
+            return self._handle(events)
+        descriptor, bits = events[0]
+        now = self._last_event[descriptor] = monotonic()
+        if bits & pycurl.CSELECT_IN:
+            self._last_read[descriptor] = now
+        self._socket_action(descriptor, bits)
+        self._collect()
+        if self.running:  # most waits are for the response, and end here
+            self._end_turn(now, has_events=True)
+        return None
 
     def remove_unfinished(self, transfer: Transfer) -> None:
         """Remove a transfer in any state."""

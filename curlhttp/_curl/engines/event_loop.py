@@ -221,7 +221,7 @@ class EventLoopEngine(MultiEngine):
                 await self._wait_for(transfer)
             raise_failure(transfer)
             stream = self._stream(transfer)
-            self._driver.poller.forget(stream.descriptor)
+            self._driver.forget(stream.descriptor)
         except BaseException:
             self._drop(transfer)
             raise

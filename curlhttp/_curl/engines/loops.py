@@ -6,6 +6,7 @@ Loaded with the first AsyncClient.
 from __future__ import annotations
 
 import asyncio
+import sys
 import warnings
 from asyncio import _get_running_loop, current_task
 from collections.abc import Callable, Coroutine
@@ -57,6 +58,23 @@ def running_loop() -> Loop:
     if loop is not None and current_task(loop) is not None:
         return loop
     return current_token()
+
+
+def _find_running_loop() -> Loop:
+    """Return the running event loop as running_loop does, but without a system call.
+
+    Python 3.11 and older ask for the process id. A forked child gets the loop of its parent here.
+    """
+    # asyncio and uvloop set these hooks of the thread when a loop begins to run.
+    loop = getattr(sys.get_asyncgen_hooks()[0], "__self__", None)
+    if isinstance(loop, asyncio.AbstractEventLoop) and current_task(loop) is not None:
+        return loop
+    return running_loop()
+
+
+find_running_loop: Callable[[], Loop] = (
+    running_loop if sys.version_info >= (3, 12) else _find_running_loop
+)
 
 
 def make_engine(

@@ -289,6 +289,7 @@ class MultiEngine(ABC):
                 call(origin)
 
         driver.multiplexing.on_shared = on_shared
+        driver.chosen = self._connections.chosen
         return driver
 
     def _try_start(self, request: ClientRequest) -> Transfer | None:
