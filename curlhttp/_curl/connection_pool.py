@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.log import log
+from curlhttp._engine.outcomes import Outcomes
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._engine.running_maps import is_only_thread, step_others
 from curlhttp._models.config import Limits
@@ -125,6 +126,7 @@ class ConnectionPool:
                 if not held:
                     self.slots.release(origin)
                 raise
+        transfer.queue_seconds = monotonic() - waiter.queued_at
         return transfer
 
     def acquire_slot(self, origin: str) -> bool:
@@ -169,7 +171,7 @@ class ConnectionPool:
             if waiter.granted:
                 return
             self.slots.leave(waiter)
-        raise no_slot_error(request, self._max_connections)
+        raise no_slot_error(request, self._max_connections, waiter)
 
     def _collect_garbage(self) -> None:
         """Release the slots of responses that nobody refers to any more."""
@@ -690,13 +692,26 @@ def warn_of_wait(request: ClientRequest, limit: int, holders: str) -> None:
     )
 
 
-def no_slot_error(request: ClientRequest, limit: int) -> PoolTimeout | DeadlineExceeded:
+def no_slot_error(
+    request: ClientRequest, limit: int, waiter: SlotWaiter
+) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait for a slot that took too long."""
-    return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
+    now = monotonic()
+    error = (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
         f"{request}: none of the {limit} connections became free in time; "
         "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
         request=request,
     )
+    error._waited = "pool", now - waiter.queued_at
+    return error
+
+
+def count_failed_wait(outcomes: Outcomes, request: ClientRequest, error: BaseException) -> None:
+    """Count an attempt that was not started, because it got no slot."""
+    origin, waited = request.url.origin, getattr(error, "_waited", None)
+    if waited is not None:
+        outcomes.add_wait(origin, *waited)
+    outcomes.add_failure(origin, error, "pool", None)
 
 
 # --- Queue a request on a curl_multi until its transfer may start, and wait for its end ---

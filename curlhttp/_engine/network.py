@@ -7,7 +7,7 @@ it to: clients made earlier, and clients inside the code under test.
 from __future__ import annotations
 
 from time import monotonic, time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from curlhttp._engine.engine import Engine
 from curlhttp._models.request import ClientRequest
@@ -15,7 +15,9 @@ from curlhttp._models.request import ClientRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from curlhttp._engine.outcomes import Outcomes
     from curlhttp._models.response import Response
+    from curlhttp.exceptions import RequestException
 
 
 class OverriddenEngine(Protocol):
@@ -52,6 +54,9 @@ class Instrumentation(Protocol):
         """Return an override that observes each request, and passes it to the mock if any."""
 
 
+RefusalObserver: TypeAlias = "Callable[[ClientRequest, RequestException], object]"
+
+
 class Network:
     """State shared by all engines of this process that reach the network.
 
@@ -62,12 +67,15 @@ class Network:
         counts_sends: the observers that need the number of each attempt of a request. A set,
             because threads that add to a number at the same time can lose a change.
         fallback_observers: called with a request and its failure, which a fallback replaced.
+        refusal_observers: called with a request and an error, if an attempt was not made: a breaker
+            refused it, or a limit did not admit it in time.
     """
 
     override: NetworkOverride | None = None
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
     fallback_observers: tuple[Callable[[ClientRequest, Response | Exception], None], ...] = ()
+    refusal_observers: tuple[RefusalObserver, ...] = ()
     _instrumentation: Instrumentation | None = None
 
     def __init__(self) -> None:
@@ -95,6 +103,18 @@ class Network:
 
 
 network = Network()
+
+
+def report_refusal(outcomes: Outcomes, request: ClientRequest, error: RequestException) -> None:
+    """Tell the observers of this client, or of all clients, about an attempt that was not made.
+
+    Args:
+        outcomes: of the client.
+        request: that was not sent.
+        error: says why.
+    """
+    for observe in outcomes.observers or network.refusal_observers:
+        observe(request, error)
 
 
 def now() -> float:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
+from curlhttp._engine.network import report_refusal
+from curlhttp._engine.outcomes import Outcomes
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.timings import note_wait
 from curlhttp._policy.limits import (
     ConcurrencyLimit,
     Lease,
@@ -26,7 +29,13 @@ from curlhttp._policy.limits import (
     get_poll_interval,
 )
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
-from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError, Timeout
+from curlhttp.exceptions import (
+    CircuitBreakerOpen,
+    DeadlineExceeded,
+    RequestException,
+    StoreError,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from curlhttp._policy.adaptive import AdaptiveLimit
@@ -37,6 +46,7 @@ def limits(
     concurrency: ConcurrencyLimit | None,
     clock: Clock,
     make_waiter: MakeWaiter,
+    outcomes: Outcomes | None = None,
 ) -> Layer:
     """Return the layer that delays requests.
 
@@ -45,21 +55,51 @@ def limits(
         concurrency: the concurrency limit, or None.
         clock: of the engine.
         make_waiter: makes a waiter of the engine.
+        outcomes: of the client, which count the waits; or None.
     """
+    waits = _Waits(clock.now, outcomes or Outcomes())
 
     def wrap(send: Send) -> Send:
         if concurrency is not None and concurrency.adapts:
             send = _observe(cast("AdaptiveLimit", concurrency), clock, send)
-        inner = send if rate is None else _limit_rate(rate, clock, make_waiter, send)
+        inner = send if rate is None else _limit_rate(rate, clock, make_waiter, send, waits)
         if rate is not None and rate.store is not None:
-            inner = _limit_shared_rate(rate, clock, make_waiter, send, inner)
+            inner = _limit_shared_rate(rate, clock, make_waiter, send, inner, waits)
         if concurrency is None:
             return inner
         if concurrency.store is not None:
-            inner = _limit_shared_concurrency(concurrency, clock, make_waiter, inner)
-        return _limit_concurrency(concurrency, clock, make_waiter, inner)
+            inner = _limit_shared_concurrency(concurrency, clock, make_waiter, inner, waits)
+        return _limit_concurrency(concurrency, clock, make_waiter, inner, waits)
 
     return wrap
+
+
+class _Waits:
+    """Count the waits of a client's requests, and note them in the requests.
+
+    Args:
+        now: returns monotonic seconds.
+        outcomes: of the client.
+    """
+
+    def __init__(self, now: Callable[[], float], outcomes: Outcomes) -> None:
+        self.now = now
+        self._outcomes = outcomes
+
+    def end(self, request: ClientRequest, reason: str, begun: float) -> ClientRequest:
+        """Return a request that has waited, with the time that it took."""
+        seconds = self.now() - begun
+        self._outcomes.add_wait(request.url.origin, reason, seconds)
+        return note_wait(request, reason, seconds)
+
+    def fail(self, request: ClientRequest, reason: str, begun: float, error: BaseException) -> None:
+        """Count a wait that ended without a permission, and so an attempt that was not made."""
+        seconds = self.now() - begun
+        self._outcomes.add_wait(request.url.origin, reason, seconds)
+        self._outcomes.add_failure(request.url.origin, error, reason, None)
+        if isinstance(error, RequestException):
+            error._waited = reason, seconds
+            report_refusal(self._outcomes, request, error)
 
 
 def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
@@ -97,11 +137,18 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
 # --- per second ---
 
 
-def _limit_rate(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
+def _limit_rate(
+    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
+) -> Send:
     async def rated(request: ClientRequest) -> Response:
-        origin = request.url.origin
-        if not rate.try_acquire(origin, clock.now()):
-            await _wait_for_rate(rate, request, clock, make_waiter)
+        origin, begun = request.url.origin, clock.now()
+        if not rate.try_acquire(origin, begun):
+            try:
+                await _wait_for_rate(rate, request, clock, make_waiter)
+            except BaseException as error:
+                waits.fail(request, "rate", begun, error)
+                raise
+            request = waits.end(request, "rate", begun)
         try:
             return await send(request)
         except CircuitBreakerOpen:
@@ -154,12 +201,18 @@ def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExc
 
 
 def _limit_concurrency(
-    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
 ) -> Send:
     async def counted(request: ClientRequest) -> Response:
         lease = limit.try_acquire(request.url.origin)
         if lease is None:
-            lease = await _wait_for_lease(limit, request, clock, make_waiter)
+            begun = clock.now()
+            try:
+                lease = await _wait_for_lease(limit, request, clock, make_waiter)
+            except BaseException as error:
+                waits.fail(request, "limit", begun, error)
+                raise
+            request = waits.end(request, "limit", begun)
         try:
             response = await send(request)
         # BaseException, because a cancelled task has to release its slot as well.
@@ -246,15 +299,26 @@ class _BoundedWaiter:
 
 
 def _limit_shared_rate(
-    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, local: Send
+    rate: RateLimit,
+    clock: Clock,
+    make_waiter: MakeWaiter,
+    send: Send,
+    local: Send,
+    waits: _Waits,
 ) -> Send:
     """Return the layer for a rate limit with a store; without an answer, it uses `local`."""
     store = cast(Store, rate.store)
 
     async def rated(request: ClientRequest) -> Response:
-        reserved = await _reserve(rate, store, request, clock, make_waiter)
+        begun = clock.now()
+        try:
+            reserved = await _reserve(rate, store, request, clock, make_waiter)
+        except BaseException as error:
+            waits.fail(request, "rate", begun, error)
+            raise
         if reserved is None:
             return await local(request)
+        request = waits.end(request, "rate", begun)
         try:
             return await send(request)
         except CircuitBreakerOpen:
@@ -306,7 +370,7 @@ def _make_wait_error(request: ClientRequest) -> DeadlineExceeded:
 
 
 def _limit_shared_concurrency(
-    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
 ) -> Send:
     """Return the layer for a concurrency limit with a store.
 
@@ -316,9 +380,14 @@ def _limit_shared_concurrency(
 
     async def counted(request: ClientRequest) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
+        begun = clock.now()
         try:
-            await _acquire_shared(lease, limit, store, request, clock, make_waiter)
-            response = await send(request)
+            try:
+                await _acquire_shared(lease, limit, store, request, clock, make_waiter)
+            except BaseException as error:
+                waits.fail(request, "limit", begun, error)
+                raise
+            response = await send(waits.end(request, "limit", begun))
         except BaseException:
             lease.release()
             raise

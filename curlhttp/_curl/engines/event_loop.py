@@ -222,8 +222,8 @@ class EventLoopEngine(MultiEngine):
             raise_failure(transfer)
             stream = self._stream(transfer)
             self._driver.poller.forget(stream.descriptor)
-        except BaseException:
-            self._drop(transfer)
+        except BaseException as error:
+            self._fail(transfer, error)
             raise
         self._streams.add(stream)
         return stream
