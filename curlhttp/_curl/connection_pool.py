@@ -13,6 +13,7 @@ chosen connection may be reused is checked when the request goes out, see connec
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import threading
 import time
@@ -66,6 +67,7 @@ class ConnectionPool:
         self._ready: dict[Key, Transfer] = {}
         self._dropped: deque[Transfer] = deque()  # by finalizers, which must not wait for a lock
         self.is_closed = False
+        self._warned_at = -math.inf
 
     # acquire
 
@@ -195,10 +197,15 @@ class ConnectionPool:
                 return True
             left = None if left is None else left - WARN_AFTER
             idle += WARN_AFTER
-            if self.slots.granted != granted:
-                idle, granted = 0.0, self.slots.granted
+            has_moved, granted = self.slots.granted != granted, self.slots.granted
+            unread = find_unread(self._find_holders())
+            if has_moved and not unread:
+                idle = 0.0
             elif idle >= patience:
-                warn_of_wait(request, self._max_connections, self._describe_holders())
+                if monotonic() - self._warned_at >= WARN_AGAIN:  # no other thread has just done it
+                    self._warned_at = monotonic()
+                    holders = unread if has_moved else self._find_holders()
+                    warn_of_wait(request, self._max_connections, holders, has_moved=has_moved)
                 idle, patience = 0.0, WARN_AGAIN
         return thread_waiter.wait_blocking(left)
 
@@ -209,14 +216,14 @@ class ConnectionPool:
             raise PoolTimeout(
                 f"{request}: none of the {self._max_connections} connections can become free, "
                 "because no other thread is running. This thread holds them: "
-                f"{self._describe_holders()}. Read or close streamed responses first, or raise "
-                "max_connections",
+                f"{describe_holders(self._find_holders())}. Read or close streamed responses "
+                "first, or raise max_connections",
                 request=request,
             )
 
-    def _describe_holders(self) -> str:
+    def _find_holders(self) -> list[Transfer]:
         idle = self.idle()
-        return describe_holders(one for one in self.all.copy() if one not in idle)
+        return [one for one in self.all.copy() if one not in idle]
 
     def _make_room(self) -> None:
         """Release the slots of ready transfers if one of them may be needed."""
@@ -680,15 +687,40 @@ def describe_holders(transfers: Iterable[Transfer]) -> str:
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def warn_of_wait(request: ClientRequest, limit: int, holders: str) -> None:
-    """Log that a request waits for a slot while none becomes free."""
+def find_unread(transfers: Iterable[Transfer]) -> list[Transfer]:
+    """Return those of streamed responses that nobody reads."""
+    since = monotonic() - WARN_AFTER
+    return [
+        one
+        for one in transfers
+        if one.head is not None
+        and one.wake is None
+        and one.last_activity < since
+        and one.request is not None
+        and one.request.stream
+    ]
+
+
+def warn_of_wait(
+    request: ClientRequest, limit: int, holders: Iterable[Transfer], *, has_moved: bool
+) -> None:
+    """Log that a request waits for a slot while none becomes free, or some are held by unread ones.
+
+    Args:
+        request: that waits.
+        limit: how many slots there are.
+        holders: of slots.
+        has_moved: other slots became free.
+    """
+    what = "some are held by responses that nobody reads" if has_moved else "none became free"
     log.warn(
-        "%s waits for one of %d connections, and none became free for a while. They are held by "
+        "%s waits for one of %d connections, and %s for a while. They are held by "
         "%s. Read or close streamed responses and WebSockets, or raise max_connections. To limit "
         "this wait, set timeout=Timeout(pool=...)",
         request,
         limit,
-        holders,
+        what,
+        describe_holders(holders),
     )
 
 

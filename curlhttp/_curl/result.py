@@ -245,10 +245,8 @@ def raise_failure(transfer: Transfer) -> None:
     if failed is not None:
         # It has timings if it was raised before, or if the caller's body sent a request.
         if isinstance(failed, RequestException) and failed.timings is None:
-            failed.request, failed.timings = (
-                transfer.request,
-                make_timings(transfer.timings(), transfer.request),
-            )
+            failed.request = transfer.request
+            failed.timings = make_timings(transfer.timings(), transfer.request)
             failed.response = _make_partial_response(transfer)
             failed.request_sent = failed.request_sent or transfer.was_sent
         raise failed

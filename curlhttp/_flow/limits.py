@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
+from curlhttp._engine.log import log
 from curlhttp._engine.network import report_refusal
 from curlhttp._engine.outcomes import Outcomes
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
@@ -85,6 +86,7 @@ class _Waits:
     def __init__(self, now: Callable[[], float], outcomes: Outcomes) -> None:
         self.now = now
         self._outcomes = outcomes
+        self._warned_at = -math.inf
 
     def end(self, request: ClientRequest, reason: str, begun: float) -> ClientRequest:
         """Return a request that has waited, with the time that it took."""
@@ -100,6 +102,31 @@ class _Waits:
         if isinstance(error, RequestException):
             error._waited = reason, seconds
             report_refusal(self._outcomes, request, error)
+
+    def warn(self, limit: ConcurrencyLimit, request: ClientRequest, seconds: float) -> None:
+        """Log that a request waits for a slot while none becomes free, once in a while."""
+        now = self.now()
+        if now - self._warned_at < WARN_AGAIN:
+            return
+        self._warned_at = now
+        _, streams = limit.describe_queue(request.url.origin)
+        more = f" and {len(streams) - _NAMED} more" if len(streams) > _NAMED else ""
+        log.warn(
+            "%s has waited %.1f s for one of the %d slots of a concurrency limit, and none became "
+            "free meanwhile. %d of them are held by streamed responses that have not ended%s%s. "
+            "Read or close streamed responses, or raise the limit. To limit this wait, set "
+            "timeout=Timeout(pool=...)",
+            request,
+            seconds,
+            limit.limit,
+            len(streams),
+            ": " + ", ".join(map(str, streams[:_NAMED])) if streams else "",
+            more,
+        )
+
+
+WARN_AFTER, WARN_AGAIN = 5.0, 60.0  # seconds in which no slot became free
+_NAMED = 5  # streams that a message names
 
 
 def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
@@ -208,7 +235,7 @@ def _limit_concurrency(
         if lease is None:
             begun = clock.now()
             try:
-                lease = await _wait_for_lease(limit, request, clock, make_waiter)
+                lease = await _wait_for_lease(limit, request, make_waiter, waits)
             except BaseException as error:
                 waits.fail(request, "limit", begun, error)
                 raise
@@ -221,6 +248,7 @@ def _limit_concurrency(
             raise
         # A streamed response occupies the server until its body ends or is abandoned.
         if request.stream:
+            lease.note_stream(request)
             response._at_end(lease.end)
         else:
             lease.release()
@@ -230,22 +258,55 @@ def _limit_concurrency(
 
 
 async def _wait_for_lease(
-    limit: ConcurrencyLimit, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
+    limit: ConcurrencyLimit, request: ClientRequest, make_waiter: MakeWaiter, waits: _Waits
 ) -> Lease:
-    woken = make_waiter()
+    woken, now = make_waiter(), waits.now
     lease = Lease(limit, woken.wake)
     try:
         limit.enqueue(lease, request.url.origin)
         # Pool timeout and deadline, whichever comes first.
-        await woken.wait(limit.get_patience(request, clock.now()))
+        await _wait_and_warn(lease, limit, woken, make_waiter, request, waits)
         if not lease.granted:
-            raise limit.make_timeout_error(request, clock.now())
+            raise limit.make_timeout_error(request, now())
         lease.confirm()  # until then, the limit refuses newcomers
     except BaseException as error:
         lease.release()
         _set_request(error, request)
         raise
     return lease
+
+
+async def _wait_and_warn(
+    lease: Lease,
+    limit: ConcurrencyLimit,
+    woken: Waiter,
+    make_waiter: MakeWaiter,
+    request: ClientRequest,
+    waits: _Waits,
+) -> None:
+    """Wait for a queued lease; log a warning while no slot becomes free."""
+    begun = moved_at = waits.now()
+    moves, _ = limit.describe_queue(request.url.origin)
+    while True:  # also if it was granted at once: those that were woken earlier go first
+        left = request.pool_seconds(waits.now())
+        # Some waiters cannot: to notice a wait without end, they have to know that it is one.
+        look = getattr(woken, "can_look_around", None)
+        if look is None or not look(left) or (left is not None and left <= WARN_AFTER):
+            await woken.wait(left)
+            return
+        await woken.wait(WARN_AFTER)
+        if lease.granted:
+            return
+        before, (moves, _) = moves, limit.describe_queue(request.url.origin)
+        now = waits.now()
+        if moves != before:
+            moved_at = now
+        elif now - moved_at >= WARN_AFTER:
+            waits.warn(limit, request, now - begun)
+        woken = make_waiter()  # because some can wait only once
+        lease.wake = woken.wake
+        if lease.granted:  # and the earlier waiter was woken
+            return
 
 
 # --- Limits that processes share ---
@@ -383,7 +444,7 @@ def _limit_shared_concurrency(
         begun = clock.now()
         try:
             try:
-                await _acquire_shared(lease, limit, store, request, clock, make_waiter)
+                await _acquire_shared(lease, limit, store, request, clock, make_waiter, waits)
             except BaseException as error:
                 waits.fail(request, "limit", begun, error)
                 raise
@@ -407,6 +468,7 @@ async def _acquire_shared(
     request: ClientRequest,
     clock: Clock,
     make_waiter: MakeWaiter,
+    waits: _Waits | None = None,
 ) -> None:
     """Wait for a slot; return without one if the store has no answer."""
     begun = clock.now()
@@ -431,4 +493,6 @@ async def _acquire_shared(
             raise limit.make_timeout_error(request, now)
         if answer[1] != before:  # the queue has moved
             before, since = int(answer[1]), now
+        elif waits is not None and now - since > WARN_AFTER:
+            waits.warn(limit, request, now - begun)
         await clock.sleep(min(get_poll_interval(before, now - since), ends - now))

@@ -68,6 +68,10 @@ class SharedWaiter:
             return False
         return True
 
+    def can_look_around(self, seconds: float | None) -> bool:
+        """Return whether a wait may be split, with a new waiter for each part."""
+        return True
+
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
         """Return an awaitable that ends when it is woken, or after so many seconds."""
         if running:

@@ -22,7 +22,7 @@ from curlhttp._curl.connection_pool import (
     TransferPool,
     Wakeable,
     count_failed_wait,
-    describe_holders,
+    find_unread,
     limit_by_open_files,
     no_slot_error,
     warn_of_wait,
@@ -351,14 +351,16 @@ class MultiEngine(ABC):
         self._watches_queue = False
         if not slots.waiters or self.is_closed:
             return
-        if slots.granted != granted:
-            self._watch_queue(WARN_AFTER)
-            return
         first = next(iter(slots.waiters))
         assert isinstance(first, QueuedRequest)
         idle = set(self._pool.idle)
-        holders = describe_holders(one for one in self._pool.all if one not in idle)
-        warn_of_wait(first.request, self._max_connections, holders)
+        holders = [one for one in self._pool.all if one not in idle]
+        if has_moved := slots.granted != granted:
+            holders = find_unread(holders)
+            if not holders or monotonic() - first.queued_at < WARN_AFTER:
+                self._watch_queue(WARN_AFTER)
+                return
+        warn_of_wait(first.request, self._max_connections, holders, has_moved=has_moved)
         self._watch_queue(WARN_AGAIN)
 
     async def _wait_for_slot(self, queued: QueuedRequest, seconds: float) -> None:
