@@ -96,6 +96,8 @@ class _Waits:
 
     def fail(self, request: ClientRequest, reason: str, begun: float, error: BaseException) -> None:
         """Count a wait that ended without a permission, and so an attempt that was not made."""
+        if isinstance(error, GeneratorExit):  # in a finalizer
+            return
         seconds = self.now() - begun
         self._outcomes.add_wait(request.url.origin, reason, seconds)
         self._outcomes.add_failure(request.url.origin, error, reason, None)
