@@ -29,7 +29,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.outcomes import FULL
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import make_timings
+from curlhttp._models.timings import MICROSECOND, CurlTimings, make_timings
 from curlhttp.exceptions import RequestException, WriteTimeout
 
 
@@ -217,9 +217,19 @@ def count_failure(transfer: Transfer, error: BaseException) -> None:
     if request is None:  # it had ended
         return
     was_opened = request.stream and transfer.head is not None
-    times = None if was_opened else transfer.timings()
+    times = None if was_opened else _get_times_so_far(transfer)
     phase = _find_phase(transfer, error)
     transfer.totals.outcomes.add_failure(request.url.origin, error, phase, times)
+
+
+def _get_times_so_far(transfer: Transfer) -> CurlTimings:
+    """Return the timings of an attempt that may still run: libcurl's total is that of an event."""
+    queue, first, total, route, steps = times = transfer.timings()
+    if transfer.done:
+        return times
+    silent = monotonic() - transfer.last_activity  # since the last byte, or since the beginning
+    mark = first or (max(steps or (0,)) if transfer.was_sent else 0)
+    return queue, first, max(total, mark + round(silent / MICROSECOND)), route, steps
 
 
 def _find_phase(transfer: Transfer, error: BaseException) -> str:

@@ -93,7 +93,7 @@ def slow_at(app: AppServer, path: str, *, body: bool = False) -> None:
 
     def respond(record: Record, conn: AppConnection) -> None:
         if body:
-            conn.begin()
+            conn.begin(200, [("Transfer-Encoding", "chunked")])
             conn.chunk(b"x")
             conn.wait_closed(SLOW)
             conn.chunk(b"y", is_last=True)
