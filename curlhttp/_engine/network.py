@@ -7,7 +7,7 @@ it to: clients made earlier, and clients inside the code under test.
 from __future__ import annotations
 
 from time import monotonic, time
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from curlhttp._engine.engine import Engine
 from curlhttp._models.request import ClientRequest
@@ -15,7 +15,7 @@ from curlhttp._models.request import ClientRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from curlhttp._engine.outcomes import Outcomes
+    from curlhttp._engine.outcomes import Outcomes, RefusalObserver
     from curlhttp._models.response import Response
     from curlhttp.exceptions import RequestException
 
@@ -52,9 +52,6 @@ class Instrumentation(Protocol):
 
     def wrap(self, mocked: NetworkOverride | None) -> NetworkOverride:
         """Return an override that observes each request, and passes it to the mock if any."""
-
-
-RefusalObserver: TypeAlias = "Callable[[ClientRequest, RequestException], object]"
 
 
 class Network:

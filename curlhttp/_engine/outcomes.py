@@ -21,7 +21,9 @@ from curlhttp._models.timings import MICROSECOND, CurlTimings, Timings
 from curlhttp.exceptions import RequestException, Timeout
 
 if TYPE_CHECKING:
-    from curlhttp._engine.network import RefusalObserver
+    from collections.abc import Callable
+
+    from curlhttp._models.request import ClientRequest
 
 MAX_ORIGINS = 100  # that have their own counts
 OTHER = "other"  # stands for all further ones
@@ -30,6 +32,8 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 _find_bucket = partial(bisect_left, [round(each / MICROSECOND) for each in BUCKETS])
 _get_origin, _get_status, _get_times = map(itemgetter, range(3))
 _get_key = itemgetter(0, 1)
+
+RefusalObserver: TypeAlias = "Callable[[ClientRequest, RequestException], object]"
 
 Pending: TypeAlias = "list[tuple[str, int, CurlTimings]]"
 """The origin, the status and the timings of responses."""

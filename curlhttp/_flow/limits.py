@@ -306,8 +306,7 @@ async def _wait_and_warn(
         elif now - moved_at >= WARN_AFTER:
             waits.warn(limit, request, now - begun)
         woken = make_waiter()  # because some can wait only once
-        lease.wake = woken.wake
-        if lease.granted:  # and the earlier waiter was woken
+        if lease.replace_wake(woken.wake):  # granted, and the earlier waiter was woken
             return
 
 

@@ -108,6 +108,11 @@ class Lease:
         """Note that the request has seen that it may be sent."""
         self._limit._confirm(self)
 
+    def replace_wake(self, wake: Wake) -> bool:
+        """Set what is called when the lease is granted; return whether it was granted before."""
+        self.wake = wake
+        return self.granted
+
     def note_stream(self, request: ClientRequest) -> None:
         """Note that a streamed response holds the slot until its end."""
         if self._queue is not None:

@@ -33,6 +33,7 @@ from tests.servers import (
     BlackHole,
     Certs,
     DoHServer,
+    RawConnection,
     RawServer,
     Record,
     refused_port,
@@ -102,6 +103,20 @@ def slow_at(app: AppServer, path: str, *, body: bool = False) -> None:
             conn.reply(200)
 
     app.route(path, respond)
+
+
+def _send_part(conn: RawConnection) -> None:
+    conn.read_request()
+    conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")
+
+
+def _stall(record: Record, conn: AppConnection) -> None:
+    conn.wait_closed(60)
+
+
+def _read_head_only(conn: RawConnection) -> None:
+    conn.read_head()
+    conn.stall()
 
 
 # --- which upstream is slow, and in which phase ---
@@ -221,8 +236,7 @@ async def test_a_circuit_that_a_broken_stream_opens_is_counted_at_once(
     make_client: MakeClient,
 ) -> None:
     client = make_client(breaker=CircuitBreaker(failure_threshold=1, count_bodies=True))
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"
-    with RawServer(lambda conn: (conn.read_request(), conn.send(head))) as server:
+    with RawServer(_send_part) as server:
         async with await client.stream("GET", server.url) as stream:
             with pytest.raises(e.RequestException):
                 await stream.read()
@@ -236,7 +250,7 @@ async def test_a_circuit_that_a_broken_stream_opens_is_counted_at_once(
 
 async def test_a_look_up_that_times_out(make_client: MakeClient, certs: Certs) -> None:
     with DoHServer(certs.server_context(), {}) as names:
-        names.route("/dns-query", lambda record, conn: conn.wait_closed(60))
+        names.route("/dns-query", _stall)
         client = make_client(doh=names.query_url)
         with pytest.raises(e.ConnectTimeout):
             await client.get("http://made.up/", timeout=Timeout(connect=SLOW))
@@ -278,7 +292,7 @@ async def test_a_response_that_times_out(
 
 
 async def test_an_upload_that_times_out(client: AnyClient) -> None:
-    with RawServer(lambda conn: (conn.read_head(), conn.stall())) as server:
+    with RawServer(_read_head_only) as server:
         with pytest.raises(e.WriteTimeout):
             timeout = Timeout(write=SLOW, read=30)
             await client.post(server.url, content=b"x" * 50_000_000, timeout=timeout)
