@@ -738,11 +738,21 @@ def no_slot_error(
     return error
 
 
-def count_failed_wait(outcomes: Outcomes, request: ClientRequest, error: BaseException) -> None:
-    """Count an attempt that was not started, because it got no slot."""
-    origin, waited = request.url.origin, getattr(error, "_waited", None)
-    if waited is not None:
-        outcomes.add_wait(origin, *waited)
+def count_failed_wait(
+    outcomes: Outcomes, request: ClientRequest, error: BaseException, since: float
+) -> None:
+    """Count an attempt that was not started, because it got no slot.
+
+    Args:
+        outcomes: of the client.
+        request: that waited.
+        error: that ended the wait.
+        since: when it began, in monotonic seconds.
+    """
+    if isinstance(error, GeneratorExit):  # in a finalizer
+        return
+    origin = request.url.origin
+    outcomes.add_wait(origin, "pool", monotonic() - since)
     outcomes.add_failure(origin, error, "pool", None)
 
 

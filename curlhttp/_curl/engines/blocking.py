@@ -147,7 +147,8 @@ class BlockingEngine:
             driver.start(transfer)
         except BaseException as error:
             if transfer is None:
-                count_failed_wait(self.totals.outcomes, request, error)
+                _, seconds = getattr(error, "_waited", None) or ("", 0.0)
+                count_failed_wait(self.totals.outcomes, request, error, monotonic() - seconds)
                 raise
             if isinstance(error, pycurl.error):
                 made = make_driver_error(error, request)

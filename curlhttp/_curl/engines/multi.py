@@ -448,7 +448,8 @@ class MultiEngine(ABC):
         elif queued.response is None:
             self._pool.slots.leave(queued)
             if queued.error is None:  # otherwise it was counted when the transfer was started
-                count_failed_wait(self.totals.outcomes, queued.request, error)
+                outcomes = self.totals.outcomes
+                count_failed_wait(outcomes, queued.request, error, queued.queued_at)
 
     def _renew(self) -> None:
         """Replace the driver after one of its callbacks failed."""
