@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Head
     from curlhttp._models.timings import CurlTimings, Timings
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Response | Incoming")
 
 MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its connection
 
@@ -442,9 +442,9 @@ async def count_outcome(
         times = getattr(error, "timings", None)
         outcomes.add_failure(origin, error, "server", times)
         raise
-    # Any: a Response, or an Incoming of any engine
-    found: Any = result
-    is_whole = isinstance(found, Response)
-    status = found.status_code if is_whole else found.head.status_code
-    outcomes.add_response(origin, status, found.timings if is_whole else found.timings())
-    return cast("T", result)
+    found: Response | Incoming = result
+    if isinstance(found, Response):
+        outcomes.add_response(origin, found.status_code, found.timings)
+    elif found.head is not None:
+        outcomes.add_response(origin, found.head.status_code, found.timings())
+    return result
