@@ -421,7 +421,7 @@ class EngineState(NamedTuple):
 
 
 async def count_outcome(
-    send: Exchange | Callable[..., Awaitable[T]],
+    send: Callable[..., Awaitable[T]],
     request: ClientRequest,
     plan: HedgePlan | None,
     totals: Totals,
@@ -437,7 +437,7 @@ async def count_outcome(
     totals.add("attempts")
     outcomes, origin = totals.outcomes, request.url.origin
     try:
-        result = await (send(request) if plan is None else send(request, plan))
+        result: T = await (send(request) if plan is None else send(request, plan))
     except BaseException as error:
         times = getattr(error, "timings", None)
         outcomes.add_failure(origin, error, "server", times)

@@ -288,9 +288,10 @@ async def _wait_and_warn(
 ) -> None:
     """Wait for a queued lease; log a warning while no slot becomes free."""
     begun = moved_at = waits.now()
+    patience = limit.get_patience(request, begun)
     moves, _ = limit.describe_queue(request.url.origin)
     while True:  # also if it was granted at once: those that were woken earlier go first
-        left = request.pool_seconds(waits.now())
+        left = None if patience is None else max(0.0, begun + patience - waits.now())
         # Some waiters cannot: to notice a wait without end, they have to know that it is one.
         look = getattr(woken, "can_look_around", None)
         if look is None or not look(left) or (left is not None and left <= WARN_AFTER):

@@ -543,3 +543,13 @@ async def test_a_wait_for_a_slot_that_an_unread_stream_holds_is_logged_once_in_a
     assert re.match(rf"GET {app.url}/? has waited 0\.\d s for one of the 1 slots of a conc", line)
     assert f"1 of them are held by streamed responses that have not ended: GET {app.url}/" in line
     assert "password" not in line
+
+
+async def test_a_pool_timeout_ends_a_wait_of_several_parts(
+    make_client: MakeClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WARN_AFTER", 0.05)
+    client = make_client(concurrency_limit=ConcurrencyLimit(1))
+    async with await client.stream("GET", app.url + "/bytes/5000000"):
+        with anyio.fail_after(30), pytest.raises(e.PoolTimeout):
+            await client.get(app.url, timeout=Timeout(pool=SLOW))
