@@ -114,11 +114,6 @@ def _stall(record: Record, conn: AppConnection) -> None:
     conn.wait_closed(60)
 
 
-def _read_head_only(conn: RawConnection) -> None:
-    conn.read_head()
-    conn.stall()
-
-
 # --- which upstream is slow, and in which phase ---
 
 
@@ -292,10 +287,17 @@ async def test_a_response_that_times_out(
 
 
 async def test_an_upload_that_times_out(client: AnyClient) -> None:
-    with RawServer(_read_head_only) as server:
+    over = threading.Event()
+
+    def stop_reading(conn: RawConnection) -> None:
+        conn.read_head()
+        over.wait()
+
+    with RawServer(stop_reading) as server:
         with pytest.raises(e.WriteTimeout):
             timeout = Timeout(write=SLOW, read=30)
             await client.post(server.url, content=b"x" * 50_000_000, timeout=timeout)
+        over.set()
     assert Scrape(client).timeouts(server.url) == {"send": 1}
 
 
