@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.websocket import AsyncWebSocket, WebSocket
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
+    from curlhttp._engine.outcomes import OriginStats, TimeStats
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.config import Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
@@ -216,6 +217,7 @@ __all__ = [
     "OAuth2ClientCredentials",
     "OAuth2Error",
     "OAuth2RefreshToken",
+    "OriginStats",
     "PoolTimeout",
     "PreparedRequest",
     "Proxy",
@@ -243,6 +245,7 @@ __all__ = [
     "StoreError",
     "StreamConsumedError",
     "StreamedResponse",
+    "TimeStats",
     "Timeout",
     "Timings",
     "TooManyRedirects",
@@ -327,6 +330,7 @@ _NAMES = {
     "curlhttp._policy.shared_store": "Store",
     "curlhttp._client.cache": "Cache",
     "curlhttp._client.stats": "ClientStats ConnectionStats LimitStats",
+    "curlhttp._engine.outcomes": "OriginStats TimeStats",
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",
     "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",

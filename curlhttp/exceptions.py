@@ -129,6 +129,7 @@ class RequestException(OSError):
     budget_exhausted: bool = False
     timings: Timings | None = None
     _attempts: tuple[Attempt, ...] = ()
+    _waited: tuple[str, float] | None = None  # if a wait has failed: for what, and how long
     _text: str | None = None  # what str() returns; None for the text of the arguments
 
     def __init__(

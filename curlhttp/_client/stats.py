@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from curlhttp._engine.engine import Counted, EngineState, Totals
+from curlhttp._engine.outcomes import OriginStats, TimeStats
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import CircuitBreaker
@@ -74,6 +75,8 @@ class ClientStats:
         limits: the concurrency limits by origin; the key is "" if all origins share one.
         budgets: by origin, the number of retries that are left.
         endpoints: the endpoints of base_url, if there are several.
+        origins: how attempts have ended and where their time went, by origin. The first 100 have
+            their own numbers, and "other" has those of all further ones.
     """
 
     connections: tuple[ConnectionStats, ...] = ()
@@ -91,6 +94,7 @@ class ClientStats:
     limits: Mapping[str, LimitStats] = field(default_factory=dict)
     budgets: Mapping[str, float] = field(default_factory=dict)
     endpoints: tuple[EndpointState, ...] = ()
+    origins: Mapping[str, OriginStats] = field(default_factory=dict)
 
     def as_prometheus(
         self, *, prefix: str = "curlhttp", labels: Mapping[str, str] | None = None
@@ -121,7 +125,10 @@ class ClientStats:
 
 
 _NAME = "(?a:[A-Za-z_][A-Za-z0-9_]*)"
-_OWN_LABELS = ("origin", "protocol", "state", "endpoint")
+_OWN_LABELS = (
+    *("origin", "protocol", "state", "endpoint"),
+    *("status", "error", "phase", "reason", "le", "quantile"),
+)
 
 
 class _Metric(NamedTuple):
@@ -131,6 +138,9 @@ class _Metric(NamedTuple):
     samples: Iterable[tuple[dict[str, str], float]]
 
 
+_SUFFIX = " suffix"  # no label: what follows the name in a sample of a histogram or a summary
+
+
 def _write(stats: ClientStats, prefix: str, labels: Mapping[str, str]) -> Iterator[str]:
     for metric in _metrics(stats):
         name = f"{prefix}_{metric.name}"
@@ -138,8 +148,10 @@ def _write(stats: ClientStats, prefix: str, labels: Mapping[str, str]) -> Iterat
         if samples:
             yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
         for own, value in samples:
+            suffix = own.pop(_SUFFIX, "")
             shown = ",".join(f'{key}="{_escape(text)}"' for key, text in {**labels, **own}.items())
-            yield f"{name}{{{shown}}} {value!r}\n" if shown else f"{name} {value!r}\n"
+            shown = f"{{{shown}}}" if shown else ""
+            yield f"{name}{suffix}{shown} {value!r}\n"
 
 
 def _escape(text: str) -> str:
@@ -198,6 +210,77 @@ def _metrics(stats: ClientStats) -> Iterator[_Metric]:
             what,
             [({"endpoint": each.url}, getattr(each, name)) for each in stats.endpoints],
         )
+    yield from _metrics_of_origins(stats.origins)
+
+
+def _metrics_of_origins(origins: Mapping[str, OriginStats]) -> Iterator[_Metric]:
+    for name, label, what in (
+        ("responses", "status", "Responses by class of their status."),
+        ("errors", "error", "Failed attempts by exception."),
+        ("timeouts", "phase", "Attempts that a time limit ended, by what they were busy with."),
+    ):
+        yield _Metric(
+            f"{name}_total",
+            "counter",
+            what,
+            [
+                ({"origin": origin, label: key}, number)
+                for origin, each in origins.items()
+                for key, number in getattr(each, name).items()
+            ],
+        )
+    for name, what in (
+        ("refusals", "Attempts that the breaker refused."),
+        ("openings", "How often the circuit has opened."),
+    ):
+        yield _Metric(
+            f"breaker_{name}_total",
+            "counter",
+            what,
+            [
+                ({"origin": origin}, number)
+                for origin, each in origins.items()
+                if (number := getattr(each, name))
+            ],
+        )
+    yield _Metric(
+        "attempt_duration_seconds",
+        "histogram",
+        "Durations of attempts, without the waits before them.",
+        [
+            sample
+            for origin, each in origins.items()
+            for sample in _buckets({"origin": origin}, each)
+        ],
+    )
+    for name, times, label, what in (
+        ("phase", "phases", "phase", "Where the time of attempts went."),
+        ("wait", "waits", "reason", "What requests waited for before an attempt."),
+    ):
+        yield _Metric(
+            f"{name}_seconds",
+            "summary",
+            what,
+            [
+                sample
+                for origin, each in origins.items()
+                for key, spent in getattr(each, times).items()
+                for sample in _sums({"origin": origin, label: key}, spent)
+            ],
+        )
+
+
+def _buckets(labels: dict[str, str], each: OriginStats) -> Iterator[tuple[dict[str, str], float]]:
+    if each.buckets:
+        numbers = {f"{bound:g}": number for bound, number in each.buckets.items()}
+        for bound, number in {**numbers, "+Inf": each.durations.count}.items():
+            yield {_SUFFIX: "_bucket", **labels, "le": bound}, number
+        yield from _sums(labels, each.durations)
+
+
+def _sums(labels: dict[str, str], spent: TimeStats) -> Iterator[tuple[dict[str, str], float]]:
+    yield {_SUFFIX: "_sum", **labels}, spent.seconds
+    yield {_SUFFIX: "_count", **labels}, spent.count
 
 
 _COUNTERS = {
@@ -259,6 +342,7 @@ def collect(sources: Sources, now: float) -> ClientStats:
             lambda: [each for engine in sources.engines for each in engine.transfers()]
         )
     )
+    found["origins"] = sources.totals.outcomes.read()
     if sources.breaker is not None:
         found["breakers"] = sources.breaker.states()
     if (limit := sources.concurrency_limit) is not None:

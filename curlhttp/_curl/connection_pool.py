@@ -13,6 +13,7 @@ chosen connection may be reused is checked when the request goes out, see connec
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from typing import TypeAlias
 
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.log import log
+from curlhttp._engine.outcomes import Outcomes
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._engine.running_maps import is_only_thread, step_others
 from curlhttp._models.config import Limits
@@ -65,6 +67,7 @@ class ConnectionPool:
         self._ready: dict[Key, Transfer] = {}
         self._dropped: deque[Transfer] = deque()  # by finalizers, which must not wait for a lock
         self.is_closed = False
+        self._warned_at = -math.inf
 
     # acquire
 
@@ -125,6 +128,7 @@ class ConnectionPool:
                 if not held:
                     self.slots.release(origin)
                 raise
+        transfer.queue_seconds = monotonic() - waiter.queued_at
         return transfer
 
     def acquire_slot(self, origin: str) -> bool:
@@ -169,7 +173,7 @@ class ConnectionPool:
             if waiter.granted:
                 return
             self.slots.leave(waiter)
-        raise no_slot_error(request, self._max_connections)
+        raise no_slot_error(request, self._max_connections, waiter)
 
     def _collect_garbage(self) -> None:
         """Release the slots of responses that nobody refers to any more."""
@@ -193,10 +197,15 @@ class ConnectionPool:
                 return True
             left = None if left is None else left - WARN_AFTER
             idle += WARN_AFTER
-            if self.slots.granted != granted:
-                idle, granted = 0.0, self.slots.granted
+            has_moved, granted = self.slots.granted != granted, self.slots.granted
+            unread = find_unread(self._find_holders())
+            if has_moved and not unread:
+                idle = 0.0
             elif idle >= patience:
-                warn_of_wait(request, self._max_connections, self._describe_holders())
+                if monotonic() - self._warned_at >= WARN_AGAIN:  # no other thread has just done it
+                    self._warned_at = monotonic()
+                    holders = unread if has_moved else self._find_holders()
+                    warn_of_wait(request, self._max_connections, holders, has_moved=has_moved)
                 idle, patience = 0.0, WARN_AGAIN
         return thread_waiter.wait_blocking(left)
 
@@ -207,14 +216,14 @@ class ConnectionPool:
             raise PoolTimeout(
                 f"{request}: none of the {self._max_connections} connections can become free, "
                 "because no other thread is running. This thread holds them: "
-                f"{self._describe_holders()}. Read or close streamed responses first, or raise "
-                "max_connections",
+                f"{describe_holders(self._find_holders())}. Read or close streamed responses "
+                "first, or raise max_connections",
                 request=request,
             )
 
-    def _describe_holders(self) -> str:
+    def _find_holders(self) -> list[Transfer]:
         idle = self.idle()
-        return describe_holders(one for one in self.all.copy() if one not in idle)
+        return [one for one in self.all.copy() if one not in idle]
 
     def _make_room(self) -> None:
         """Release the slots of ready transfers if one of them may be needed."""
@@ -678,25 +687,73 @@ def describe_holders(transfers: Iterable[Transfer]) -> str:
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def warn_of_wait(request: ClientRequest, limit: int, holders: str) -> None:
-    """Log that a request waits for a slot while none becomes free."""
+def find_unread(transfers: Iterable[Transfer]) -> list[Transfer]:
+    """Return those of streamed responses that nobody reads."""
+    since = monotonic() - WARN_AFTER
+    return [
+        one
+        for one in transfers
+        if one.head is not None
+        and one.wake is None
+        and one.last_activity < since
+        and one.request is not None
+        and one.request.stream
+    ]
+
+
+def warn_of_wait(
+    request: ClientRequest, limit: int, holders: Iterable[Transfer], *, has_moved: bool
+) -> None:
+    """Log that a request waits for a slot while none becomes free, or some are held by unread ones.
+
+    Args:
+        request: that waits.
+        limit: how many slots there are.
+        holders: of slots.
+        has_moved: other slots became free.
+    """
+    what = "some are held by responses that nobody reads" if has_moved else "none became free"
     log.warn(
-        "%s waits for one of %d connections, and none became free for a while. They are held by "
+        "%s waits for one of %d connections, and %s for a while. They are held by "
         "%s. Read or close streamed responses and WebSockets, or raise max_connections. To limit "
         "this wait, set timeout=Timeout(pool=...)",
         request,
         limit,
-        holders,
+        what,
+        describe_holders(holders),
     )
 
 
-def no_slot_error(request: ClientRequest, limit: int) -> PoolTimeout | DeadlineExceeded:
+def no_slot_error(
+    request: ClientRequest, limit: int, waiter: SlotWaiter
+) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait for a slot that took too long."""
-    return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
+    now = monotonic()
+    error = (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
         f"{request}: none of the {limit} connections became free in time; "
         "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
         request=request,
     )
+    error._waited = "pool", now - waiter.queued_at
+    return error
+
+
+def count_failed_wait(
+    outcomes: Outcomes, request: ClientRequest, error: BaseException, since: float
+) -> None:
+    """Count an attempt that was not started, because it got no slot.
+
+    Args:
+        outcomes: of the client.
+        request: that waited.
+        error: that ended the wait.
+        since: when it began, in monotonic seconds.
+    """
+    if isinstance(error, GeneratorExit):  # in a finalizer
+        return
+    origin = request.url.origin
+    outcomes.add_wait(origin, "pool", monotonic() - since)
+    outcomes.add_failure(origin, error, "pool", None)
 
 
 # --- Queue a request on a curl_multi until its transfer may start, and wait for its end ---

@@ -26,10 +26,11 @@ from curlhttp._curl.head import (
     parse_response_head,
 )
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine.outcomes import FULL
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import make_timings
-from curlhttp.exceptions import RequestException
+from curlhttp._models.timings import MICROSECOND, CurlTimings, make_timings
+from curlhttp.exceptions import RequestException, WriteTimeout
 
 
 def finish(transfer: Transfer, code: int, message: str) -> None:
@@ -140,10 +141,15 @@ def make_response(transfer: Transfer) -> Response:
         raise_failure(transfer)
     head = transfer.head or get_head(transfer)
     content = b"".join(transfer.pieces)  # no copy of a single piece
-    response = Response(request, head, content, transfer.timings())
+    times = transfer.timings()
+    response = Response(request, head, content, times)
     # Most responses have no coding, which needs no parsing to see.
     if head.may_have_codings and "\ncontent-encoding" in head.lower and request.decode and content:
         decode_body(response, request)
+    pending = transfer.totals.pending
+    pending.append((request.url.origin, head.status_code, times))
+    if len(pending) >= FULL:
+        transfer.totals.outcomes.fold()
     return response
 
 
@@ -157,6 +163,11 @@ def check_opened(transfer: Transfer) -> None:
     if transfer.head is None:
         raise_failure(transfer)
         get_head(transfer)
+    request, head = transfer.request, transfer.head
+    assert request is not None
+    assert head is not None
+    outcomes = transfer.totals.outcomes
+    outcomes.add_response(request.url.origin, head.status_code, transfer.timings())
 
 
 def read_piece(transfer: Transfer) -> bytes:
@@ -195,6 +206,44 @@ def decode_body(response: Response, request: ClientRequest) -> None:
         raise
 
 
+def count_failure(transfer: Transfer, error: BaseException) -> None:
+    """Count an attempt that failed or was cancelled; of a streamed body, only the error.
+
+    Args:
+        transfer: that it still runs on.
+        error: what the caller gets.
+    """
+    request = transfer.request
+    if request is None:  # it had ended
+        return
+    was_opened = request.stream and transfer.head is not None
+    times = None if was_opened else _get_times_so_far(transfer)
+    phase = _find_phase(transfer, error)
+    transfer.totals.outcomes.add_failure(request.url.origin, error, phase, times)
+
+
+def _get_times_so_far(transfer: Transfer) -> CurlTimings:
+    """Return the timings of an attempt that may still run: libcurl's total is that of an event."""
+    queue, first, total, route, steps = times = transfer.timings()
+    if transfer.done:
+        return times
+    silent = monotonic() - transfer.last_activity  # since the last byte, or since the beginning
+    mark = first or (max(steps or (0,)) if transfer.was_sent else 0)
+    return queue, first, max(total, mark + round(silent / MICROSECOND)), route, steps
+
+
+def _find_phase(transfer: Transfer, error: BaseException) -> str:
+    """Return what an attempt was busy with; see OriginStats.phases."""
+    if transfer.lines:
+        return "body" if get_status(transfer) else "server"
+    if transfer.was_sent:
+        return "send" if isinstance(error, WriteTimeout) else "server"
+    info = transfer.easy.getinfo
+    if not info(pycurl.NAMELOOKUP_TIME_T):
+        return "dns"
+    return "tls" if info(pycurl.CONNECT_TIME_T) else "connect"
+
+
 def raise_failure(transfer: Transfer) -> None:
     """Raise the error of an attempt, if it failed.
 
@@ -206,7 +255,8 @@ def raise_failure(transfer: Transfer) -> None:
     if failed is not None:
         # It has timings if it was raised before, or if the caller's body sent a request.
         if isinstance(failed, RequestException) and failed.timings is None:
-            failed.request, failed.timings = transfer.request, make_timings(transfer.timings())
+            failed.request = transfer.request
+            failed.timings = make_timings(transfer.timings(), transfer.request)
             failed.response = _make_partial_response(transfer)
             failed.request_sent = failed.request_sent or transfer.was_sent
         raise failed
@@ -239,7 +289,7 @@ def _make_error(transfer: Transfer) -> RequestException:
             lacks_status_line=lacks_status_line(transfer.lines),
             os_errno=easy.getinfo(pycurl.OS_ERRNO),
             connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
-            timings=make_timings(transfer.timings()),
+            timings=make_timings(transfer.timings(), request),
             deadline_passed=request.is_late(monotonic()),
             aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
             refused=transfer.is_refused() and not transfer.is_second,

@@ -132,7 +132,7 @@ class Transfer(RequestSender):
     )
 
     def __init__(self, limits: Limits, shares: Shares, totals: Totals | None = None) -> None:
-        self.totals = totals
+        self.totals = totals or Totals()
         self.attempts = self.bytes_sent = self.bytes_received = 0
         self.pieces: list[bytes] = []
         self.key: Any = None  # a Key of the ConnectionPool
@@ -491,8 +491,7 @@ class Transfer(RequestSender):
 
     def count(self) -> None:
         """Add what it has counted to the totals; called before its pool forgets it."""
-        if self.totals is not None:
-            self.totals.take(self)
+        self.totals.take(self)
 
     def close(self) -> None:
         """Close the handle, and the connections that only it has."""
@@ -566,7 +565,7 @@ def leak_transfer(transfer: Transfer) -> None:
     # The transfer as well, because the callbacks of the handle must not be freed before it.
     driver = transfer.driver
     leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
-    transfer.attached = transfer.totals = None
+    transfer.attached, transfer.totals = None, Totals()  # the parent counts it
     transfer.done = True
     transfer.failed = ConnectionError(
         "this response belongs to the process that this one was forked from"

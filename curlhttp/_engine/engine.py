@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
+from curlhttp._engine.outcomes import Outcomes, Pending
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -18,6 +19,8 @@ from curlhttp._models.response import Response
 if TYPE_CHECKING:
     from curlhttp._models.response import Head
     from curlhttp._models.timings import CurlTimings, Timings
+
+T = TypeVar("T", bound="Response | Incoming")
 
 MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its connection
 
@@ -341,17 +344,25 @@ class Counted(Protocol):
 
 
 class Totals:
-    """Counts by name; any thread may add to them."""
+    """Counts by name, and the outcomes by origin; any thread may add to them.
 
-    __slots__ = ("__weakref__", "_counts", "_lock")
+    Attributes:
+        outcomes: how attempts end.
+        pending: those of its attempts that are not added up yet.
+    """
+
+    __slots__ = ("__weakref__", "_counts", "_lock", "outcomes", "pending")
 
     def __init__(self) -> None:
+        self.outcomes = Outcomes()
+        self.pending: Pending = self.outcomes.pending
         self._clear()
         register(self)
 
     def after_fork_in_child(self) -> None:
         """Start at zero, because the parent counts what it does itself."""
         self._clear()
+        self.outcomes.clear()
 
     def _clear(self) -> None:
         # Reentrant, because a finalizer may close a transfer while its thread adds something.
@@ -407,3 +418,33 @@ class EngineState(NamedTuple):
 
     connections: Counter[tuple[str, str, bool]]
     waits: list[float]
+
+
+async def count_outcome(
+    send: Callable[..., Awaitable[T]],
+    request: ClientRequest,
+    plan: HedgePlan | None,
+    totals: Totals,
+) -> T:
+    """Send a request without libcurl, and count the attempt and its outcome.
+
+    Args:
+        send: returns a Response or an Incoming.
+        request: complete.
+        plan: see Engine.perform.
+        totals: of the client.
+    """
+    totals.add("attempts")
+    outcomes, origin = totals.outcomes, request.url.origin
+    try:
+        result: T = await (send(request) if plan is None else send(request, plan))
+    except BaseException as error:
+        times = getattr(error, "timings", None)
+        outcomes.add_failure(origin, error, "server", times)
+        raise
+    found: Response | Incoming = result
+    if isinstance(found, Response):
+        outcomes.add_response(origin, found.status_code, found.timings)
+    elif found.head is not None:
+        outcomes.add_response(origin, found.head.status_code, found.timings())
+    return result

@@ -186,7 +186,12 @@ def _detach(request: ClientRequest) -> None:
 
 def _format_timings(timings: Timings) -> str:
     """Return the time of each phase as text, in seconds."""
-    first = f"queue {timings.queue:.6f} s"
+    waits = [
+        f"{name} {seconds:.6f} s, "
+        for name in ("backoff", "limit", "rate")
+        if (seconds := getattr(timings, name))
+    ]
+    first = f"{''.join(waits)}queue {timings.queue:.6f} s"
     if not timings.reused:
         first += f", dns {timings.dns:.6f} s, connect {timings.connect:.6f} s"
         first += f", tls {timings.tls:.6f} s"

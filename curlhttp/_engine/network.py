@@ -15,7 +15,9 @@ from curlhttp._models.request import ClientRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from curlhttp._engine.outcomes import Outcomes, RefusalObserver
     from curlhttp._models.response import Response
+    from curlhttp.exceptions import RequestException
 
 
 class OverriddenEngine(Protocol):
@@ -62,12 +64,15 @@ class Network:
         counts_sends: the observers that need the number of each attempt of a request. A set,
             because threads that add to a number at the same time can lose a change.
         fallback_observers: called with a request and its failure, which a fallback replaced.
+        refusal_observers: called with a request and an error, if an attempt was not made: a breaker
+            refused it, or a limit did not admit it in time.
     """
 
     override: NetworkOverride | None = None
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
     fallback_observers: tuple[Callable[[ClientRequest, Response | Exception], None], ...] = ()
+    refusal_observers: tuple[RefusalObserver, ...] = ()
     _instrumentation: Instrumentation | None = None
 
     def __init__(self) -> None:
@@ -95,6 +100,18 @@ class Network:
 
 
 network = Network()
+
+
+def report_refusal(outcomes: Outcomes, request: ClientRequest, error: RequestException) -> None:
+    """Tell the observers of this client, or of all clients, about an attempt that was not made.
+
+    Args:
+        outcomes: of the client.
+        request: that was not sent.
+        error: says why.
+    """
+    for observe in outcomes.observers or network.refusal_observers:
+        observe(request, error)
 
 
 def now() -> float:

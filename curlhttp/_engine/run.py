@@ -107,6 +107,10 @@ class ThreadWaiter:
         with suppress(RuntimeError):  # it was already woken
             self._lock.release()
 
+    def can_look_around(self, seconds: float | None) -> bool:
+        """Return whether a wait may be split; not if `wait` has to find out that it has no end."""
+        return seconds is not None or not (running or is_only_thread())
+
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until `wake` is called, or for so many seconds.
 

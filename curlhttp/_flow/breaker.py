@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
+from curlhttp._engine.network import report_refusal
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.limits import ask_store
 from curlhttp._models.request import ClientRequest
@@ -77,6 +78,7 @@ class _BreakerLayer:
     def __init__(self, breaker: CircuitBreaker, clock: Clock, hooks: Hooks) -> None:
         self._breaker = breaker
         self._now = clock.now
+        self._outcomes = hooks.totals.outcomes
         self._call_hooks = None
         if hooks.has(_EVENT):
             self._call_hooks = lambda transition: hooks.notify(_EVENT, transition)
@@ -99,6 +101,9 @@ class _BreakerLayer:
                 permit = await self.shared.admit(key, request)
         except CircuitBreakerOpen as error:
             error.request = request
+            self._outcomes.add_refusal(key)
+            self._outcomes.add_failure(key, error, "", None)
+            report_refusal(self._outcomes, request, error)
             if self._pending:
                 await self._notify_late()
             raise
@@ -106,6 +111,7 @@ class _BreakerLayer:
             if self._pending:
                 await self._notify_late()
             if permit.transition is not None:
+                self._count_opening(permit.transition)
                 await self._notify(permit.transition)
             response = await send(request)
         # BaseException, because a cancelled probe that keeps its permit blocks the circuit.
@@ -139,12 +145,21 @@ class _BreakerLayer:
             transition = permit.settle(outcome, now, elapsed)
         else:
             transition = await self.shared.settle(permit, outcome, now, elapsed)
-        if transition is not None and self._call_hooks is not None:
+        if transition is not None:
+            self._count_opening(transition)
+            await self._notify(transition)
+
+    def _count_opening(self, transition: Transition) -> None:
+        if transition.new == "open":
+            self._outcomes.add_opening(transition.origin)
+
+    async def _notify(self, transition: Transition) -> None:
+        if self._call_hooks is not None:
             await self._call_hooks(transition)
 
-    async def _notify(self, transition: Transition | None) -> None:
-        if transition is not None and self._call_hooks is not None:
-            await self._call_hooks(transition)
+    def _note_late(self, transition: Transition) -> None:
+        self._count_opening(transition)
+        self._pending.append(transition)
 
     async def _notify_late(self) -> None:
         while self._pending:
@@ -163,10 +178,10 @@ class _BreakerLayer:
         if error is not None:
             transition = permit.settle(classifier.classify_error(error), now, elapsed)
             if transition is not None:
-                self._pending.append(transition)
+                self._note_late(transition)
         elif outcome in (_SUCCESS, _FAILURE):
             # Possibly in a finalizer, which must not wait for a lock.
-            permit.defer_result(now, outcome is _FAILURE, elapsed, self._pending.append)
+            permit.defer_result(now, outcome is _FAILURE, elapsed, self._note_late)
         else:
             permit.release()
 

@@ -289,7 +289,8 @@ class Chain:
             return ()
         from curlhttp._flow.limits import limits
 
-        return (limits(self._rate_limit, self._concurrency_limit, clock, make_waiter),)
+        outcomes = self.attempt_hooks.totals.outcomes
+        return (limits(self._rate_limit, self._concurrency_limit, clock, make_waiter, outcomes),)
 
     def _breaker_layers(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         if self._breaker is None:

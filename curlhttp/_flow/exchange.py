@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from curlhttp._engine.engine import Engine, Exchange, HedgePlan, Totals
+from curlhttp._engine.engine import Engine, Exchange, HedgePlan, Totals, count_outcome
 from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._flow.streamed_response import BaseStreamedResponse
@@ -128,7 +128,7 @@ def _unlogged(engine: Engine, kind: type[BaseStreamedResponse]) -> Exchange:
 
 
 def count_attempts(last: Exchange, totals: Totals) -> Exchange:
-    """Return a last step that counts attempts, for an engine of the user.
+    """Return a last step that counts attempts and outcomes, for an engine of the user.
 
     Args:
         last: passes the request to the engine.
@@ -136,8 +136,7 @@ def count_attempts(last: Exchange, totals: Totals) -> Exchange:
     """
 
     def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        totals.add("attempts")
-        return last(request) if plan is None else last(request, plan)
+        return count_outcome(last, request, plan, totals)
 
     return send
 

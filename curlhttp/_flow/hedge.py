@@ -312,6 +312,8 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
                 hooks.totals.add("hedges", plan.sent)
             # Here, because the engine, which reports the attempts, cannot await a hook.
             for transition in plan.transitions:
+                if transition.new == "open":
+                    hooks.totals.outcomes.add_opening(transition.origin)
                 await hooks.notify(_EVENT, transition)
 
 

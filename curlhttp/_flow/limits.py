@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
+from curlhttp._engine.log import log
+from curlhttp._engine.network import report_refusal
+from curlhttp._engine.outcomes import Outcomes
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.timings import note_wait
 from curlhttp._policy.limits import (
     ConcurrencyLimit,
     Lease,
@@ -26,7 +30,13 @@ from curlhttp._policy.limits import (
     get_poll_interval,
 )
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
-from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError, Timeout
+from curlhttp.exceptions import (
+    CircuitBreakerOpen,
+    DeadlineExceeded,
+    RequestException,
+    StoreError,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from curlhttp._policy.adaptive import AdaptiveLimit
@@ -37,6 +47,7 @@ def limits(
     concurrency: ConcurrencyLimit | None,
     clock: Clock,
     make_waiter: MakeWaiter,
+    outcomes: Outcomes | None = None,
 ) -> Layer:
     """Return the layer that delays requests.
 
@@ -45,21 +56,79 @@ def limits(
         concurrency: the concurrency limit, or None.
         clock: of the engine.
         make_waiter: makes a waiter of the engine.
+        outcomes: of the client, which count the waits; or None.
     """
+    waits = _Waits(clock.now, outcomes or Outcomes())
 
     def wrap(send: Send) -> Send:
         if concurrency is not None and concurrency.adapts:
             send = _observe(cast("AdaptiveLimit", concurrency), clock, send)
-        inner = send if rate is None else _limit_rate(rate, clock, make_waiter, send)
+        inner = send if rate is None else _limit_rate(rate, clock, make_waiter, send, waits)
         if rate is not None and rate.store is not None:
-            inner = _limit_shared_rate(rate, clock, make_waiter, send, inner)
+            inner = _limit_shared_rate(rate, clock, make_waiter, send, inner, waits)
         if concurrency is None:
             return inner
         if concurrency.store is not None:
-            inner = _limit_shared_concurrency(concurrency, clock, make_waiter, inner)
-        return _limit_concurrency(concurrency, clock, make_waiter, inner)
+            inner = _limit_shared_concurrency(concurrency, clock, make_waiter, inner, waits)
+        return _limit_concurrency(concurrency, clock, make_waiter, inner, waits)
 
     return wrap
+
+
+class _Waits:
+    """Count the waits of a client's requests, and note them in the requests.
+
+    Args:
+        now: returns monotonic seconds.
+        outcomes: of the client.
+    """
+
+    def __init__(self, now: Callable[[], float], outcomes: Outcomes) -> None:
+        self.now = now
+        self._outcomes = outcomes
+        self._warned_at = -math.inf
+
+    def end(self, request: ClientRequest, reason: str, begun: float) -> ClientRequest:
+        """Return a request that has waited, with the time that it took."""
+        seconds = self.now() - begun
+        self._outcomes.add_wait(request.url.origin, reason, seconds)
+        return note_wait(request, reason, seconds)
+
+    def fail(self, request: ClientRequest, reason: str, begun: float, error: BaseException) -> None:
+        """Count a wait that ended without a permission, and so an attempt that was not made."""
+        if isinstance(error, GeneratorExit):  # in a finalizer
+            return
+        seconds = self.now() - begun
+        self._outcomes.add_wait(request.url.origin, reason, seconds)
+        self._outcomes.add_failure(request.url.origin, error, reason, None)
+        if isinstance(error, RequestException):
+            error._waited = reason, seconds
+            report_refusal(self._outcomes, request, error)
+
+    def warn(self, limit: ConcurrencyLimit, request: ClientRequest, seconds: float) -> None:
+        """Log that a request waits for a slot while none becomes free, once in a while."""
+        now = self.now()
+        if now - self._warned_at < WARN_AGAIN:
+            return
+        self._warned_at = now
+        _, streams = limit.describe_queue(request.url.origin)
+        more = f" and {len(streams) - _NAMED} more" if len(streams) > _NAMED else ""
+        log.warn(
+            "%s has waited %.1f s for one of the %d slots of a concurrency limit, and none became "
+            "free meanwhile. %d of them are held by streamed responses that have not ended%s%s. "
+            "Read or close streamed responses, or raise the limit. To limit this wait, set "
+            "timeout=Timeout(pool=...)",
+            request,
+            seconds,
+            limit.limit,
+            len(streams),
+            ": " + ", ".join(map(str, streams[:_NAMED])) if streams else "",
+            more,
+        )
+
+
+WARN_AFTER, WARN_AGAIN = 5.0, 60.0  # seconds in which no slot became free
+_NAMED = 5  # streams that a message names
 
 
 def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
@@ -97,11 +166,18 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
 # --- per second ---
 
 
-def _limit_rate(rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send) -> Send:
+def _limit_rate(
+    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
+) -> Send:
     async def rated(request: ClientRequest) -> Response:
-        origin = request.url.origin
-        if not rate.try_acquire(origin, clock.now()):
-            await _wait_for_rate(rate, request, clock, make_waiter)
+        origin, begun = request.url.origin, clock.now()
+        if not rate.try_acquire(origin, begun):
+            try:
+                await _wait_for_rate(rate, request, clock, make_waiter)
+            except BaseException as error:
+                waits.fail(request, "rate", begun, error)
+                raise
+            request = waits.end(request, "rate", begun)
         try:
             return await send(request)
         except CircuitBreakerOpen:
@@ -154,12 +230,18 @@ def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExc
 
 
 def _limit_concurrency(
-    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
 ) -> Send:
     async def counted(request: ClientRequest) -> Response:
         lease = limit.try_acquire(request.url.origin)
         if lease is None:
-            lease = await _wait_for_lease(limit, request, clock, make_waiter)
+            begun = clock.now()
+            try:
+                lease = await _wait_for_lease(limit, request, make_waiter, waits)
+            except BaseException as error:
+                waits.fail(request, "limit", begun, error)
+                raise
+            request = waits.end(request, "limit", begun)
         try:
             response = await send(request)
         # BaseException, because a cancelled task has to release its slot as well.
@@ -168,6 +250,7 @@ def _limit_concurrency(
             raise
         # A streamed response occupies the server until its body ends or is abandoned.
         if request.stream:
+            lease.note_stream(request)
             response._at_end(lease.end)
         else:
             lease.release()
@@ -177,22 +260,55 @@ def _limit_concurrency(
 
 
 async def _wait_for_lease(
-    limit: ConcurrencyLimit, request: ClientRequest, clock: Clock, make_waiter: MakeWaiter
+    limit: ConcurrencyLimit, request: ClientRequest, make_waiter: MakeWaiter, waits: _Waits
 ) -> Lease:
-    woken = make_waiter()
+    woken, now = make_waiter(), waits.now
     lease = Lease(limit, woken.wake)
     try:
         limit.enqueue(lease, request.url.origin)
         # Pool timeout and deadline, whichever comes first.
-        await woken.wait(limit.get_patience(request, clock.now()))
+        await _wait_and_warn(lease, limit, woken, make_waiter, request, waits)
         if not lease.granted:
-            raise limit.make_timeout_error(request, clock.now())
+            raise limit.make_timeout_error(request, now())
         lease.confirm()  # until then, the limit refuses newcomers
     except BaseException as error:
         lease.release()
         _set_request(error, request)
         raise
     return lease
+
+
+async def _wait_and_warn(
+    lease: Lease,
+    limit: ConcurrencyLimit,
+    woken: Waiter,
+    make_waiter: MakeWaiter,
+    request: ClientRequest,
+    waits: _Waits,
+) -> None:
+    """Wait for a queued lease; log a warning while no slot becomes free."""
+    begun = moved_at = waits.now()
+    patience = limit.get_patience(request, begun)
+    moves, _ = limit.describe_queue(request.url.origin)
+    while True:  # also if it was granted at once: those that were woken earlier go first
+        left = None if patience is None else max(0.0, begun + patience - waits.now())
+        # Some waiters cannot: to notice a wait without end, they have to know that it is one.
+        look = getattr(woken, "can_look_around", None)
+        if look is None or not look(left) or (left is not None and left <= WARN_AFTER):
+            await woken.wait(left)
+            return
+        await woken.wait(WARN_AFTER)
+        if lease.granted:
+            return
+        before, (moves, _) = moves, limit.describe_queue(request.url.origin)
+        now = waits.now()
+        if moves != before:
+            moved_at = now
+        elif now - moved_at >= WARN_AFTER:
+            waits.warn(limit, request, now - begun)
+        woken = make_waiter()  # because some can wait only once
+        if lease.replace_wake(woken.wake):  # granted, and the earlier waiter was woken
+            return
 
 
 # --- Limits that processes share ---
@@ -246,15 +362,26 @@ class _BoundedWaiter:
 
 
 def _limit_shared_rate(
-    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, local: Send
+    rate: RateLimit,
+    clock: Clock,
+    make_waiter: MakeWaiter,
+    send: Send,
+    local: Send,
+    waits: _Waits,
 ) -> Send:
     """Return the layer for a rate limit with a store; without an answer, it uses `local`."""
     store = cast(Store, rate.store)
 
     async def rated(request: ClientRequest) -> Response:
-        reserved = await _reserve(rate, store, request, clock, make_waiter)
+        begun = clock.now()
+        try:
+            reserved = await _reserve(rate, store, request, clock, make_waiter)
+        except BaseException as error:
+            waits.fail(request, "rate", begun, error)
+            raise
         if reserved is None:
             return await local(request)
+        request = waits.end(request, "rate", begun)
         try:
             return await send(request)
         except CircuitBreakerOpen:
@@ -306,7 +433,7 @@ def _make_wait_error(request: ClientRequest) -> DeadlineExceeded:
 
 
 def _limit_shared_concurrency(
-    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
 ) -> Send:
     """Return the layer for a concurrency limit with a store.
 
@@ -316,9 +443,14 @@ def _limit_shared_concurrency(
 
     async def counted(request: ClientRequest) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
+        begun = clock.now()
         try:
-            await _acquire_shared(lease, limit, store, request, clock, make_waiter)
-            response = await send(request)
+            try:
+                await _acquire_shared(lease, limit, store, request, clock, make_waiter, waits)
+            except BaseException as error:
+                waits.fail(request, "limit", begun, error)
+                raise
+            response = await send(waits.end(request, "limit", begun))
         except BaseException:
             lease.release()
             raise
@@ -338,6 +470,7 @@ async def _acquire_shared(
     request: ClientRequest,
     clock: Clock,
     make_waiter: MakeWaiter,
+    waits: _Waits | None = None,
 ) -> None:
     """Wait for a slot; return without one if the store has no answer."""
     begun = clock.now()
@@ -362,4 +495,6 @@ async def _acquire_shared(
             raise limit.make_timeout_error(request, now)
         if answer[1] != before:  # the queue has moved
             before, since = int(answer[1]), now
+        elif waits is not None and now - since > WARN_AFTER:
+            waits.warn(limit, request, now - begun)
         await clock.sleep(min(get_poll_interval(before, now - since), ends - now))

@@ -19,7 +19,7 @@ from curlhttp._models.errors import add_note
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
-from curlhttp._models.timings import Attempt
+from curlhttp._models.timings import Attempt, note_wait
 from curlhttp._policy.retry import (
     GIVE_UP_REASONS,
     NO_RETRIES,
@@ -60,6 +60,7 @@ class Attempts:
     _may_have_arrived = False
     _unrewindable: UnrewindableBodyError | None = None
     _delays: Iterator[float] | None = None
+    _waits_for = "backoff"
     _paid_at: Store | None = None  # that the latest retry was withdrawn from; None: this process
 
     def __init__(
@@ -226,6 +227,7 @@ class Attempts:
         return backoff
 
     def _delay(self, failure: Response | RequestException, backoff: float) -> float | None:
+        self._waits_for = "backoff"
         if self._moves:
             return backoff  # what one endpoint asks for is nothing to another
         if isinstance(failure, RequestException):
@@ -233,7 +235,10 @@ class Attempts:
         if not self.policy.heeds_retry_after(failure.status_code):
             return backoff
         # Wall time: Retry-After may be a date.
-        return self.policy.delay(backoff, parse_retry_after(failure.headers, self._clock.wall()))
+        asked = parse_retry_after(failure.headers, self._clock.wall())
+        if asked is not None and asked > backoff:
+            self._waits_for = "retry_after"
+        return self.policy.delay(backoff, asked)
 
     @property
     def _moves(self) -> bool:
@@ -268,6 +273,17 @@ class Attempts:
         if self.watches:
             await self._notify("before_sleep", delay=delay)
         await self._clock.sleep(delay)
+        self._hooks.totals.outcomes.add_wait(self._origin, self._waits_for, delay)
+
+    def next_request(self, request: ClientRequest, delay: float) -> ClientRequest:
+        """Return the request of the next attempt.
+
+        Args:
+            request: of the latest attempt.
+            delay: that it has waited.
+        """
+        made = request.for_next_attempt()
+        return note_wait(made, self._waits_for, delay) if delay else made
 
     # hooks and log
 
@@ -380,7 +396,7 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
             # Only here, because the final response keeps its body.
             await _discard(request, response)
         await attempts.sleep(delay)
-        request = request.for_next_attempt()
+        request = attempts.next_request(request, delay)
 
 
 async def _discard(request: ClientRequest, response: Response) -> None:

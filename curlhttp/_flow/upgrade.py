@@ -13,12 +13,13 @@ from contextlib import suppress
 
 from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, HedgePlan, to_connector
 from curlhttp._engine.log import INFO, log
+from curlhttp._engine.outcomes import Outcomes
 from curlhttp._flow.exchange import prepare, record_head, send_logged
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.headers import Headers, parse_length
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import Timings, add_waits
 from curlhttp.exceptions import (
     ConnectionError,
     DeadlineExceeded,
@@ -97,7 +98,9 @@ class Upgraded(Response):
         return {**super().__getstate__(), "stream": None, "_listeners": []}
 
 
-def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
+def upgrade(
+    choose: Callable[[], Engine], now: Callable[[], float], outcomes: Outcomes | None = None
+) -> Exchange:
     """Return the last step for requests that ask for another protocol.
 
     It returns an Upgraded for status 101, and otherwise a buffered response.
@@ -105,6 +108,8 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
     Args:
         choose: returns the engine.
         now: returns monotonic seconds.
+        outcomes: of the client, which count the responses; engines count failed connections.
+            None to count nothing.
     """
 
     def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
@@ -114,14 +119,21 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
             raise ValueError("Negotiate is done by libcurl, which cannot send an upgrade request")
         engine = to_connector(choose())
         if log.is_enabled_for(INFO):
-            return send_logged(request, lambda request, plan=None: _upgrade(engine, request, now))
-        return _upgrade(engine, request, now)
+            return send_logged(
+                request, lambda request, plan=None: _upgrade(engine, request, now, outcomes)
+            )
+        return _upgrade(engine, request, now, outcomes)
 
     return send
 
 
-async def _upgrade(engine: Connector, request: ClientRequest, now: Callable[[], float]) -> Response:
-    reply = await send_upgrade(engine, request, now)
+async def _upgrade(
+    engine: Connector,
+    request: ClientRequest,
+    now: Callable[[], float],
+    outcomes: Outcomes | None,
+) -> Response:
+    reply = await send_upgrade(engine, request, now, outcomes)
     if reply.has_switched:
         return Upgraded(request, reply)
     try:
@@ -133,7 +145,10 @@ async def _upgrade(engine: Connector, request: ClientRequest, now: Callable[[], 
 
 
 async def send_upgrade(
-    engine: Connector, request: ClientRequest, now: Callable[[], float]
+    engine: Connector,
+    request: ClientRequest,
+    now: Callable[[], float],
+    outcomes: Outcomes | None = None,
 ) -> Reply:
     """Send a request for another protocol on a new connection; return the reply.
 
@@ -141,6 +156,7 @@ async def send_upgrade(
         engine: opens the connection.
         request: complete; its body is in memory.
         now: returns monotonic seconds.
+        outcomes: count what follows the connection; or None.
 
     Raises:
         RequestException: no response was received.
@@ -161,7 +177,11 @@ async def send_upgrade(
         stream.abort()
         if isinstance(error, RequestException):
             error.request, error.request_sent, error.timings = request, True, stream.timings()
+        if outcomes is not None:
+            outcomes.add_failure(request.url.origin, error, "server", stream.timings())
         raise
+    if outcomes is not None:
+        outcomes.add_response(request.url.origin, reply.head.status_code, reply.timings)
     return reply
 
 
@@ -204,7 +224,7 @@ class Reply:
         self._unchunked: _ChunkedDecoder | None = None
         self._has_bad_length = False
         self._until = math.inf  # when to stop reading a refusal
-        self.timings: Timings = stream.timings()
+        self.timings: Timings = add_waits(stream.timings(), request)
         self._begun = now()
 
     @property

@@ -8,6 +8,7 @@ from curlhttp._models.body import encode_body
 from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.redaction import display_url, redact_url
+from curlhttp._models.timings import drop_waits
 from curlhttp._models.url import URL, parse_url
 
 if TYPE_CHECKING:
@@ -431,6 +432,7 @@ class ClientRequest:
             changes: see derive.
         """
         made = self.derive(**changes)
+        drop_waits(made)
         change = None if made.extensions is None else made.extensions.get(NEXT_ATTEMPT)
         if change is not None:
             change(made)

@@ -291,7 +291,7 @@ class Response(SuggestingAttributes):
         """Return how long each phase of the last transfer took."""
         times = self._times
         if not isinstance(times, Timings):
-            times = self._times = make_timings(times)
+            times = self._times = make_timings(times, self.request)
         return times
 
     @property

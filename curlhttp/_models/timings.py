@@ -27,7 +27,7 @@ class Timings(NamedTuple):
     """The duration of each phase of the last transfer, in seconds.
 
     Attributes:
-        queue: waiting for a free handle and, on HTTP/2, for a connection.
+        queue: waiting for a connection of the pool; 0 if one was free.
         dns: resolving the name; 0 on a reused connection.
         connect: the TCP (or QUIC) handshake; 0 on a reused connection.
         tls: the TLS handshake; 0 on a reused connection.
@@ -37,6 +37,9 @@ class Timings(NamedTuple):
         reused: whether the connection was already open.
         peer: address and port of the server or proxy, or None if it was not reached.
         local: address and port on this side, or None.
+        limit: waiting for a ConcurrencyLimit or an AdaptiveLimit, before the transfer.
+        rate: waiting for a RateLimit, before the transfer.
+        backoff: waiting to retry, before the transfer; also if the server asked for it.
     """
 
     queue: float
@@ -48,17 +51,21 @@ class Timings(NamedTuple):
     reused: bool
     peer: tuple[str, int] | None
     local: tuple[str, int] | None = None
+    limit: float = 0.0
+    rate: float = 0.0
+    backoff: float = 0.0
 
 
 NO_TIME = Timings(0, 0, 0, 0, 0, 0, False, None)
 """For responses that took no time, or whose timings are unknown."""
 
 
-def make_timings(counted: CurlTimings) -> Timings:
+def make_timings(counted: CurlTimings, request: ClientRequest | None = None) -> Timings:
     """Return the timings of a transfer.
 
     Args:
         counted: the numbers from libcurl.
+        request: it carried, which may have waited before that; or None.
     """
     queue, first_byte, total, route, steps = counted
     dns = connect = tls = 0.0
@@ -77,7 +84,53 @@ def make_timings(counted: CurlTimings) -> Timings:
         steps is None,
         None if route is None else (route[0], route[2]),
         None if route is None else (route[1], route[3]),
+        *(() if request is None else _get_seconds(request)),
     )
+
+
+# --- what a request waited for before its transfer ---
+
+_WAITS = "curlhttp.waits"
+
+
+def note_wait(request: ClientRequest, reason: str, seconds: float) -> ClientRequest:
+    """Return a copy of a request that has waited.
+
+    Args:
+        request: of the next attempt. Later attempts are not derived from the copy.
+        reason: "limit", "rate", "backoff" or "retry_after".
+        seconds: how long.
+    """
+    made, waits = request.copy(), get_waits(request)
+    waits = {**waits, reason: waits.get(reason, 0.0) + seconds}
+    made.extensions = {**(made.extensions or {}), _WAITS: waits}
+    return made
+
+
+def get_waits(request: ClientRequest) -> dict[str, float]:
+    """Return what a request waited for before its transfer, in seconds by reason."""
+    found: dict[str, float] = (getattr(request, "extensions", None) or {}).get(_WAITS, {})
+    return found
+
+
+def drop_waits(request: ClientRequest) -> None:
+    """Remove the waits of an earlier attempt from a request that was derived from it."""
+    if request.extensions is not None:
+        request.extensions.pop(_WAITS, None)
+
+
+def _get_seconds(request: ClientRequest) -> tuple[float, float, float]:
+    waits = get_waits(request)
+    backoff = waits.get("backoff", 0.0) + waits.get("retry_after", 0.0)
+    return waits.get("limit", 0.0), waits.get("rate", 0.0), backoff
+
+
+def add_waits(times: Timings, request: ClientRequest) -> Timings:
+    """Return timings with what the request waited for before its transfer."""
+    if not get_waits(request):
+        return times
+    limit, rate, backoff = _get_seconds(request)
+    return times._replace(limit=limit, rate=rate, backoff=backoff)
 
 
 # --- Attempts of a request: their results, and how they are numbered ---

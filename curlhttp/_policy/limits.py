@@ -108,6 +108,16 @@ class Lease:
         """Note that the request has seen that it may be sent."""
         self._limit._confirm(self)
 
+    def replace_wake(self, wake: Wake) -> bool:
+        """Set what is called when the lease is granted; return whether it was granted before."""
+        self.wake = wake
+        return self.granted
+
+    def note_stream(self, request: ClientRequest) -> None:
+        """Note that a streamed response holds the slot until its end."""
+        if self._queue is not None:
+            self._queue.streams[id(self)] = request
+
     def release(self) -> None:
         """Release the slot, or leave the queue. Safe to call twice."""
         if self._queue is not None:
@@ -132,16 +142,19 @@ class Queue:
         used: how many are under way.
         woken: how many of them were granted after a wait, but are not confirmed yet.
         waiting: the leases of the others, in order.
+        moves: how many leases were granted after a wait.
+        streams: the requests whose streamed responses have not ended, by the id of their lease.
     """
 
-    __slots__ = ("key", "limit", "used", "waiting", "woken")
+    __slots__ = ("key", "limit", "moves", "streams", "used", "waiting", "woken")
 
     def __init__(self, key: str, limit: int) -> None:
         self.key = key
         self.limit = limit
         self.used = 0
-        self.woken = 0
+        self.woken = self.moves = 0
         self.waiting: OrderedDict[Lease, None] = OrderedDict()  # empty while slots are free
+        self.streams: dict[int, ClientRequest] = {}
 
 
 @with_suggestions("ConcurrencyLimit")
@@ -223,6 +236,15 @@ class ConcurrencyLimit(Limit["Lease"]):
         queue = self._queues.get(self._key(origin))
         return 0 if queue is None else queue.used
 
+    def describe_queue(self, origin: str) -> tuple[int, list[ClientRequest]]:
+        """Return how often a request got a slot after a wait, and the streams that hold slots.
+
+        Args:
+            origin: of a request that waits.
+        """
+        queue = self._queues.get(self._key(origin))
+        return (0, []) if queue is None else (queue.moves, list(queue.streams.copy().values()))
+
     def states(self) -> dict[str, tuple[int, int, int]]:
         """Return the limit, the requests under way and those that wait, by origin."""
         return {
@@ -288,6 +310,7 @@ class ConcurrencyLimit(Limit["Lease"]):
         self._grant(lease, queue)
         lease._is_woken = True
         queue.woken += 1
+        queue.moves += 1
 
     def _confirm(self, lease: Lease) -> None:
         with self._lock:
@@ -305,6 +328,8 @@ class ConcurrencyLimit(Limit["Lease"]):
         queue, slot._queue = slot._queue, None
         if queue is None:
             return
+        if queue.streams:
+            queue.streams.pop(id(slot), None)
         if not slot.granted:
             queue.waiting.pop(slot, None)
         else:

@@ -46,7 +46,7 @@ _JSON_STYLES = {"key": "bold blue", "string": "green", "literal": "cyan", "mark"
 _JSON_CONTROLS = re.compile("[\x7f-\x9f]")
 _STATUS_COLORS = {2: "green", 3: "cyan", 4: "yellow", 5: "red"}
 _BLOCK_SIZE = 64 * 1024  # bytes of a request body
-_PHASES = ("queue", "dns", "connect", "tls", "first_byte", "total")
+_PHASES = ("backoff", "limit", "rate", "queue", "dns", "connect", "tls", "first_byte", "total")
 _WIRE_MARKS = ("* ", "> ", "< ")
 _PARTIAL_BODY = " bytes of body received"  # is logged for each chunk of a stream
 
@@ -566,6 +566,7 @@ def write_out(text: str, body: MeasuredBody) -> None:
 
 _CHART_PHASES = ("queue", "dns", "connect", "tls", "wait", "body")
 _ALWAYS_SHOWN = ("wait", "body")
+_WAITS = ("backoff", "limit", "rate")  # before an attempt
 
 
 class _TimedAttempt(NamedTuple):
@@ -667,6 +668,7 @@ class TimingChart:
         for attempt in attempts:
             if len(attempts) > 1:
                 _print_to_stderr(printable(attempt.title)[: max(20, out.width)])
+            _draw_waits(attempt)
             _draw_attempt(attempt, attempt.started - started, total, width)
         _print_bar("total", total, "connection reused" if attempts[-1].timings.reused else "")
 
@@ -679,6 +681,13 @@ def _draw_attempt(attempt: _TimedAttempt, offset: float, total: float, width: in
         bar = " " * left + ("█" * (right - left) or "▏")
         if seconds or name in _ALWAYS_SHOWN:
             _print_bar(name, seconds, bar[:width])
+
+
+def _draw_waits(attempt: _TimedAttempt) -> None:
+    """Show what was waited for before an attempt, as the gap in front of its phases."""
+    for name in _WAITS:
+        if seconds := getattr(attempt.timings, name):
+            _print_bar(name, seconds, "")
 
 
 def _print_bar(name: str, seconds: float, rest: str) -> None:

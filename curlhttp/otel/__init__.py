@@ -48,6 +48,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
     """
 
     _note_fallback: Callable[..., None]
+    _note_refusal: Callable[..., None]
     _end: Callable[[], None]  # stops counting connections, from the last instrument()
     # Each with a function that ends it, which is also called if the client is garbage-collected.
     _clients: WeakKeyDictionary[
@@ -72,12 +73,17 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         network.counts_sends.add(self)
         self._note_fallback = tracing.note_fallback
         network.fallback_observers = (*network.fallback_observers, self._note_fallback)
+        self._note_refusal = tracing.note_refusal
+        network.refusal_observers = (*network.refusal_observers, self._note_refusal)
 
     def _uninstrument(self, **others: object) -> None:
         network.instrument(None)
         network.counts_sends.discard(self)
         network.fallback_observers = tuple(
             each for each in network.fallback_observers if each != self._note_fallback
+        )
+        network.refusal_observers = tuple(
+            each for each in network.refusal_observers if each != self._note_refusal
         )
         self._end()
 
@@ -117,6 +123,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         end.atexit = False
         self._clients[client] = wrapper, end
         client._add_wrapper(wrapper)
+        client.totals.outcomes.observers = (tracing.note_refusal,)
         network.counts_sends.add(wrapper)
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
@@ -125,6 +132,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         if found is not None:
             wrapper, end = found
             client._remove_wrapper(wrapper)
+            client.totals.outcomes.observers = ()
             end()
 
 

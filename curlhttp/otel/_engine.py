@@ -105,6 +105,8 @@ class TracedEngine:
         engine: sends them.
     """
 
+    returns_to_engine = True  # so that the engine does not count its attempts here
+
     def __init__(self, tracing: Tracing, engine: Engine) -> None:
         self._tracing = tracing
         self._engine = engine

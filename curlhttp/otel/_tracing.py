@@ -7,11 +7,12 @@ Response, or an Incoming whose head was received.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter, time_ns
 from typing import TypeAlias, TypeVar
 
+from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.metrics import Meter, MeterProvider, get_meter
 from opentelemetry.propagate import inject
 from opentelemetry.semconv.attributes import (
@@ -40,6 +41,7 @@ from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import (
     AttemptCancelled,
     Timings,
+    get_waits,
     make_timings,
     next_attempt_number,
 )
@@ -61,11 +63,16 @@ _METHODS = frozenset(
 _OTHER = "_OTHER"
 # The buckets that the convention advises for http.client.request.duration.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+# The convention has no names for these.
+_WAIT_DURATION = "curlhttp.client.wait.duration"
+_REFUSALS = "curlhttp.client.refusals"
+_WAIT_REASON = "curlhttp.wait.reason"
+_WAIT_PREFIX = "curlhttp.wait."
 _SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 _REDACTED = "REDACTED"
 _NANO = 1_000_000_000
 
-_Attributes: TypeAlias = "dict[str, str | int]"
+_Attributes: TypeAlias = "dict[str, str | int | float]"
 
 
 class Tracing:
@@ -93,6 +100,17 @@ class Tracing:
             description="Duration of HTTP client requests.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
+        self._waits = self.meter.create_histogram(
+            _WAIT_DURATION,
+            unit="s",
+            description="Duration of waits before an attempt, by what was waited for.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._refusals = self.meter.create_counter(
+            _REFUSALS,
+            unit="{request}",
+            description="Number of attempts that a circuit breaker or a limit did not admit.",
+        )
         self._request_hook = request_hook
         self._response_hook = response_hook
         known = os.environ.get(_KNOWN_METHODS)
@@ -118,6 +136,19 @@ class Tracing:
 
     def begin(self, request: ClientRequest) -> TracedAttempt:
         """Start a span for an attempt, and add its context to the request's headers."""
+        started = time_ns()
+        span, shared = self._start_span(request, started)
+        number = next_attempt_number(request)
+        if span.is_recording():
+            if number:
+                span.set_attribute(http_attributes.HTTP_REQUEST_RESEND_COUNT, number)
+            if self._request_hook is not None:
+                _call(self._request_hook, span, request)
+        _call(partial(inject, context=set_span_in_context(span)), request.headers)
+        return TracedAttempt(self, request, span, shared, started)
+
+    def _start_span(self, request: ClientRequest, started: int) -> tuple[Span, _Attributes]:
+        """Return a new span, and those of its attributes that metrics have, too."""
         method = request.method if request.method in self._methods else _OTHER
         url = request.url
         shared: _Attributes = {
@@ -125,23 +156,45 @@ class Tracing:
             server_attributes.SERVER_ADDRESS: url.host,
             server_attributes.SERVER_PORT: url.port,
         }
-        started = time_ns()
         span = self._tracer.start_span(
             "HTTP" if method == _OTHER else method,
             kind=SpanKind.CLIENT,
             attributes={**shared, url_attributes.URL_FULL: _to_full_url(url)},
             start_time=started,
         )
-        number = next_attempt_number(request)
+        if method == _OTHER:
+            span.set_attribute(http_attributes.HTTP_REQUEST_METHOD_ORIGINAL, request.method)
+        return span, shared
+
+    def note_refusal(self, request: ClientRequest, error: RequestException) -> None:
+        """Make a span for an attempt that a breaker or a limit did not admit, and count it."""
+        if not is_http_instrumentation_enabled():
+            return
+        waits = collect_waits(request, None, error)
+        started = time_ns() - int((0.0 if error._waited is None else error._waited[1]) * _NANO)
+        span, shared = self._start_span(request, started)
+        shared[error_attributes.ERROR_TYPE] = _name_error(error)
         if span.is_recording():
-            if method == _OTHER:
-                span.set_attribute(http_attributes.HTTP_REQUEST_METHOD_ORIGINAL, request.method)
-            if number:
-                span.set_attribute(http_attributes.HTTP_REQUEST_RESEND_COUNT, number)
             if self._request_hook is not None:
                 _call(self._request_hook, span, request)
-        _call(partial(inject, context=set_span_in_context(span)), request.headers)
-        return TracedAttempt(self, request, span, shared, started)
+            set_waits(span, waits)
+            span.set_attribute(error_attributes.ERROR_TYPE, _name_error(error))
+            span.set_status(Status(StatusCode.ERROR, str(error)))
+        span.end()
+        self._refusals.add(1, shared)
+        self.record_waits(request, waits)
+
+    def record_waits(self, request: ClientRequest, waits: Mapping[str, float]) -> None:
+        """Record what a request has waited for before an attempt."""
+        for reason, seconds in waits.items():
+            self._waits.record(
+                seconds,
+                {
+                    server_attributes.SERVER_ADDRESS: request.url.host,
+                    server_attributes.SERVER_PORT: request.url.port,
+                    _WAIT_REASON: reason,
+                },
+            )
 
     def note_fallback(self, request: ClientRequest, failure: Response | Exception) -> None:
         """Make a span that says that a fallback replaced a failure."""
@@ -215,7 +268,7 @@ class TracedAttempt:
                 span.set_status(Status(StatusCode.ERROR))
             self._add_timings(times)
             self._tracing.call_response_hook(span, self._request, head, times)
-        self._finish(attributes, times)
+        self._finish(attributes, times, collect_waits(self._request, times))
 
     def fail(self, error: BaseException) -> None:
         """End the attempt with an error or a cancellation.
@@ -241,7 +294,7 @@ class TracedAttempt:
                 span.set_status(Status(StatusCode.ERROR, text))
             if times is not None:
                 self._add_timings(times)
-        self._finish(attributes, times)
+        self._finish(attributes, times, collect_waits(self._request, times, error))
 
     def _get_head_attributes(self, head: Head) -> _Attributes:
         return {
@@ -256,6 +309,8 @@ class TracedAttempt:
             span.set_attribute(network_attributes.NETWORK_PEER_ADDRESS, times.peer[0])
             span.set_attribute(network_attributes.NETWORK_PEER_PORT, times.peer[1])
         sent = self._started + int(times.queue * _NANO)
+        if times.queue:
+            span.add_event("pool", timestamp=sent)
         moment = sent
         for name in ("dns", "connect", "tls"):
             if seconds := getattr(times, name):
@@ -264,14 +319,44 @@ class TracedAttempt:
         if times.first_byte:
             span.add_event("first_byte", timestamp=sent + int(times.first_byte * _NANO))
 
-    def _finish(self, attributes: _Attributes, times: Timings | None) -> None:
+    def _finish(
+        self, attributes: _Attributes, times: Timings | None, waits: dict[str, float]
+    ) -> None:
         seconds = perf_counter() - self._perf_start
         if times is not None and times.total:
             # A cancelled attempt of a hedge is only reported when the hedge is decided.
             seconds = min(seconds, times.queue + times.total)
         self._attributes.update(attributes)
         self._tracing.record(seconds, self._attributes)
+        if waits:
+            set_waits(self._span, waits)
+            self._tracing.record_waits(self._request, waits)
         self._span.end(self._started + int(seconds * _NANO))
+
+
+def collect_waits(
+    request: ClientRequest, times: Timings | None, error: BaseException | None = None
+) -> dict[str, float]:
+    """Return what a request has waited for before an attempt, in seconds by reason.
+
+    Args:
+        request: of the attempt.
+        times: of the attempt, or None.
+        error: of the attempt, or of the wait itself; or None.
+    """
+    waits = dict(get_waits(request))
+    if times is not None and times.queue:
+        waits["pool"] = times.queue
+    waited = getattr(error, "_waited", None)
+    if waited is not None:
+        waits[waited[0]] = waited[1]
+    return waits
+
+
+def set_waits(span: Span, waits: Mapping[str, float]) -> None:
+    """Set an attribute for each wait, in seconds."""
+    for reason, seconds in waits.items():
+        span.set_attribute(_WAIT_PREFIX + reason, seconds)
 
 
 def _to_full_url(url: URL) -> str:

@@ -21,7 +21,7 @@ from curlhttp._models.errors import client_closed, read_timeout_error
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response, has_body
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import Timings, add_waits
 from curlhttp.exceptions import (
     ConnectionError,
     ConnectTimeout,
@@ -410,7 +410,8 @@ class ScriptedIncoming:
 
     def timings(self) -> Timings:
         """Return the time until the head was received, on the engine's clock."""
-        return Timings(0.0, 0.0, 0.0, 0.0, self._seconds, self._seconds, False, None)
+        times = Timings(0.0, 0.0, 0.0, 0.0, self._seconds, self._seconds, False, None)
+        return add_waits(times, self.request)
 
     def certificate(self) -> None:
         """Return None, because there was no TLS."""

@@ -15,7 +15,7 @@ from curlhttp._engine.engine import Engine, Waiter
 from curlhttp._models.errors import read_timeout_error
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, get_reason_phrase
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import Timings, add_waits
 from curlhttp.exceptions import DeadlineExceeded, RequestException
 
 ERROR = b"Internal Server Error"  # the body of the response if the app raised an exception
@@ -91,7 +91,8 @@ class AppCall:
     def timings(self) -> Timings:
         """Return the times until the first byte, and until the end."""
         total = self._total or monotonic() - self.begun
-        return Timings(0.0, 0.0, 0.0, 0.0, self.first_byte, total, False, None)
+        times = Timings(0.0, 0.0, 0.0, 0.0, self.first_byte, total, False, None)
+        return add_waits(times, self.request)
 
     def certificate(self) -> None:
         """Return None: there was no TLS."""

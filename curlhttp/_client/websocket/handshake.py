@@ -117,7 +117,7 @@ async def shake_hands(
     request = _build_request(client, url, options)
     handshake = _Handshake(make_protocol)
     send = client.chain.build(
-        upgrade(get_engine, client.clock.now),
+        upgrade(get_engine, client.clock.now, client.totals.outcomes),
         client.clock,
         client.make_waiter,
         within_retry=handshake.wrap,

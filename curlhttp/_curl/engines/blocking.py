@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 import pycurl
 
-from curlhttp._curl.connection_pool import ConnectionPool, Key
+from curlhttp._curl.connection_pool import ConnectionPool, Key, count_failed_wait
 from curlhttp._curl.connection_state import OpenConnections, Quarantine, shut_down
 from curlhttp._curl.dns import FAILED
 from curlhttp._curl.driver import Driver
@@ -23,7 +23,13 @@ from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.poller import PollSockets, WakeableSockets, make_wakeable_poller
-from curlhttp._curl.result import check_opened, make_response, raise_failure, read_piece
+from curlhttp._curl.result import (
+    check_opened,
+    count_failure,
+    make_response,
+    raise_failure,
+    read_piece,
+)
 from curlhttp._curl.transfer import (
     Counts,
     Transfer,
@@ -38,6 +44,7 @@ from curlhttp._engine.engine import (
     HedgePlan,
     Incoming,
     Totals,
+    count_outcome,
     to_connector,
 )
 from curlhttp._engine.network import network, now, wall
@@ -96,8 +103,8 @@ class BlockingEngine:
             RequestException: the exchange failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
-            if override is network.mocked:
-                self.totals.add("attempts")
+            if not hasattr(other, "returns_to_engine"):
+                return await count_outcome(other.perform, request, plan, self.totals)
             return await other.perform(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
@@ -108,8 +115,8 @@ class BlockingEngine:
             transfer.clean()
             transfer.driver = None
             self._drivers.release(driver)
-        except BaseException:
-            self._pool.drop(transfer)
+        except BaseException as error:
+            self._fail(transfer, error)
             raise
         held = [transfer]
         try:
@@ -124,19 +131,31 @@ class BlockingEngine:
         for transfer in held:
             self._pool.drop(transfer)
 
-    def _start(self, request: ClientRequest) -> Transfer:
-        begun = monotonic()
-        transfer = self._pool.acquire(request)
+    def _fail(self, transfer: Transfer, error: BaseException) -> None:
+        """Drop a transfer in any state, and count its failure."""
         try:
+            count_failure(transfer, error)
+        finally:
+            self._pool.drop(transfer)
+
+    def _start(self, request: ClientRequest) -> Transfer:
+        transfer: Transfer | None = None
+        try:
+            transfer = self._pool.acquire(request)
             transfer.prepare(request)
-            transfer.queue_seconds = transfer.last_activity - begun
             driver = transfer.driver = self._drivers.acquire()
             transfer.wake = _ignore
             driver.start(transfer)
         except BaseException as error:
-            self._pool.drop(transfer)
+            if transfer is None:
+                _, seconds = getattr(error, "_waited", None) or ("", 0.0)
+                count_failed_wait(self.totals.outcomes, request, error, monotonic() - seconds)
+                raise
             if isinstance(error, pycurl.error):
-                raise make_driver_error(error, request) from error
+                made = make_driver_error(error, request)
+                self._fail(transfer, made)
+                raise made from error
+            self._fail(transfer, error)
             if isinstance(error, RequestException) and error.request is None:
                 error.request = request
             raise
@@ -155,8 +174,8 @@ class BlockingEngine:
             RequestException: the exchange failed before that.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
-            if override is network.mocked:
-                self.totals.add("attempts")
+            if not hasattr(other, "returns_to_engine"):
+                return await count_outcome(other.open, request, plan, self.totals)
             return await other.open(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
@@ -166,9 +185,9 @@ class BlockingEngine:
             transfer.wake = None  # nobody waits from here until the caller reads
             check_opened(transfer)
             self._opened.add(transfer)
-        except BaseException:
+        except BaseException as error:
             self._remove_opened(transfer)
-            self._pool.drop(transfer)
+            self._fail(transfer, error)
             raise
         return transfer
 
@@ -204,9 +223,9 @@ class BlockingEngine:
             is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
-        except BaseException:
+        except BaseException as error:
             self._remove_opened(incoming)
-            self._pool.drop(incoming)
+            self._fail(incoming, error)
             raise
         if is_spent:
             self._pool.drop(incoming)
@@ -305,9 +324,9 @@ class BlockingEngine:
             driver.set_max_connections(1 + plan.most)
             winner = await race.run(wait, lambda: self._join(started, driver))
             driver.set_max_connections(1)
-        except BaseException:
+        except BaseException as error:
             driver.set_max_connections(1)  # it may be used again
-            self._pool.drop(first if race is None else race.abandon())
+            self._fail(first if race is None else race.abandon(), error)
             raise
         return winner
 
@@ -372,8 +391,8 @@ class BlockingEngine:
                 transfer.driver.step()
             raise_failure(transfer)
             stream = ThreadStream(transfer, self._pool.drop, self._pool.drop_from_finalizer)
-        except BaseException:
-            self._pool.drop(transfer)
+        except BaseException as error:
+            self._fail(transfer, error)
             raise
         self._streams.add(stream)
         return stream

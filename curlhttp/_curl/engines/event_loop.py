@@ -68,6 +68,10 @@ class SharedWaiter:
             return False
         return True
 
+    def can_look_around(self, seconds: float | None) -> bool:
+        """Return whether a wait may be split, with a new waiter for each part."""
+        return True
+
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
         """Return an awaitable that ends when it is woken, or after so many seconds."""
         if running:
@@ -222,8 +226,8 @@ class EventLoopEngine(MultiEngine):
             raise_failure(transfer)
             stream = self._stream(transfer)
             self._driver.forget(stream.descriptor)
-        except BaseException:
-            self._drop(transfer)
+        except BaseException as error:
+            self._fail(transfer, error)
             raise
         self._streams.add(stream)
         return stream

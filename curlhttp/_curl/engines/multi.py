@@ -21,7 +21,8 @@ from curlhttp._curl.connection_pool import (
     Slots,
     TransferPool,
     Wakeable,
-    describe_holders,
+    count_failed_wait,
+    find_unread,
     limit_by_open_files,
     no_slot_error,
     warn_of_wait,
@@ -31,7 +32,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
-from curlhttp._curl.result import check_opened, make_response, read_piece
+from curlhttp._curl.result import check_opened, count_failure, make_response, read_piece
 from curlhttp._curl.transfer import (
     Counts,
     Transfer,
@@ -40,7 +41,14 @@ from curlhttp._curl.transfer import (
     leak_transfer,
     tell_state,
 )
-from curlhttp._engine.engine import EngineState, HedgePlan, Incoming, Totals, Waiter
+from curlhttp._engine.engine import (
+    EngineState,
+    HedgePlan,
+    Incoming,
+    Totals,
+    Waiter,
+    count_outcome,
+)
 from curlhttp._engine.network import network, now, wall
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
@@ -119,8 +127,8 @@ class MultiEngine(ABC):
             RequestException: the exchange failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
-            if override is network.mocked:
-                self.totals.add("attempts")
+            if not hasattr(other, "returns_to_engine"):
+                return await count_outcome(other.perform, request, plan, self.totals)
             return await other.perform(request, plan)
         if plan is None:
             transfer = self._try_start(request)
@@ -138,8 +146,8 @@ class MultiEngine(ABC):
                 if queued.response is not None:
                     return queued.response
                 transfer = queued.get_transfer()
-            except BaseException:
-                self._abandon(queued)
+            except BaseException as error:
+                self._abandon(queued, error)
                 raise
         try:
             # A race has already fed the body of the winning attempt.
@@ -148,8 +156,8 @@ class MultiEngine(ABC):
             while not transfer.done:
                 await self._wait_for(transfer)
             response = make_response(transfer)
-        except BaseException:
-            self._drop(transfer)
+        except BaseException as error:
+            self._fail(transfer, error)
             raise
         self._release(transfer)
         return response
@@ -165,8 +173,8 @@ class MultiEngine(ABC):
             RequestException: the exchange failed before that.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
-            if override is network.mocked:
-                self.totals.add("attempts")
+            if not hasattr(other, "returns_to_engine"):
+                return await count_outcome(other.open, request, plan, self.totals)
             return await other.open(request, plan)
         transfer = await (self._start(request) if plan is None else self._race(request, plan))
         try:
@@ -177,8 +185,8 @@ class MultiEngine(ABC):
             # Nobody waits from here until the caller reads.
             transfer.wake = None
             check_opened(transfer)
-        except BaseException:
-            self._drop(transfer)
+        except BaseException as error:
+            self._fail(transfer, error)
             raise
         return transfer
 
@@ -197,8 +205,8 @@ class MultiEngine(ABC):
                     await self._wait_for(incoming)
                 incoming.wake = None
             piece = read_piece(incoming)
-        except BaseException:
-            self._drop(incoming)
+        except BaseException as error:
+            self._fail(incoming, error)
             raise
         if not piece:
             self._release(incoming)
@@ -247,8 +255,8 @@ class MultiEngine(ABC):
             if first.feed is not None:
                 await self._pump(first, race)
             return await race.run(wait, lambda: self._join(race))
-        except BaseException:
-            self._drop(race.abandon())
+        except BaseException as error:
+            self._fail(race.abandon(), error)
             raise
 
     async def _join(self, race: HedgeRace) -> None:
@@ -312,8 +320,8 @@ class MultiEngine(ABC):
                 while not queued.is_finished:
                     await self._wait_for(queued)
                 return queued.get_transfer()
-            except BaseException:
-                self._abandon(queued)
+            except BaseException as error:
+                self._abandon(queued, error)
                 raise
         return transfer
 
@@ -344,20 +352,22 @@ class MultiEngine(ABC):
         self._watches_queue = False
         if not slots.waiters or self.is_closed:
             return
-        if slots.granted != granted:
-            self._watch_queue(WARN_AFTER)
-            return
         first = next(iter(slots.waiters))
         assert isinstance(first, QueuedRequest)
         idle = set(self._pool.idle)
-        holders = describe_holders(one for one in self._pool.all if one not in idle)
-        warn_of_wait(first.request, self._max_connections, holders)
+        holders = [one for one in self._pool.all if one not in idle]
+        if has_moved := slots.granted != granted:
+            holders = find_unread(holders)
+            if not holders or monotonic() - first.queued_at < WARN_AFTER:
+                self._watch_queue(WARN_AFTER)
+                return
+        warn_of_wait(first.request, self._max_connections, holders, has_moved=has_moved)
         self._watch_queue(WARN_AGAIN)
 
     async def _wait_for_slot(self, queued: QueuedRequest, seconds: float) -> None:
         await self._wait_at_most(seconds, queued)
         if not queued.granted:
-            raise no_slot_error(queued.request, self._max_connections)
+            raise no_slot_error(queued.request, self._max_connections, queued)
 
     def _get_slot_origin(self, request: ClientRequest) -> str:
         if self._pool.slots.per_origin is None:
@@ -388,12 +398,14 @@ class MultiEngine(ABC):
                 self._set_feed(transfer, request.body)
             self._driver.add(transfer)
         except BaseException as error:
+            made = make_driver_error(error, request) if isinstance(error, pycurl.error) else error
             try:
+                count_failure(transfer, made)
                 self._driver.remove(transfer)
             finally:
                 self._store_idle(transfer)
-            if isinstance(error, pycurl.error):
-                raise make_driver_error(error, request) from error
+            if made is not error:
+                raise made from error
             raise
         return transfer
 
@@ -429,13 +441,16 @@ class MultiEngine(ABC):
                 self._release(transfer)
         queued.finish()
 
-    def _abandon(self, queued: QueuedRequest) -> None:
+    def _abandon(self, queued: QueuedRequest, error: BaseException) -> None:
         """Release what a queued request has: its queue entry, its slot, or its transfer."""
         transfer, queued.transfer = queued.transfer, None
         if transfer is not None:
-            self._drop(transfer)
+            self._fail(transfer, error)
         elif queued.response is None:
             self._pool.slots.leave(queued)
+            if queued.error is None:  # otherwise it was counted when the transfer was started
+                outcomes = self.totals.outcomes
+                count_failed_wait(outcomes, queued.request, error, queued.queued_at)
 
     def _renew(self) -> None:
         """Replace the driver after one of its callbacks failed."""
@@ -470,6 +485,13 @@ class MultiEngine(ABC):
         else:
             transfer.clean()
             self._pool.idle.append(transfer)
+
+    def _fail(self, transfer: Transfer, error: BaseException) -> None:
+        """Drop a transfer, and count its failure."""
+        try:
+            count_failure(transfer, error)
+        finally:
+            self._drop(transfer)
 
     def _drop(self, transfer: Transfer) -> None:
         """Remove and release a transfer in any state; its handle can be reused."""

@@ -219,7 +219,7 @@ def closed_error(error: BaseException | None) -> BaseException:
 def _timings(transfer: Transfer) -> Timings:
     info = transfer.easy.getinfo
     total = info(pycurl.TOTAL_TIME_T) * MICROSECOND
-    return make_timings(transfer.timings())._replace(
+    return make_timings(transfer.timings(), transfer.request)._replace(
         first_byte=total,
         peer=(info(pycurl.PRIMARY_IP), info(pycurl.PRIMARY_PORT)),
         local=(info(pycurl.LOCAL_IP), info(pycurl.LOCAL_PORT)),
