@@ -266,7 +266,7 @@ def test_each_attempt_passes_the_limit_then_the_breaker_and_pays_as_a_retry() ->
         transport=Watched([503] * 5, trace),
         retry=steady(4, budget=Budget()),
         rate_limit=Rate(100, burst=100),
-        breaker=Breaker(failure_threshold=2),
+        breaker=Breaker(failure_threshold=2, recovery_timeout=30.0),
     ) as client:
         with pytest.raises(e.CircuitBreakerOpen):
             client.get(URL)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
 
 from curlhttp import BlockedAddress, PublicOnly
-from curlhttp._curl import address_guard as lookups
+from curlhttp._curl import resolver as lookups
 from tests.httpx.clients import Make
 from tests.servers import AppServer, HTTPProxy
 from tests.support.colours import WITHOUT_UVLOOP
@@ -43,8 +44,11 @@ async def test_unix_sockets_are_refused_unless_they_are_allowed(
 async def test_a_proxy_of_a_transport_gets_the_address(
     library: Any, make_httpx: Make, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = {"made.up": ["127.0.0.1"], "intern": ["10.0.0.1"]}
-    monkeypatch.setattr(lookups, "_addresses", lambda host, family: known[host])
+    known: dict[tuple[str, int], list[str]] = {
+        ("made.up", socket.AF_INET): ["127.0.0.1"],
+        ("intern", socket.AF_INET): ["10.0.0.1"],
+    }
+    monkeypatch.setattr(lookups, "_addresses", lambda *name: known.get(name, []))
     with HTTPProxy() as proxy:
         guard = PublicOnly(allow=["127.0.0.1"])
         client = make_httpx(transport={"guard": guard, "proxy": proxy.url})

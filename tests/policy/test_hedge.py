@@ -255,7 +255,8 @@ def test_a_refusal_of_the_budget_costs_no_other_permit() -> None:
 @pytest.mark.parametrize("who", ["rate", "concurrency", "circuits"])
 def test_a_refusal_by_another_policy_takes_nothing_from_the_budget(who: str) -> None:
     rate, concurrency = RateLimit(0.1, burst=2), ConcurrencyLimit(1)
-    circuits, budget = CircuitBreaker(1), RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
+    circuits = CircuitBreaker(1, recovery_timeout=30.0)
+    budget = RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
     if who == "rate":
         assert rate.try_acquire(ORIGIN, 0.0)
         assert rate.try_acquire(ORIGIN, 0.0)
@@ -286,7 +287,7 @@ def test_the_breaker_gets_the_outcome_of_an_attempt(result: Any, failures: int) 
 
 
 def test_a_proxy_has_its_own_permit() -> None:
-    circuits = CircuitBreaker(1)
+    circuits = CircuitBreaker(1, recovery_timeout=30.0)
     through = request("GET")
     through.transport = Transport(tls=TLS(), proxy=Proxy(url="http://proxy.example:8080"))
     ticket = extra_attempts(circuits=circuits).admit(through, 0.0)
