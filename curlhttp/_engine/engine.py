@@ -354,7 +354,7 @@ class Totals:
     __slots__ = ("__weakref__", "_counts", "_lock", "outcomes", "pending")
 
     def __init__(self) -> None:
-        self.outcomes = Outcomes()
+        self.outcomes: Outcomes = Outcomes()
         self.pending: Pending = self.outcomes.pending
         self._clear()
         register(self)

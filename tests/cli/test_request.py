@@ -128,7 +128,7 @@ def test_a_full_disk_is_reported_once(app: AppServer) -> None:
     with open("/dev/full", "wb") as full:
         ended = finish(start("get", app.url, stdout=full))
     assert ended.status == 23
-    assert ended.err == "curlhttp: No space left on device\n"
+    assert ended.err == "curlhttp: stdout: No space left on device\n"
 
 
 def test_a_missing_folder_is_reported_before_anything_is_sent(
