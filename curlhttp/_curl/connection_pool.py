@@ -23,7 +23,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.log import log
+from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._engine.outcomes import Outcomes
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._engine.running_maps import is_only_thread, step_others
@@ -673,7 +673,6 @@ class Slots:
         self._grant_all()
 
 
-WARN_AFTER, WARN_AGAIN = 5.0, 60.0  # seconds in which no slot became free
 _NAMED = 5  # holders of slots that a message names
 
 

@@ -433,7 +433,10 @@ class Driver:
             transfer: is running.
             due: the monotonic time.
         """
-        self._resume_at[transfer] = due, transfer.request
+        self._return_at(transfer, due, transfer.request)
+
+    def _return_at(self, transfer: Transfer, due: float, reason: _Reason) -> None:
+        self._resume_at[transfer] = due, reason
         if due < self._check_at:
             self._check_at = due
             self.rearm(due)
@@ -476,10 +479,7 @@ class Driver:
             lookup: for a transfer that is running.
             due: the monotonic time, math.inf for never.
         """
-        self._resume_at[lookup.transfer] = due, lookup
-        if due < self._check_at:
-            self._check_at = due
-            self.rearm(due)
+        self._return_at(lookup.transfer, due, lookup)
 
     def end(self, transfer: Transfer, code: int, message: str) -> None:
         """End a transfer that libcurl has ended before, with another code."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
 WARNING, INFO, DEBUG = 30, 20, 10  # as in `logging`
+WARN_AFTER, WARN_AGAIN = 5.0, 60.0  # seconds in which no slot became free
 _KEY = "curlhttp.log"  # in the extensions of a request
 _is_logging: ContextVar[bool] = ContextVar("curlhttp_is_logging", default=False)
 _numbers = count(1)

@@ -249,8 +249,7 @@ class Outcomes:
             status_code: of the response.
             times: of the attempt.
         """
-        times = _to_curl_timings(times) if isinstance(times, Timings) else times
-        self.pending.append((origin, status_code, times))
+        self.pending.append((origin, status_code, _to_curl_timings(times)))
         if len(self.pending) >= FULL:
             self.fold()
 
@@ -274,8 +273,8 @@ class Outcomes:
             if isinstance(error, Timeout) and phase:
                 counts.timeouts[phase] += 1
             if times is not None:
-                times = _to_curl_timings(times) if isinstance(times, Timings) else times
-                counts.add_failure("server" if phase == "send" else phase or "server", times)
+                name = "server" if phase == "send" else phase or "server"
+                counts.add_failure(name, _to_curl_timings(times))
 
     def add_wait(self, origin: str, reason: str, seconds: float) -> None:
         """Count a wait before an attempt.
@@ -315,7 +314,9 @@ def _name_error(error: BaseException) -> str | None:
     return "Cancelled" if type(error).__name__ in ("CancelledError", "Cancelled") else None
 
 
-def _to_curl_timings(times: Timings) -> CurlTimings:
+def _to_curl_timings(times: Timings | CurlTimings) -> CurlTimings:
+    if not isinstance(times, Timings):
+        return times
     named = times.dns
     connected = named + times.connect
     secured = connected + times.tls if times.tls else 0.0

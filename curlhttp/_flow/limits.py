@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
-from curlhttp._engine.log import log
+from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._engine.network import report_refusal
 from curlhttp._engine.outcomes import Outcomes
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
@@ -127,7 +127,6 @@ class _Waits:
         )
 
 
-WARN_AFTER, WARN_AGAIN = 5.0, 60.0  # seconds in which no slot became free
 _NAMED = 5  # streams that a message names
 
 
@@ -470,7 +469,7 @@ async def _acquire_shared(
     request: ClientRequest,
     clock: Clock,
     make_waiter: MakeWaiter,
-    waits: _Waits | None = None,
+    waits: _Waits,
 ) -> None:
     """Wait for a slot; return without one if the store has no answer."""
     begun = clock.now()
@@ -495,6 +494,6 @@ async def _acquire_shared(
             raise limit.make_timeout_error(request, now)
         if answer[1] != before:  # the queue has moved
             before, since = int(answer[1]), now
-        elif waits is not None and now - since > WARN_AFTER:
+        elif now - since > WARN_AFTER:
             waits.warn(limit, request, now - begun)
         await clock.sleep(min(get_poll_interval(before, now - since), ends - now))

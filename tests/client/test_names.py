@@ -15,6 +15,7 @@ from curlhttp import Limits, Timeout
 from curlhttp._curl import resolver
 from tests.servers import AppServer, HTTPProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.names import Names
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -22,32 +23,9 @@ MakeClient = Callable[..., AnyClient]
 _V4, _V6 = socket.AF_INET, socket.AF_INET6
 
 
-class Names:
-    """What the system answers; queries that hang are answered after `release`."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
-        self.known: dict[int, list[str]] = {_V4: ["127.0.0.1"], _V6: []}
-        self.hangs: Callable[[str, int], bool] = lambda host, family: False
-        self._goes_on = threading.Event()
-        self.release = self._goes_on.set
-
-    def __call__(self, host: str, family: int) -> list[str]:
-        self.asked.append((host, family))
-        if self.hangs(host, family):
-            assert self._goes_on.wait(60)
-        if host.startswith("unknown") or not self.known[family]:
-            raise OSError(-2, "Name or service not known")
-        return self.known[family]
-
-    def count(self, host: str) -> int:
-        """Return how often one family of a host was asked for."""
-        return self.asked.count((host, _V4))
-
-
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
-    found = Names()
+    found = Names({_V4: ["127.0.0.1"], _V6: []}, seconds=60)
     monkeypatch.setattr(resolver, "_addresses", found)
     yield found
     found.release()

@@ -13,31 +13,14 @@ from curlhttp._curl import resolver
 from curlhttp._curl.resolver import Lookup
 from curlhttp._models.exiting import start_native_thread
 from curlhttp.exceptions import ConnectionError
+from tests.support.names import Names
 
 _V4, _V6 = socket.AF_INET, socket.AF_INET6
 
 
-class _Names:
-    """What the system answers; a name that hangs waits until `release`."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
-        self.hangs: Callable[[str, int], bool] = lambda host, family: False
-        self._goes_on = threading.Event()
-        self.release = self._goes_on.set
-
-    def __call__(self, host: str, family: int) -> list[str]:
-        self.asked.append((host, family))
-        if self.hangs(host, family):
-            assert self._goes_on.wait(30)
-        if host.startswith("unknown"):
-            raise OSError(-2, "Name or service not known")
-        return ["::1"] if family == _V6 else ["127.0.0.1"]
-
-
 @pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Names]:
-    found = _Names()
+def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
+    found = Names({_V4: ["127.0.0.1"], _V6: ["::1"]}, seconds=30)
     monkeypatch.setattr(resolver, "_addresses", found)
     yield found
     found.release()
@@ -52,7 +35,7 @@ def _find(host: str, version: int | None = None) -> Lookup:
     return lookup
 
 
-def test_both_families_are_returned_and_that_of_ipv6_is_first(names: _Names) -> None:
+def test_both_families_are_returned_and_that_of_ipv6_is_first(names: Names) -> None:
     lookup = _find("both.test")
     assert lookup.addresses == ["::1", "127.0.0.1"]
     assert lookup.is_complete
@@ -60,14 +43,14 @@ def test_both_families_are_returned_and_that_of_ipv6_is_first(names: _Names) -> 
 
 
 @pytest.mark.parametrize(("version", "address"), [(4, "127.0.0.1"), (6, "::1")])
-def test_one_family_is_asked_for_alone(names: _Names, version: int, address: str) -> None:
+def test_one_family_is_asked_for_alone(names: Names, version: int, address: str) -> None:
     assert _find("one.test", version).addresses == [address]
     assert names.asked == [("one.test", _V4 if version == 4 else _V6)]
 
 
 @pytest.mark.parametrize(("hanging", "address"), [(_V6, "127.0.0.1"), (_V4, "::1")])
 def test_a_family_that_hangs_does_not_hold_up_the_other(
-    names: _Names, hanging: int, address: str
+    names: Names, hanging: int, address: str
 ) -> None:
     names.hangs = lambda host, family: family == hanging
     lookup = _find("half.test")
@@ -75,7 +58,7 @@ def test_a_family_that_hangs_does_not_hold_up_the_other(
     assert not lookup.is_complete
 
 
-def test_addresses_that_come_later_are_added(names: _Names) -> None:
+def test_addresses_that_come_later_are_added(names: Names) -> None:
     names.hangs = lambda host, family: family == _V6
     woken = threading.Semaphore(0)
     lookup = Lookup("late.test", None, woken.release)
@@ -89,14 +72,14 @@ def test_addresses_that_come_later_are_added(names: _Names) -> None:
     assert lookup.addresses == ["::1", "127.0.0.1"]
 
 
-def test_a_name_that_does_not_exist_has_the_error_of_the_system(names: _Names) -> None:
+def test_a_name_that_does_not_exist_has_the_error_of_the_system(names: Names) -> None:
     lookup = _find("unknown.test")
     assert lookup.addresses == []
     assert lookup.error is not None
     assert lookup.error.strerror == "Name or service not known"
 
 
-def test_names_that_hang_do_not_hold_up_others(names: _Names) -> None:
+def test_names_that_hang_do_not_hold_up_others(names: Names) -> None:
     names.hangs = lambda host, family: host.startswith("hangs")
     hanging = [Lookup(f"hangs{n}.test", None, lambda: None) for n in range(100)]
     for n in range(100):
@@ -107,7 +90,7 @@ def test_names_that_hang_do_not_hold_up_others(names: _Names) -> None:
 
 
 def test_any_number_of_names_whose_ipv6_hangs_have_their_ipv4(
-    names: _Names, monkeypatch: pytest.MonkeyPatch
+    names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     monkeypatch.setattr(resolver, "_THREADS", 3)
@@ -120,7 +103,7 @@ def test_any_number_of_names_whose_ipv6_hangs_have_their_ipv4(
 
 
 def test_a_name_that_nobody_waits_for_is_not_asked_for(
-    names: _Names, monkeypatch: pytest.MonkeyPatch
+    names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     monkeypatch.setattr(resolver, "_THREADS", 1)
@@ -137,7 +120,7 @@ def test_a_name_that_nobody_waits_for_is_not_asked_for(
     first.stop()
 
 
-def test_concurrent_callers_share_a_lookup(names: _Names) -> None:
+def test_concurrent_callers_share_a_lookup(names: Names) -> None:
     names.hangs = lambda host, family: True
     woken = threading.Semaphore(0)
     lookups = [Lookup("shared.test", None, woken.release) for _ in range(50)]
@@ -149,7 +132,7 @@ def test_concurrent_callers_share_a_lookup(names: _Names) -> None:
 
 
 def test_a_thread_that_cannot_start_is_an_error_of_that_lookup_alone(
-    names: _Names, monkeypatch: pytest.MonkeyPatch
+    names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(work: object) -> None:
         raise ConnectionError("a thread that is needed could not start")
@@ -187,7 +170,7 @@ def test_under_gevent_the_threads_are_real_and_the_resolver_is_that_of_the_syste
 
 
 def test_threads_answer_one_query_after_the_other_and_end(
-    names: _Names, monkeypatch: pytest.MonkeyPatch
+    names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resolver, "_queries", resolver._Queries())
     started = []

@@ -300,7 +300,9 @@ def test_a_waiter_that_moves_up_polls_soon_however_long_it_waited() -> None:
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
     request: Any = type("Request", (), {"pool_seconds": lambda self, now: None})()
-    run_sync(lambda: shared_limits._acquire_shared(lease, limit, line, request, line, ThreadWaiter))
+    waits: Any = type("Waits", (), {"warn": lambda self, limit, request, seconds: None})()
+    acquire = shared_limits._acquire_shared
+    run_sync(lambda: acquire(lease, limit, line, request, line, ThreadWaiter, waits))
     assert line.slept[-2] == 0.25
     assert line.slept[-1] == 0.005
     lease.release()

@@ -15,8 +15,6 @@ from weakref import WeakMethod
 import pycurl
 
 from curlhttp._curl.connection_pool import (
-    WARN_AFTER,
-    WARN_AGAIN,
     QueuedRequest,
     Slots,
     TransferPool,
@@ -49,6 +47,7 @@ from curlhttp._engine.engine import (
     Waiter,
     count_outcome,
 )
+from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN
 from curlhttp._engine.network import network, now, wall
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
