@@ -217,8 +217,11 @@ def count_failure(transfer: Transfer, error: BaseException) -> None:
     if request is None:  # it had ended
         return
     was_opened = request.stream and transfer.head is not None
-    times = None if was_opened else _get_times_so_far(transfer)
-    phase = _find_phase(transfer, error)
+    try:
+        times = None if was_opened else _get_times_so_far(transfer)
+        phase = _find_phase(transfer, error)
+    except pycurl.error:  # the garbage collector closed the handle of a task that nobody ended
+        return
     transfer.totals.outcomes.add_failure(request.url.origin, error, phase, times)
 
 

@@ -346,10 +346,12 @@ async def test_a_connection_may_take_longer_than_a_reply(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     timeout = paced(0.05)
-    with Delayed(redis.port, 3 * timeout) as delayed:
+    with Delayed(redis.port, 1.5 * timeout) as delayed:
         url = f"redis://127.0.0.1:{delayed.port}/0"
         store = make_store(url, timeout=timeout, connect_timeout=100)
         client = make_client(rate_limit=RateLimit(100, store=store))
+        # It takes seven replies; on a slow machine a request would not wait for as long as that.
+        await until(lambda: store._connection.is_connected)
         await client.get(app.url)
         await until(lambda: delayed.questions)  # the relay's thread may be late
         store.close()
