@@ -1,0 +1,175 @@
+"""What the core imports from features: a list that may only shrink.
+
+The core is what every request needs; a feature is what some do. Features import the core. Where the
+core still imports a feature, also late or for types, the import is in the list below; a new feature
+registers itself instead.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tests.test_architecture import imported_by, is_within, modules, parse
+
+FEATURES = tuple(
+    f"curlhttp.{name}"
+    for name in (
+        "_policy",
+        *("_flow.attempt_middleware", "_flow.auth", "_flow.breaker", "_flow.cache"),
+        *("_flow.coalesce", "_flow.endpoints", "_flow.fallback", "_flow.file_lock", "_flow.hedge"),
+        *("_flow.hooks", "_flow.hsts", "_flow.limits", "_flow.redirects", "_flow.retry"),
+        "_flow.sse",
+        *("_client.apps", "_client.cache", "_client.cache_storage", "_client.download"),
+        *("_client.event_stream", "_client.map", "_client.negotiate", "_client.partial_file"),
+        *("_client.record", "_client.stats", "_client.websocket"),
+        *("_curl.address_guard", "_curl.hedge_race"),
+        *("_engine.outcomes", "_engine.running_maps"),
+        *("_httpx", "_pyinstaller", "cli", "distributed", "httpx", "httpx2", "otel", "progress"),
+        *("redis", "requests", "testing"),
+    )
+)
+
+STILL_IMPORTED = {
+    "_client.async_client": {
+        "_client.download",
+        "_client.event_stream",
+        "_client.map.async_results",
+        "_client.map.scheduler",
+        "_client.websocket.handshake",
+        "_client.websocket.websocket",
+        "_flow.coalesce",
+    },
+    "_client.base": {
+        "_client.cache",
+        "_client.record.record",
+        "_client.stats",
+        "_flow.coalesce",
+        "_flow.fallback",
+        "_flow.hooks",
+        "_flow.hsts",
+        "_policy.auth",
+        "_policy.breaker.breaker",
+        "_policy.breaker.shared",
+        "_policy.endpoints",
+        "_policy.environment",
+        "_policy.guard",
+        "_policy.hedge",
+        "_policy.limits",
+        "_policy.retry",
+        "_policy.shared_store",
+    },
+    "_client.client": {
+        "_client.download",
+        "_client.event_stream",
+        "_client.map.results",
+        "_client.map.scheduler",
+        "_client.websocket.handshake",
+        "_client.websocket.websocket",
+    },
+    "_client.request_builder": {
+        "_policy.auth",
+        "_policy.endpoints",
+        "_policy.retry",
+    },
+    "_client.routing": {
+        "_curl.address_guard",
+        "_policy.alt_svc",
+        "_policy.environment",
+        "_policy.guard",
+    },
+    "_curl.connection_pool": {
+        "_engine.outcomes",
+        "_engine.running_maps",
+    },
+    "_curl.engines.blocking": {
+        "_curl.hedge_race",
+        "_engine.running_maps",
+    },
+    "_curl.engines.event_loop": {
+        "_curl.hedge_race",
+        "_engine.running_maps",
+    },
+    "_curl.engines.multi": {
+        "_curl.hedge_race",
+    },
+    "_curl.engines.stepped": {
+        "_curl.hedge_race",
+        "_engine.running_maps",
+    },
+    "_curl.request_sender": {
+        "_curl.address_guard",
+    },
+    "_curl.result": {
+        "_engine.outcomes",
+    },
+    "_engine.engine": {
+        "_engine.outcomes",
+    },
+    "_engine.network": {
+        "_engine.outcomes",
+    },
+    "_engine.run": {
+        "_engine.running_maps",
+    },
+    "_flow.chain": {
+        "_flow.attempt_middleware",
+        "_flow.auth",
+        "_flow.breaker",
+        "_flow.cache",
+        "_flow.endpoints",
+        "_flow.hedge",
+        "_flow.hooks",
+        "_flow.hsts",
+        "_flow.limits",
+        "_flow.redirects",
+        "_flow.retry",
+        "_policy.alt_svc",
+        "_policy.breaker.breaker",
+        "_policy.endpoints",
+        "_policy.hedge",
+        "_policy.limits",
+        "_policy.retry",
+    },
+    "_flow.exchange": {
+        "_flow.redirects",
+    },
+    "_flow.upgrade": {
+        "_engine.outcomes",
+    },
+    "_models.inputs": {
+        "_flow.hooks",
+        "_policy.auth",
+        "_policy.breaker.breaker",
+    },
+    "_models.request": {
+        "_policy.auth",
+        "_policy.retry",
+    },
+}
+
+
+def find_imports() -> dict[str, set[str]]:
+    """Return which modules of features each module of the core names, wherever in it."""
+    files = modules()
+    found = {}
+    for name, path in files.items():
+        if is_within(name, FEATURES) or name in {"curlhttp", "curlhttp.__main__"}:
+            continue  # the package names everything, and loads it when it is asked for
+        named = {module for node in ast.walk(parse(path)) for module in imported_by(node)}
+        if of_features := {
+            module.removeprefix("curlhttp.")
+            for module in named
+            if module in files and is_within(module, FEATURES)
+        }:
+            found[name.removeprefix("curlhttp.")] = of_features
+    return found
+
+
+def test_the_core_imports_no_further_feature() -> None:
+    """A new import is of a feature that the core must not know; remove those that are gone."""
+    assert find_imports() == STILL_IMPORTED
+
+
+def test_each_feature_is_there() -> None:
+    files = modules()
+    assert [name for name in FEATURES if name not in files] == []
