@@ -201,6 +201,8 @@ async def test_an_invalid_request_is_a_local_protocol_error(
     error = await error_of(library, httpx_client, method, f"{app.url}/echo", **options)
     assert is_ours(error, "LocalProtocolError")
     assert error.request.method == method
+    if hasattr(options.get("content"), "aclose"):
+        await options["content"].aclose()  # trio warns of one that was not read to its end
 
 
 async def test_an_exception_of_a_body_is_raised(app: AppServer, httpx_client: AnyHTTPX) -> None:
