@@ -1,4 +1,4 @@
-"""One test of each thing that the package does: `-k smoke` says in seconds whether it works."""
+"""One test of each thing that the package does, which says in seconds whether it works."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ class Shards:
         minutes = ceil(sum(_seconds_by_file().values()) / PROCESSES / 60)  # they start, too
         self.write(
             f"{PROCESSES} processes import {sum(map(len, self._shards))} files of tests, and run "
-            f"them for about {minutes} minutes on two quiet cores; `-k smoke` runs a few"
+            f"them for about {minutes} minutes on two quiet cores; `tests/test_smoke.py` "
+            "has a few"
         )
 
     def pytest_configure_node(self, node: WorkerController) -> None:
