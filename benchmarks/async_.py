@@ -19,6 +19,7 @@ _KIB = 1024
 
 _GROUPS = (
     Group("HTTP/1.1", (Case("200 B", 200, _CONCURRENCY),)),
+    Group("HTTP/1.1, a server that takes 5 ms", (Case("200 B", 200, _CONCURRENCY),), "http, 5 ms"),
     Group("HTTP/1.1", (Case("10 KiB", 10 * _KIB, _CONCURRENCY),)),
     Group("HTTP/1.1", (Case("1 MiB, 32 at once", _KIB * _KIB, 32),)),
     Group("HTTP/2 over TLS", (Case("200 B", 200, _CONCURRENCY),), scheme="h2"),

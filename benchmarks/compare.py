@@ -38,7 +38,7 @@ class Group:
     Args:
         name: start of the title of its cases.
         cases: what to run.
-        scheme: "http", "https", "https, full handshakes" or "h2".
+        scheme: "http", "http, 5 ms", "https", "https, full handshakes" or "h2".
         reuse: whether connections are kept.
         clients: "client/loop/concurrency", for cases that not all clients run.
         origins: instead, measure the first request to each of this many origins on TLS, in a
@@ -55,7 +55,7 @@ class Group:
     def settings(self, server: Server) -> Settings:
         """Return the settings for the clients."""
         return Settings(
-            ca=server.ca if self.scheme != "http" else "",
+            ca="" if self.scheme in ("http", "http, 5 ms") else server.ca,
             http2=self.scheme == "h2",
             reuse=self.reuse,
         )

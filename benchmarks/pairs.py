@@ -12,7 +12,7 @@ __all__ = ["measure"]
 
 _SMALL = (Case("1 KiB", 1024),)
 _ORIGINS = 200
-_NEW = ("curlhttp", "bare pycurl", "bare pycurl, no Ctrl-C")
+_NEW = ("curlhttp", "bare pycurl", "bare pycurl, hears Ctrl-C")
 
 _GROUPS = (
     Group(
@@ -21,11 +21,17 @@ _GROUPS = (
         clients=(
             "curlhttp",
             "bare pycurl",
-            "bare pycurl, no Ctrl-C",
-            "bare pycurl, no Ctrl-C, no NOSIGNAL",
+            "bare pycurl, hears Ctrl-C",
+            "bare pycurl, no NOSIGNAL",
             "requests",
             "requests, defaults",
         ),
+    ),
+    Group(
+        "a server that takes 5 ms",
+        _SMALL,
+        scheme="http, 5 ms",
+        clients=("curlhttp", "bare pycurl", "bare pycurl, hears Ctrl-C"),
     ),
     Group("streamed", _SMALL, clients=("curlhttp", "curlhttp, streamed")),
     Group("httpx", _SMALL, clients=("httpx", "httpx, curlhttp's transport")),

@@ -51,6 +51,7 @@ SYNC = (
     "curlhttp",
     "curlhttp.Session",
     "bare pycurl",
+    "bare pycurl, hears Ctrl-C",
     "wreq",
     "pyreqwest",
     "primp",

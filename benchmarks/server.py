@@ -3,7 +3,10 @@
 It has ports on one address: HTTP/1.1, HTTP/1.1 over TLS, the same without session resumption,
 HTTP/2 over TLS, and any number of additional origins on TLS. `/N` returns a body of N bytes. On
 nginx, `/handshake` says whether the connection's handshake was "resumed" (7 bytes) or "full".
-The asyncio server is for tests and for machines without the other two; do not measure with it.
+The asyncio server is for tests and for machines without the other two; do not measure rates with
+it. One more port on HTTP/1.1, always the asyncio server's, answers after 5 ms. Nearly every real
+server takes as long as that, so that a client has to wait, which costs CPU; the others have often
+answered before a client looks.
 """
 
 from __future__ import annotations
@@ -31,11 +34,18 @@ import certifi
 __all__ = ["KINDS", "Server", "serve"]
 
 KINDS = ("auto", "nginx", "granian", "asyncio")
-_URLS = {"http": "http", "https": "https", "https, full handshakes": "full", "h2": "h2"}
+_URLS = {
+    "http": "http",
+    "http, 5 ms": "late",
+    "https": "https",
+    "https, full handshakes": "full",
+    "h2": "h2",
+}
+_LATE = 0.005  # seconds
 _ABILITIES = {
-    "nginx": ("http", "https", "full", "h2"),
-    "granian": ("http", "https", "h2"),
-    "asyncio": ("http", "https"),
+    "nginx": ("http", "https", "full", "h2", "late"),
+    "granian": ("http", "https", "h2", "late"),
+    "asyncio": ("http", "https", "late"),
 }
 _ORIGIN = "origin"
 _PORTS = (10_000, 32_000)  # below those of clients, on Linux from 32,768 on, elsewhere from 49,152
@@ -75,7 +85,8 @@ class Server:
 
     Args:
         name: with its version.
-        urls: base URLs of "http" and "https" and, if it can, "h2" and "https, full handshakes".
+        urls: base URLs of "http", "http, 5 ms" and "https" and, if it can, "h2" and
+            "https, full handshakes".
         origins: base URLs of additional origins on TLS, if requested and supported.
         ca: path of the CA certificates: certifi's, the default of clients, and the server's own.
         processes: process ids.
@@ -120,11 +131,12 @@ def serve(
         _certify(folder)
         ports = _free_ports(origins if kind != "granian" else 0)  # granian: a process for each
         commands = {"nginx": _nginx, "granian": _granian, "asyncio": _asyncio}[kind]
-        with _run(commands(folder, ports, sizes), core, folder) as processes:
+        late = [sys.executable, "-m", "benchmarks.server", "late", str(folder), str(ports["late"])]
+        with _run([*commands(folder, ports, sizes), late], core, folder) as processes:
             for name in _ABILITIES[kind]:
                 _wait_for(ports[name], processes, folder)
             bases = {
-                name: f"{'http' if name == 'http' else 'https'}://127.0.0.1:{port}"
+                name: f"{'http' if name in ('http', 'late') else 'https'}://127.0.0.1:{port}"
                 for name, port in ports.items()
             }
             urls = {key: bases[name] for key, name in _URLS.items() if name in _ABILITIES[kind]}
@@ -242,7 +254,8 @@ def _nginx(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[li
 
 def _granian(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[list[str]]:
     command = [sys.executable, "-m", "benchmarks.server", "granian", str(folder)]
-    return [[*command, name, str(ports[name])] for name in _ABILITIES["granian"]]
+    names = [name for name in _ABILITIES["granian"] if name != "late"]
+    return [[*command, name, str(ports[name])] for name in names]
 
 
 async def _respond(scope: Any, protocol: Any) -> None:
@@ -276,7 +289,7 @@ def _serve_granian(folder: Path, name: str, port: int) -> None:
 
 
 def _asyncio(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[list[str]]:
-    numbers = [str(port) for name, port in ports.items() if name not in ("h2", "full")]
+    numbers = [str(port) for name, port in ports.items() if name not in ("h2", "full", "late")]
     return [[sys.executable, "-m", "benchmarks.server", "asyncio", str(folder), *numbers]]
 
 
@@ -288,13 +301,28 @@ class _Static(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *heads, self.received = (self.received + data).split(b"\r\n\r\n")
         for head in heads:
-            size = int(head.split(b" ", 2)[1][1:].partition(b"?")[0])
-            self.transport.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-                b"Content-Length: %d\r\n\r\n" % size + b"a" * size
-            )
-            if b"connection: close" in head.lower():
-                self.transport.close()
+            self.respond(head)
+
+    def respond(self, head: bytes) -> None:
+        """Send the response to a request."""
+        size = int(head.split(b" ", 2)[1][1:].partition(b"?")[0])
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+            b"Content-Length: %d\r\n\r\n" % size + b"a" * size
+        )
+        if b"connection: close" in head.lower():
+            self.transport.close()
+
+
+class _Late(_Static):
+    def respond(self, head: bytes) -> None:
+        """Send the response to a request after some milliseconds."""
+        asyncio.get_running_loop().call_later(_LATE, super().respond, head)
+
+
+async def _serve_late(port: int) -> None:
+    loop = asyncio.get_running_loop()
+    await (await loop.create_server(_Late, "127.0.0.1", port, backlog=4096)).serve_forever()
 
 
 async def _serve_asyncio(folder: Path, ports: list[int]) -> None:
@@ -316,6 +344,8 @@ def main() -> None:
     kind, folder, *rest = sys.argv[1:]
     if kind == "granian":
         _serve_granian(Path(folder), rest[0], int(rest[1]))
+    elif kind == "late":
+        asyncio.run(_serve_late(int(rest[0])))
     else:
         asyncio.run(_serve_asyncio(Path(folder), [int(port) for port in rest]))
 

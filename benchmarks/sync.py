@@ -23,6 +23,7 @@ _CASES = tuple(Case(name, size) for name, size in _SIZES.items())
 
 _GROUPS = (
     Group("HTTP, connections kept", _CASES),
+    Group("HTTP, a server that takes 5 ms", _CASES[2:3], scheme="http, 5 ms"),
     Group("HTTPS, connections kept", _CASES, scheme="https"),
     Group("HTTP, a connection for each request", _CASES, reuse=False),
     Group("HTTPS, a connection for each request", _CASES, scheme="https", reuse=False),

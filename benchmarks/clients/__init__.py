@@ -26,6 +26,9 @@ ASYNC = {
     "wreq": "native.AsyncWreq",
     "primp": "native.AsyncPrimp",
     "curl_cffi": "native.AsyncCurlCffi",
+    "redc": "native.AsyncRedc",
+    "pyqwest": "native.AsyncPyqwest",
+    "httpr": "native.AsyncHttpr",
 }
 BLOCKING = {
     "curlhttp": "ours.Blocking",
@@ -39,12 +42,14 @@ BLOCKING = {
     "wreq": "native.Wreq",
     "primp": "native.Primp",
     "curl_cffi": "native.CurlCffi",
+    "pyqwest": "native.Pyqwest",
+    "httpr": "native.Httpr",
 }
 BULK = {"curlhttp Client.map": "ours.Bulk"}
 VARIANTS = {  # of the clients above, for comparing a client with itself
     "curlhttp, streamed": "ours.Streamed",
-    "bare pycurl, no Ctrl-C": "bare.Plain",
-    "bare pycurl, no Ctrl-C, no NOSIGNAL": "bare.Signalling",
+    "bare pycurl, hears Ctrl-C": "bare.Interruptible",
+    "bare pycurl, no NOSIGNAL": "bare.Signalling",
     "bare pycurl, one multi": "bare.OneMulti",
     "httpx, curlhttp's transport": "ours.HttpxTransport",
     "requests, defaults": "python.TrustingRequests",

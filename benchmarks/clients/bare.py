@@ -11,7 +11,7 @@ import pycurl
 
 from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings, WholeRound
 
-__all__ = ["AsyncMulti", "Easy", "Handle", "MultiLoop", "OneMulti", "Plain", "Signalling"]
+__all__ = ["AsyncMulti", "Easy", "Handle", "Interruptible", "MultiLoop", "OneMulti", "Signalling"]
 
 _HEADERS = ["User-Agent: curlhttp", "Accept-Encoding: gzip, deflate, br", "Accept: */*"]
 
@@ -77,10 +77,10 @@ class Easy(BlockingPeer):
     name, modules = "bare pycurl", ("pycurl",)
     configuration = (
         "easy.perform on one handle: NOSIGNAL, HTTP_VERSION, HTTPHEADER, BUFFERSIZE, TCP_NODELAY, "
-        "PROXY, NOPROXY, CONNECTTIMEOUT_MS, HEADERFUNCTION and WRITEFUNCTION as curlhttp, and its "
-        "progress and pre-request callbacks, which let Ctrl-C in"
+        "PROXY, NOPROXY, CONNECTTIMEOUT_MS, HEADERFUNCTION and WRITEFUNCTION as curlhttp; deaf to "
+        "Ctrl-C, no read timeout"
     )
-    interruptible, nosignal = True, True
+    interruptible, nosignal = False, True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -94,15 +94,17 @@ class Easy(BlockingPeer):
         self._handle.easy.close()
 
 
-class Plain(Easy):
-    name = "bare pycurl, no Ctrl-C"
-    configuration = "as bare pycurl, without its two callbacks: deaf to Ctrl-C, no read timeout"
-    interruptible = False
+class Interruptible(Easy):
+    name = "bare pycurl, hears Ctrl-C"
+    configuration = (
+        "as bare pycurl, with a progress and a pre-request callback, which let Ctrl-C in"
+    )
+    interruptible = True
 
 
-class Signalling(Plain):
-    name = "bare pycurl, no Ctrl-C, no NOSIGNAL"
-    configuration = "as bare pycurl, no Ctrl-C, but for NOSIGNAL: not for threads"
+class Signalling(Easy):
+    name = "bare pycurl, no NOSIGNAL"
+    configuration = "as bare pycurl, but for NOSIGNAL: not for threads"
     nosignal = False
 
 

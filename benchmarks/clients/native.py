@@ -1,4 +1,8 @@
-"""Clients with a compiled core: in Rust (pyreqwest, wreq, primp) or a fork of curl (curl_cffi)."""
+"""Clients with a compiled core.
+
+In Rust (pyreqwest, wreq, primp, pyqwest, httpr), on a fork of curl (curl_cffi), in C++ on libcurl
+(redc).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,16 @@ from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings
 
 __all__ = [
     "AsyncCurlCffi",
+    "AsyncHttpr",
     "AsyncPrimp",
+    "AsyncPyqwest",
     "AsyncPyreqwest",
+    "AsyncRedc",
     "AsyncWreq",
     "CurlCffi",
+    "Httpr",
     "Primp",
+    "Pyqwest",
     "Pyreqwest",
     "Wreq",
 ]
@@ -190,3 +199,119 @@ class Primp(BlockingPeer):
 
     def close(self) -> None:
         """Do nothing: the destructor closes the client."""
+
+
+class AsyncRedc(AsyncPeer):
+    name, modules = "redc", ("redc",)
+    configuration = "asyncio backend, one HTTP version, connections raised"
+    loops = ("asyncio", "uvloop")
+
+    def __init__(self, settings: Settings) -> None:
+        import redc
+
+        super().__init__(settings)
+        self._client: Any = redc.Client(
+            http_version="2" if settings.http2 else "1.1",
+            headers=settings.headers or None,
+            max_host_connections=settings.connections,
+            cert=settings.ca or None,
+        )
+
+    async def get(self, url: str) -> int:
+        return len((await self._client.get(url)).content)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def _pyqwest_settings(settings: Settings) -> dict[str, Any]:
+    from pyqwest import HTTPVersion
+
+    return {
+        "http_version": HTTPVersion.HTTP2 if settings.http2 else HTTPVersion.HTTP1,
+        "tls_ca_cert": Path(settings.ca).read_bytes() if settings.ca else None,
+        "enable_otel": False,
+    }
+
+
+class AsyncPyqwest(AsyncPeer):
+    name, modules = "pyqwest", ("pyqwest",)
+    configuration = "one HTTP version, enable_otel=False"
+
+    def __init__(self, settings: Settings) -> None:
+        import pyqwest
+
+        super().__init__(settings)
+        transport = pyqwest.HTTPTransport(**_pyqwest_settings(settings))
+        self._client: Any = pyqwest.Client(transport)
+
+    async def get(self, url: str) -> int:
+        return len((await self._client.get(url, headers=self.settings.headers)).content)
+
+    async def close(self) -> None:
+        """Do nothing: the destructor closes the client."""
+
+
+class Pyqwest(BlockingPeer):
+    name, modules = "pyqwest", ("pyqwest",)
+    configuration = "one HTTP version, enable_otel=False"
+
+    def __init__(self, settings: Settings) -> None:
+        import pyqwest
+
+        super().__init__(settings)
+        transport = pyqwest.SyncHTTPTransport(**_pyqwest_settings(settings))
+        self._client: Any = pyqwest.SyncClient(transport)
+
+    def get(self, url: str) -> int:
+        return len(self._client.get(url, headers=self.settings.headers).content)
+
+    def close(self) -> None:
+        """Do nothing: the destructor closes the client."""
+
+
+def _httpr_settings(settings: Settings) -> dict[str, Any]:
+    version = {"http2_only": True} if settings.http2 else {"http1_only": True}
+    return {
+        "ca_cert_file": settings.ca or None,
+        "headers": settings.headers,
+        "cookie_store": False,
+        "referer": False,
+        **version,
+    }
+
+
+class AsyncHttpr(AsyncPeer):
+    name, modules = "httpr", ("httpr",)
+    configuration = "max_concurrency raised, one HTTP version, no cookies, no Referer"
+
+    def __init__(self, settings: Settings) -> None:
+        import httpr
+
+        super().__init__(settings)
+        self._client: Any = httpr.AsyncClient(
+            max_concurrency=settings.connections, **_httpr_settings(settings)
+        )
+
+    async def get(self, url: str) -> int:
+        return len((await self._client.get(url)).content)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class Httpr(BlockingPeer):
+    name, modules = "httpr", ("httpr",)
+    configuration = "one HTTP version, no cookies, no Referer"
+
+    def __init__(self, settings: Settings) -> None:
+        import httpr
+
+        super().__init__(settings)
+        self._client: Any = httpr.Client(**_httpr_settings(settings))
+
+    def get(self, url: str) -> int:
+        return len(self._client.get(url).content)
+
+    def close(self) -> None:
+        self._client.close()
