@@ -2,7 +2,8 @@
 
 The core is what every request needs; a feature is what some do. Features import the core. Where the
 core still imports a feature, also late or for types, the import is in the list below; a new feature
-registers itself instead.
+registers itself instead. `_engine.running_maps` is not a feature: it is how a thread that waits runs
+other coroutines meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FEATURES = tuple(
         *("_client.event_stream", "_client.map", "_client.negotiate", "_client.partial_file"),
         *("_client.record", "_client.stats", "_client.websocket"),
         *("_curl.address_guard", "_curl.hedge_race"),
-        *("_engine.outcomes", "_engine.running_maps"),
+        "_engine.outcomes",
         *("_httpx", "_pyinstaller", "cli", "distributed", "httpx", "httpx2", "otel", "progress"),
         *("redis", "requests", "testing"),
     )
@@ -79,22 +80,18 @@ STILL_IMPORTED = {
     },
     "_curl.connection_pool": {
         "_engine.outcomes",
-        "_engine.running_maps",
     },
     "_curl.engines.blocking": {
         "_curl.hedge_race",
-        "_engine.running_maps",
     },
     "_curl.engines.event_loop": {
         "_curl.hedge_race",
-        "_engine.running_maps",
     },
     "_curl.engines.multi": {
         "_curl.hedge_race",
     },
     "_curl.engines.stepped": {
         "_curl.hedge_race",
-        "_engine.running_maps",
     },
     "_curl.request_sender": {
         "_curl.address_guard",
@@ -107,9 +104,6 @@ STILL_IMPORTED = {
     },
     "_engine.network": {
         "_engine.outcomes",
-    },
-    "_engine.run": {
-        "_engine.running_maps",
     },
     "_flow.chain": {
         "_flow.attempt_middleware",
