@@ -2,8 +2,8 @@
 
 The core is what every request needs; a feature is what some do. Features import the core. Where the
 core still imports a feature, also late or for types, the import is in the list below; a new feature
-registers itself instead. `_engine.running_maps` is not a feature: it is how a thread that waits runs
-other coroutines meanwhile.
+registers itself instead. `_engine.running_maps` is not a feature: it is how a thread that waits
+runs other coroutines meanwhile.
 """
 
 from __future__ import annotations
