@@ -147,15 +147,11 @@ class GuardedEngine:
     def __init__(self, engine: Engine, checker: AddressChecker) -> None:
         self._engine = engine
         self._checker = checker
-        self.read = engine.read
-        self.abort = engine.abort
-        self.abort_from_finalizer = engine.abort_from_finalizer
         self.sleep = engine.sleep
         self.now = engine.now
         self.wall = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
-        self.set_read_timeout = getattr(engine, "set_read_timeout", None)
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request if it is allowed, and return the response with its body in memory.

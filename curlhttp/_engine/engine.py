@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._engine.outcomes import Outcomes, Pending
 from curlhttp._models.fork import register
@@ -26,9 +26,6 @@ MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its c
 
 AttemptResult: TypeAlias = "Response | Exception | None"
 """The outcome of an attempt: its response without the body, its error, or None if cancelled."""
-
-# Any: an engine receives only what its own `open` returned. Other engines do not know its class.
-_Opened: TypeAlias = Any
 
 
 class Incoming(Protocol):
@@ -50,6 +47,19 @@ class Incoming(Protocol):
 
         It may also be None if the connection was reused.
         """
+
+    def read(self) -> Awaitable[bytes]:
+        """Return the next piece of the body as received, b"" at the end.
+
+        Raises:
+            RequestException: the body was incomplete, and this response is aborted.
+        """
+
+    def abort(self) -> object:
+        """Abandon the rest of the body. Never blocks."""
+
+    def abort_from_finalizer(self) -> object:
+        """Abandon the rest of the body from a finalizer, which may run in any thread."""
 
 
 class HedgePlan(Protocol):
@@ -130,19 +140,6 @@ class Engine(Protocol):
         Raises:
             RequestException: no response was received.
         """
-
-    def read(self, incoming: _Opened, /) -> Coroutine[object, object, bytes]:
-        """Return the next piece of the body as received, b"" at the end.
-
-        Raises:
-            RequestException: the body was incomplete, and the engine has aborted the response.
-        """
-
-    def abort(self, incoming: _Opened, /) -> None:
-        """Abort a response. Never blocks."""
-
-    def abort_from_finalizer(self, incoming: _Opened, /) -> None:
-        """Abort a response from a finalizer, which may run in any thread."""
 
     async def sleep(self, seconds: float, /) -> None:
         """Wait."""
@@ -250,20 +247,6 @@ def to_connector(engine: Engine) -> Connector:
             "protocols, such as WebSocket"
         )
     return cast("Connector", engine)
-
-
-def get_reader(incoming: Incoming, engine: Engine) -> Engine:
-    """Return the engine that reads a response.
-
-    A response that a network override opened names its engine in an attribute, so it stays
-    readable after the override was removed.
-
-    Args:
-        incoming: the response.
-        engine: the engine whose `open` was called.
-    """
-    found: Engine = getattr(incoming, "engine", engine)
-    return found
 
 
 def validate_transport(transport: Engine, client: str) -> None:

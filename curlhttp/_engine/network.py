@@ -39,8 +39,7 @@ class NetworkOverride(Protocol):
 
         Args:
             request: complete.
-            engine: the engine that would send it. A response that another engine opens needs an
-                attribute `engine`: the engine that reads it.
+            engine: the engine that would send it.
         """
 
     def skip(self, seconds: float) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from io import SEEK_END, BytesIO
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from curlhttp._engine.engine import MAX_DRAINED, Engine, Incoming, get_reader
+from curlhttp._engine.engine import MAX_DRAINED, Incoming
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import ClientRequest
@@ -35,10 +35,9 @@ class BaseStreamedResponse(Response):
     _suggestions = "streamed_response"
     _read_call = "response.read()"
 
-    def __init__(self, request: ClientRequest, incoming: Incoming, engine: Engine) -> None:
+    def __init__(self, request: ClientRequest, incoming: Incoming) -> None:
         # First the attributes that the finalizer uses, because of Ctrl-C.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
-        self._engine: Engine = get_reader(incoming, engine)
         self._incoming: Incoming | None = incoming  # None once the connection is released
         head = incoming.head
         assert head is not None
@@ -106,7 +105,7 @@ class BaseStreamedResponse(Response):
         if self._incoming is None:
             raise closed_while_reading(self.request)
         try:
-            piece = await self._engine.read(self._incoming)
+            piece = await self._incoming.read()
         except BaseException as error:
             self._incoming = None  # the engine has released it
             self._notify_end(error)
@@ -126,11 +125,10 @@ class BaseStreamedResponse(Response):
             return False
         return True
 
-    def wrap_engine(
-        self, wrap: Callable[[Engine], Any]
-    ) -> None:  # Any: has the methods that this class calls
-        """Read the rest of the body through a wrapper of the engine."""
-        self._engine = wrap(self._engine)
+    def wrap_incoming(self, wrap: Callable[[Incoming], Incoming]) -> None:
+        """Read the rest of the body through a wrapper, unless it has ended."""
+        if self._incoming is not None:
+            self._incoming = wrap(self._incoming)
 
     def _at_end(self, notify: Callable[[BaseException | None], object]) -> None:
         """Call notify(error or None) once, when the body has ended or was abandoned.
@@ -271,20 +269,20 @@ class BaseStreamedResponse(Response):
     def _abort(self) -> None:
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
-            self._engine.abort(incoming)
+            incoming.abort()
             self._notify_end(None)
 
     def __del__(self) -> None:
         # Missing if __init__ was interrupted.
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
-            self._engine.abort_from_finalizer(incoming)
+            incoming.abort_from_finalizer()
             self._notify_end(None)
 
     def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
         # Without what belongs to a socket of this process.
-        state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None
+        state["_incoming"] = state["_decoder"] = state["_listeners"] = None
         return state
 
 
@@ -316,11 +314,11 @@ class StoredBody:
     def certificate(self) -> None:
         """Return None, because there is no connection."""
 
-    async def read(self, incoming: StoredBody) -> bytes:
+    async def read(self) -> bytes:
         piece, self._body = self._body, b""
         return piece
 
-    def abort(self, incoming: StoredBody) -> None:
+    def abort(self) -> None:
         self._body = b""
 
     abort_from_finalizer = abort

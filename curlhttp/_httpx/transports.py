@@ -164,7 +164,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
                     trace, make_error_events(sent, request, error), is_async=kind.is_async
                 )
             raise library.make_error(error, request) from error
-        stream = kind(incoming, engine, self, library, request)
+        stream = kind(incoming, self, library, request)
         head = incoming.head
         assert head is not None
         connection = make_network_stream(incoming, library, self, is_async=kind.is_async)

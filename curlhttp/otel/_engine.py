@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
@@ -110,9 +110,6 @@ class TracedEngine:
     def __init__(self, tracing: Tracing, engine: Engine) -> None:
         self._tracing = tracing
         self._engine = engine
-        self.read: Callable[[Incoming], Coroutine[object, object, bytes]] = engine.read
-        self.abort: Callable[[Incoming], None] = engine.abort
-        self.abort_from_finalizer: Callable[[Incoming], None] = engine.abort_from_finalizer
         self.sleep = engine.sleep
         self.now = engine.now
         self.wall = engine.wall

@@ -761,7 +761,7 @@ def _open_stream(engine: Engine, sent: ClientRequest) -> ReceivedResponse:
         return open_upgrade(engine, sent)
     from curlhttp._client.stream import StreamedResponse
 
-    return StreamedResponse(sent, send_sync(engine.open, sent), engine)
+    return StreamedResponse(sent, send_sync(engine.open, sent))
 
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:

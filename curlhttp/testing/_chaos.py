@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -23,7 +23,6 @@ from curlhttp._engine.engine import (
     HedgePlan,
     Incoming,
     Waiter,
-    get_reader,
     to_connector,
 )
 from curlhttp._engine.log import INFO, log
@@ -394,10 +393,6 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
-        # A faulty response is read by its own reader, see get_reader.
-        self.read: Callable[[Incoming], Coroutine[object, object, bytes]] = engine.read
-        self.abort: Callable[[Incoming], None] = engine.abort
-        self.abort_from_finalizer: Callable[[Incoming], None] = engine.abort_from_finalizer
         self.now: Callable[[], float] = engine.now
         self.wall: Callable[[], float] = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
@@ -479,7 +474,7 @@ class ChaosEngine:
         incoming = await self._begin(request, plan)
         if fate.cut is None and fate.speed is None:
             return incoming
-        return _FaultyIncoming(self, self._engine, incoming, request, fate)
+        return _FaultyIncoming(self, incoming, request, fate)
 
     def _begin(self, request: ClientRequest, plan: HedgePlan | None) -> Awaitable[Incoming]:
         return self._engine.open(request) if plan is None else self._engine.open(request, plan)
@@ -495,7 +490,7 @@ class ChaosEngine:
             streamed = request.copy()
             streamed.stream = True
             incoming = await self._begin(streamed, plan)
-            get_reader(incoming, self._engine).abort(incoming)
+            incoming.abort()
             self.chaos.note(request, fate, "reset")
             raise _make_reset(request)
         self.chaos.note(request, fate, "refuse")
@@ -565,12 +560,11 @@ _Attempt: TypeAlias = "Callable[[ClientRequest, Fate, HedgePlan | None], Awaitab
 
 
 class _FaultyIncoming:
-    """A response whose body arrives slowly, or ends early, and the engine that reads it."""
+    """A response whose body arrives slowly, or ends early."""
 
     def __init__(
         self,
         engine: ChaosEngine,
-        inner: Engine,
         incoming: Incoming,
         request: ClientRequest,
         fate: Fate,
@@ -580,7 +574,6 @@ class _FaultyIncoming:
         self.head: Head = head  # kept, because the engine may use its own for another request
         self.request: ClientRequest = getattr(incoming, "request", None) or request
         self._outer = engine
-        self._reader = get_reader(incoming, inner)
         self._incoming = incoming
         self._fate = fate
         self._piece = b""
@@ -611,27 +604,19 @@ class _FaultyIncoming:
         """Return the server's certificate as PEM."""
         return self._incoming.certificate()
 
-    @property
-    def engine(self) -> _FaultyIncoming:
-        """Return what reads this response, see get_reader; an attribute would be a cycle."""
-        return self
-
-    async def read(self, incoming: object) -> bytes:
+    async def read(self) -> bytes:
         """Return the next piece of the body, later than it came; b"" at the end.
-
-        Args:
-            incoming: this response.
 
         Raises:
             ChunkedEncodingError: this is where it is cut.
         """
         if not self._piece:
-            self._piece = await self._reader.read(self._incoming)
+            self._piece = await self._incoming.read()
         if self._left is not None and (not self._left or not self._piece):
             is_over = not self._piece
             self._piece = b""
             if not is_over:
-                self._reader.abort(self._incoming)
+                self._incoming.abort()
             self._note("cut", self._arrived)
             raise _make_cut(self.request)
         speed = self._fate.speed
@@ -645,7 +630,7 @@ class _FaultyIncoming:
             try:
                 await self._outer.wait(self.request, len(piece) / speed)
             except BaseException:
-                self.abort(self)
+                self.abort()
                 raise
         self._piece = self._piece[len(piece) :]
         self._arrived += len(piece)
@@ -656,15 +641,15 @@ class _FaultyIncoming:
     def _note(self, fault: str, value: float) -> None:
         self._outer.chaos.note(self.request, self._fate, fault, value)
 
-    def abort(self, incoming: object) -> None:
+    def abort(self) -> None:
         """Abandon the rest of the body."""
         self._piece = b""
-        self._reader.abort(self._incoming)
+        self._incoming.abort()
 
-    def abort_from_finalizer(self, incoming: object) -> None:
+    def abort_from_finalizer(self) -> None:
         """Abandon the rest of the body, from a finalizer."""
         self._piece = b""
-        self._reader.abort_from_finalizer(self._incoming)
+        self._incoming.abort_from_finalizer()
 
 
 class _Hedging(Generic[Outcome]):
@@ -730,7 +715,7 @@ class _Hedging(Generic[Outcome]):
                 if self._plan.is_good(result.status_code):
                     return found
                 if not isinstance(found, Response):
-                    get_reader(found, engine).abort(found)
+                    found.abort()
         self._plan.dropped(request, result, engine.now() - started, was_sent)
         return None
 

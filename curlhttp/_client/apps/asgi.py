@@ -31,7 +31,7 @@ from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
-from curlhttp._engine.engine import Engine, HedgePlan
+from curlhttp._engine.engine import HedgePlan
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
@@ -62,7 +62,6 @@ class AppExchange(AppCall):
         scope: of the request.
         request: complete.
         tasks: background tasks for this exchange only.
-        engine: reads the response.
         raises: whether the app's exceptions are raised to the caller.
 
     Attributes:
@@ -76,11 +75,10 @@ class AppExchange(AppCall):
         scope: dict[str, object],
         request: ClientRequest,
         tasks: BackgroundTasks,
-        engine: Engine,
         *,
         raises: bool,
     ) -> None:
-        super().__init__(request, engine, raises=raises)
+        super().__init__(request, raises=raises)
         self.failed: BaseException | None = None
         self.changed: Condition = Condition(tasks.make_waiter)
         self._app = app
@@ -306,8 +304,17 @@ class AppExchange(AppCall):
         """Return the next piece of the body, b"" at the end.
 
         Raises:
-            BaseException: the exchange failed with it.
+            RequestException: the body is incomplete.
+            Exception: the app raised it.
         """
+        try:
+            return await self._read()
+        except BaseException as error:
+            self.abort()
+            self.add_context(error)
+            raise
+
+    async def _read(self) -> bytes:
         # Checked here as well, because there is no wait while the app is ahead.
         if not (self._is_complete or self.done):
             self.check_deadline()
@@ -529,7 +536,6 @@ class ASGITransport:
             self._make_scope("http", loop_state, request),
             request,
             background_tasks(loop_state.loop, copy_context()),
-            self,
             raises=self._raises,
         )
         if first is not None:
@@ -571,28 +577,6 @@ class ASGITransport:
         return make_scope(
             kind, request, client=self._client, root_path=self._root_path, state=state
         )
-
-    async def read(self, incoming: AppExchange) -> bytes:
-        """Return the next chunk of the body as received, b"" at the end.
-
-        Raises:
-            RequestException: the body is incomplete.
-            Exception: the app raised it.
-        """
-        try:
-            return await incoming.read()
-        except BaseException as error:
-            incoming.abort()
-            incoming.add_context(error)
-            raise
-
-    def abort(self, incoming: AppExchange) -> None:
-        """Abort a response: the app is notified of the disconnect."""
-        incoming.abort()
-
-    def abort_from_finalizer(self, incoming: AppExchange) -> None:
-        """Abort a response from a finalizer, in any thread."""
-        incoming.abort_from_finalizer()
 
     # waits
 

@@ -24,7 +24,7 @@ from curlhttp._client.apps.app_call import (
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
-from curlhttp._engine.engine import Engine, HedgePlan
+from curlhttp._engine.engine import HedgePlan
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.body import Body
 from curlhttp._models.errors import client_closed, closed_while_reading
@@ -130,10 +130,17 @@ _ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType |
 
 
 class WSGICall(AppCall):
-    """One call of an app; see AppCall."""
+    """One call of an app; see AppCall.
 
-    def __init__(self, request: ClientRequest, engine: Engine, *, raises: bool) -> None:
-        super().__init__(request, engine, raises=raises)
+    Args:
+        request: complete.
+        dropped: gets calls that a finalizer abandons, because it must not run code of the app.
+        raises: see AppCall.
+    """
+
+    def __init__(self, request: ClientRequest, dropped: deque[WSGICall], *, raises: bool) -> None:
+        super().__init__(request, raises=raises)
+        self._dropped = dropped
         self._pending_head: Head | None = None  # becomes the head when the body begins
         self._ready: deque[bytes] = deque()  # passed to write(), or iterated over, and not read
         self._returned: Iterable[bytes] = ()
@@ -206,7 +213,11 @@ class WSGICall(AppCall):
         """Return whether the app will return no more data."""
         return self._is_closed
 
-    def read(self) -> bytes:
+    async def read(self) -> bytes:
+        """Return the next piece, b"" at the end; see read_blocking."""
+        return self.read_blocking()
+
+    def read_blocking(self) -> bytes:
         """Return the next piece, b"" at the end.
 
         Raises:
@@ -296,6 +307,10 @@ class WSGICall(AppCall):
         if not self._is_reading:
             self.close()
 
+    def abort_from_finalizer(self) -> None:
+        """Let the transport close the app's iterable later."""
+        self._dropped.append(self)
+
     def close(self) -> None:
         """Close the app's iterable, once."""
         if self._is_closed:
@@ -343,7 +358,7 @@ class WSGITransport:
         self._root_path = root_path
         self._raises = raise_app_exceptions
         self._is_closed = False
-        self._dropped: deque[WSGICall] = deque()  # by finalizers, which must not run app code
+        self._dropped: deque[WSGICall] = deque()  # see WSGICall
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Call the app and return the response with its body in memory.
@@ -358,7 +373,7 @@ class WSGITransport:
         """
         call = await self.open(request, plan)
         pieces = []
-        while piece := call.read():
+        while piece := call.read_blocking():
             pieces.append(piece)
         assert call.head is not None
         response = Response(request, call.head, b"".join(pieces), call.timings())
@@ -380,7 +395,7 @@ class WSGITransport:
         self._release_dropped()
         if self._is_closed:
             raise client_closed(request)
-        call = WSGICall(request, self, raises=self._raises)
+        call = WSGICall(request, self._dropped, raises=self._raises)
         environ = make_environ(
             request, client=self._client, root_path=self._root_path, on_error=call.set_body_error
         )
@@ -388,23 +403,6 @@ class WSGITransport:
         if plan is not None:
             plan.timed(call.first_byte)
         return call
-
-    async def read(self, incoming: WSGICall) -> bytes:
-        """Return the next piece of the body as the app returned it, b"" at the end.
-
-        Raises:
-            RequestException: the body is incomplete.
-            Exception: the app raised it.
-        """
-        return incoming.read()
-
-    def abort(self, incoming: WSGICall) -> None:
-        """Abort a response, and close the app's iterable."""
-        incoming.abort()
-
-    def abort_from_finalizer(self, incoming: WSGICall) -> None:
-        """Abort a response from a finalizer; the app's iterable is closed later."""
-        self._dropped.append(incoming)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

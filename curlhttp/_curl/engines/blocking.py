@@ -22,6 +22,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
+from curlhttp._curl.incoming import OpenTransfer
 from curlhttp._curl.poller import PollSockets, WakeableSockets, make_wakeable_poller
 from curlhttp._curl.result import (
     check_opened,
@@ -189,7 +190,7 @@ class BlockingEngine:
             self._remove_opened(transfer)
             self._fail(transfer, error)
             raise
-        return transfer
+        return OpenTransfer(self, transfer)
 
     async def read(self, incoming: Transfer) -> bytes:
         """Return the next piece of the body as received, b"" at the end.
@@ -239,20 +240,6 @@ class BlockingEngine:
                 self._drop_held(held)
                 raise
         return b""
-
-    def set_read_timeout(self, incoming: Transfer, seconds: float | None) -> None:
-        """Change how long a server may be silent while the rest of its response is read.
-
-        Args:
-            incoming: no thread reads it right now.
-            seconds: None for no limit.
-
-        Raises:
-            ValueError: the number of seconds is not positive.
-        """
-        driver: PooledDriver | None = incoming.driver
-        if driver is not None:
-            driver.set_read_timeout(incoming, seconds)
 
     def abort(self, incoming: Transfer) -> None:
         """Abandon a response, from any thread.

@@ -30,6 +30,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
+from curlhttp._curl.incoming import OpenTransfer
 from curlhttp._curl.result import check_opened, count_failure, make_response, read_piece
 from curlhttp._curl.transfer import (
     Counts,
@@ -187,7 +188,7 @@ class MultiEngine(ABC):
         except BaseException as error:
             self._fail(transfer, error)
             raise
-        return transfer
+        return OpenTransfer(self, transfer)
 
     async def read(self, incoming: Transfer) -> bytes:
         """Return the next piece of the body as received, b"" at the end.
