@@ -24,6 +24,7 @@ CLOCKS = {"datetime", "time"}
 VALUES = ("curlhttp.exceptions", "curlhttp._models", "curlhttp._version")
 SEAM, POLICY, FLOW = ("curlhttp._engine",), ("curlhttp._policy",), ("curlhttp._flow",)
 CURL, CLIENT = ("curlhttp._curl",), ("curlhttp._client",)
+RUNTIME = ("curlhttp._runtime",)
 FACADE = ("curlhttp.requests",)
 CLIENTS = {"curlhttp._client.client", "curlhttp._client.async_client"}
 BUILDING = (
@@ -45,6 +46,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_engine": (VALUES + SEAM, PURE),
     "_engine/network.py": (VALUES + SEAM, PURE - {"time"}),
     "_engine/running_maps.py": (VALUES + SEAM, PURE - {"time"}),  # it paces waits of threads
+    "_runtime": (VALUES + SEAM + CURL + RUNTIME, PURE - CLOCKS - LOOPS),
     "_flow": (VALUES + SEAM + POLICY + FLOW, PURE - CLOCKS),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
     "_curl/engines/loops.py": (VALUES + SEAM + CURL, PURE - LOOPS),
@@ -81,8 +83,15 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "_client/cache_storage.py": (VALUES + POLICY, CLIENTS | PURE - CLOCKS),
     "_client/record": ((*VALUES, *SEAM, "curlhttp._client.record"), PURE - {"datetime"}),
+    "_client/transport.py": (
+        (*VALUES, *SEAM, *FLOW, *CURL, *RUNTIME, "curlhttp._client.stream"),
+        {"pycurl", *SOCKETS, "datetime", *CLIENTS},
+    ),
     "_client/apps": (
-        (*VALUES, *SEAM, *CURL, "curlhttp._client.apps"),
+        (
+            *(*VALUES, *SEAM, *CURL, "curlhttp._client.apps"),
+            *("curlhttp._client.stream", "curlhttp._client.transport"),
+        ),
         {"pycurl", *SOCKETS, "datetime"},
     ),
     # with extras, and for tests
@@ -107,7 +116,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         {*FACADE, "pycurl", *LOOPS, *SOCKETS},
     ),
-    "testing": ((*VALUES, *SEAM, "curlhttp.testing"), PURE),
+    "testing": ((*VALUES, *SEAM, "curlhttp.testing", "curlhttp._client.transport"), PURE),
     "progress.py": (VALUES, PURE - CLOCKS),
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),
     "_pyinstaller": ((), PURE),

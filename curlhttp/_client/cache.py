@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send, Totals
     from curlhttp._flow.chain import Chain
     from curlhttp._flow.streamed_response import BaseStreamedResponse
-    from curlhttp._models.config import Transport
+    from curlhttp._models.config import NetworkRoute
     from curlhttp._policy.cache import CachePolicy
 
 _MAX_SIZE = 256 * 2**20
@@ -136,7 +136,7 @@ class ClientCaching:
     Args:
         client: sends the refreshes.
         cache: from the user.
-        with_guard: adds the client's address guard to a Transport.
+        with_guard: adds the client's address guard to a NetworkRoute.
         run_blocking: runs blocking calls for the client.
         is_async: the client is an AsyncClient.
 
@@ -149,7 +149,7 @@ class ClientCaching:
         client: CachingClient,
         cache: Cache,
         *,
-        with_guard: Callable[[Transport], Transport],
+        with_guard: Callable[[NetworkRoute], NetworkRoute],
         run_blocking: Offload,
         is_async: bool,
     ) -> None:

@@ -24,7 +24,7 @@ from curlhttp._curl.options import get_addresses, get_connect_target
 from curlhttp._curl.resolver import Lookup
 from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, to_connector
 from curlhttp._engine.network import network
-from curlhttp._models.config import CheckedAddress, Transport
+from curlhttp._models.config import CheckedAddress, NetworkRoute
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
@@ -51,11 +51,11 @@ class AddressChecker:
         self._with_target = lru_cache(maxsize=256)(_with)
         self._resolver = Resolver(seconds)
 
-    def guard_transport(self, transport: Transport) -> Transport:
-        """Return a Transport with this guard; the same result for equal transports."""
+    def guard_transport(self, transport: NetworkRoute) -> NetworkRoute:
+        """Return a NetworkRoute with this guard; the same result for equal transports."""
         return transport if transport.guard is self.guard else self._with_guard(transport)
 
-    def wrap(self, engine: Engine) -> GuardedEngine:
+    def wrap_engine(self, engine: Engine) -> GuardedEngine:
         """Return an engine that checks requests before another engine sends them."""
         return GuardedEngine(engine, self)
 
@@ -64,8 +64,8 @@ class AddressChecker:
         self._with_guard.cache_clear()
         self._with_target.cache_clear()
 
-    async def resolve_target(self, request: ClientRequest, engine: Engine) -> Transport:
-        """Return a Transport whose proxy gets an address that was checked.
+    async def resolve_target(self, request: ClientRequest, engine: Engine) -> NetworkRoute:
+        """Return a NetworkRoute whose proxy gets an address that was checked.
 
         Args:
             request: has a proxy and a guard that does not trust it.
@@ -132,7 +132,7 @@ def _find_allowed(request: ClientRequest, addresses: list[str], port: int) -> st
 
 
 # Any: each field has another type.
-def _with(transport: Transport, **fields: Any) -> Transport:
+def _with(transport: NetworkRoute, **fields: Any) -> NetworkRoute:
     return replace(transport, **fields)
 
 

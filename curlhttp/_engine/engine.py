@@ -141,7 +141,7 @@ class Engine(Protocol):
             RequestException: no response was received.
         """
 
-    async def sleep(self, seconds: float, /) -> None:
+    def sleep(self, seconds: float, /) -> Awaitable[None]:
         """Wait."""
 
     def now(self) -> float:
@@ -160,7 +160,7 @@ class Engine(Protocol):
 class EngineWrapper(Protocol):
     """Wrap the engines of a client, to observe or change what they do."""
 
-    def wrap(self, engine: Engine) -> Engine:
+    def wrap_engine(self, engine: Engine) -> Engine:
         """Return an engine to use instead of `engine`. AsyncClient calls this for each request."""
 
     def close(self) -> object:
@@ -249,28 +249,6 @@ def to_connector(engine: Engine) -> Connector:
     return cast("Connector", engine)
 
 
-def validate_transport(transport: Engine, client: str) -> None:
-    """Validate that an engine of the user works with a class of clients; most work with both.
-
-    Args:
-        transport: the engine; its attribute `needs_client`, if any, names the only class.
-        client: "Client" or "AsyncClient".
-
-    Raises:
-        TypeError: it needs the other class, or it is not an engine, such as a transport of httpx.
-    """
-    needed = getattr(transport, "needs_client", client)
-    name = type(transport).__name__
-    if not hasattr(transport, "now"):
-        raise TypeError(
-            f"{name} is not a transport for {client}: pass curlhttp.Record(...), an app in "
-            "ASGITransport or WSGITransport, or a ScriptedEngine"
-        )
-    if needed != client:
-        hint = f"use {needed}(transport={name}(...))"
-        raise TypeError(f"{name} is for {needed}, not {client}: {hint}")
-
-
 class Clock(NamedTuple):
     """The time source of an engine: real for real engines, simulated for a scripted one.
 
@@ -283,6 +261,22 @@ class Clock(NamedTuple):
     now: Callable[[], float]
     wall: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
+
+
+class Runtime(NamedTuple):
+    """The time, and waits, of a kind of client: of threads, or of the tasks of event loops.
+
+    Attributes:
+        now: see Clock, like the next two.
+        wall: see there.
+        sleep: see there.
+        make_waiter: returns a new waiter for the caller, which any thread may wake.
+    """
+
+    now: Callable[[], float]
+    wall: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    make_waiter: Callable[[], Waiter]
 
 
 class Exchange(Protocol):

@@ -13,7 +13,7 @@ import hishel
 from curlhttp._engine.engine import Clock, Incoming, Layer, Send, Totals
 from curlhttp._engine.run import Offload
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
-from curlhttp._models.config import Transport
+from curlhttp._models.config import NetworkRoute
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
@@ -70,7 +70,7 @@ class CacheContext(Protocol):
         store: of the responses.
         offload: calls the store.
         streamed: the class of streamed responses.
-        guard_transport: adds the client's address guard to a Transport, if it has one.
+        guard_transport: adds the client's address guard to a NetworkRoute, if it has one.
     """
 
     @property
@@ -85,7 +85,7 @@ class CacheContext(Protocol):
     def totals(self) -> Totals: ...
 
     @property
-    def guard_transport(self) -> Callable[[Transport], Transport]: ...
+    def guard_transport(self) -> Callable[[NetworkRoute], NetworkRoute]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
         """Run work(send) in the background, unless work of that name is running."""

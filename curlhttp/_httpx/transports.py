@@ -39,7 +39,7 @@ from curlhttp._httpx.settings import (
     to_limits,
 )
 from curlhttp._models.body import rewind
-from curlhttp._models.config import Transport
+from curlhttp._models.config import NetworkRoute
 from curlhttp._models.exiting import check_running
 from curlhttp.exceptions import RequestException
 
@@ -118,7 +118,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             raise ValueError("uds cannot be used: this libcurl was built without Unix sockets")
         tls = make_tls(verify, cert, trust_env, self._trusts_system)
         check_tls(tls)
-        self._transport = Transport(
+        self._transport = NetworkRoute(
             tls=tls,
             proxy=None if proxy is None else make_proxy(proxy),
             http2="prior-knowledge" if not http1 else bool(http2),
@@ -152,7 +152,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             engine = self._engine()
             if self._address_checker is not None:
                 sent.transport = self._address_checker.guard_transport(sent.transport)
-                engine = self._address_checker.wrap(engine)
+                engine = self._address_checker.wrap_engine(engine)
             if log.is_enabled_for(DEBUG):  # httpx itself logs requests at INFO
                 with RequestLog(sent):
                     incoming = await self._begin_exchange(engine, sent)

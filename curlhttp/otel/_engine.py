@@ -216,7 +216,7 @@ class ClientTracing:
         self._lock = Lock()
         self._tracing = tracing
 
-    def wrap(self, engine: Engine) -> Engine:
+    def wrap_engine(self, engine: Engine) -> Engine:
         """Return an engine whose attempts are traced."""
         with self._lock:
             self._engines.add(engine)

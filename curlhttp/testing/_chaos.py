@@ -245,8 +245,18 @@ class Chaos(Unpicklable):
                 fate.number,
             )
 
-    def wrap(self, engine: Engine) -> ChaosEngine:
-        """Return an engine that injects faults into the exchanges of another one."""
+    def wrap(self, transport: object) -> ChaosEngine:
+        """Return a transport that injects faults into what another one sends.
+
+        Args:
+            transport: a ScriptedEngine, an ASGITransport or WSGITransport, or your own.
+        """
+        from curlhttp._client.transport import to_engine
+
+        return ChaosEngine(self, to_engine(transport))
+
+    def wrap_engine(self, engine: Engine) -> ChaosEngine:
+        """Return an engine that injects faults; see EngineWrapper."""
         return ChaosEngine(self, engine)
 
     def close(self) -> None:
@@ -397,9 +407,10 @@ class ChaosEngine:
         self.wall: Callable[[], float] = engine.wall
         self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close: Callable[[], None] = engine.close
-        needed = getattr(engine, "needs_client", None)
-        if needed is not None:
-            self.needs_client: str = needed
+        self.is_async: bool | None = getattr(engine, "is_async", None)
+        if self.is_async:  # of a transport for AsyncClient
+            self.astart = cast(Any, engine).astart
+            self.aclose = cast(Any, engine).aclose
 
     @property
     def is_closed(self) -> bool:

@@ -1,10 +1,9 @@
-"""A WSGI app instead of the network: an engine for Client, in the calling thread (PEP 3333)."""
+"""A WSGI app instead of the network: a transport for Client, in the calling thread (PEP 3333)."""
 
 from __future__ import annotations
 
 import io
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,15 +20,14 @@ from curlhttp._client.apps.app_call import (
     get_request_fields,
     parse_wsgi_head,
 )
+from curlhttp._client.stream import StreamedResponse
+from curlhttp._client.transport import Transport
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
-from curlhttp._curl.result import decode_body
-from curlhttp._engine.engine import HedgePlan
-from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.body import Body
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response, has_body
+from curlhttp._models.response import Head, has_body
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp.exceptions import ChunkedEncodingError, RemoteProtocolError, RequestException
 
@@ -324,7 +322,7 @@ class WSGICall(AppCall):
 
 
 @with_suggestions("WSGITransport")
-class WSGITransport:
+class WSGITransport(Transport):
     """Send a Client's requests to a WSGI app: `Client(transport=WSGITransport(app))`.
 
     Everything above the network works as usual. The app runs in the thread that sends the request,
@@ -342,8 +340,6 @@ class WSGITransport:
         TypeError: `app` is not a WSGI app.
     """
 
-    needs_client = "Client"
-
     def __init__(
         self,
         app: Any,  # Any: the frameworks do not agree on its type
@@ -360,33 +356,8 @@ class WSGITransport:
         self._is_closed = False
         self._dropped: deque[WSGICall] = deque()  # see WSGICall
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
-        """Call the app and return the response with its body in memory.
-
-        Args:
-            request: complete.
-            plan: notified of the time that it took; one attempt is sent.
-
-        Raises:
-            RequestException: no response was received.
-            Exception: the app raised it.
-        """
-        call = await self.open(request, plan)
-        pieces = []
-        while piece := call.read_blocking():
-            pieces.append(piece)
-        assert call.head is not None
-        response = Response(request, call.head, b"".join(pieces), call.timings())
-        if request.decode and response.content:
-            decode_body(response, request)
-        return response
-
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> WSGICall:
-        """Call the app and return once the head of the response is known.
-
-        Args:
-            request: complete.
-            plan: see perform.
+    def send(self, request: ClientRequest) -> StreamedResponse:
+        """Call the app and return the response once its head is known.
 
         Raises:
             RequestException: no response was received.
@@ -400,27 +371,7 @@ class WSGITransport:
             request, client=self._client, root_path=self._root_path, on_error=call.set_body_error
         )
         call.start(self._app, environ)
-        if plan is not None:
-            plan.timed(call.first_byte)
-        return call
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
-
-    @staticmethod
-    def now() -> float:
-        """Return monotonic seconds."""
-        return time.monotonic()
-
-    @staticmethod
-    def wall() -> float:
-        """Return the time of day in seconds since the epoch."""
-        return time.time()
-
-    def make_waiter(self) -> ThreadWaiter:
-        """Return a new waiter for the caller."""
-        return ThreadWaiter()
+        return StreamedResponse(request, call)
 
     def close(self) -> None:
         """Reject later requests."""

@@ -163,7 +163,7 @@ class _Recording(Unpicklable):
         """Return whether requests without a matching entry are sent."""
         return True
 
-    def wrap(self, engine: Engine) -> Engine:
+    def wrap_engine(self, engine: Engine) -> Engine:
         """Wrap an engine in one that records or plays back."""
         return RecordingEngine(self, engine)
 
