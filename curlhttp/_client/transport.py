@@ -345,6 +345,7 @@ class _Received:
         self.request: ClientRequest = attempt.request
         self.head: Head = _read_head(response)
         self.size = 0
+        self._source: Incoming | None = None
         self._tail = b""
         stream = self._stream
         self.is_made = response._is_made
@@ -357,6 +358,7 @@ class _Received:
         else:
             self.is_decoded = False
             stream._begin()  # raises if it was closed
+            self._source = stream._incoming
         if self.is_decoded and self.head.may_have_codings:
             self.head = _drop_coding(response)
         self._has_body = has_body(self.request.method, self.head.status_code)
@@ -365,8 +367,7 @@ class _Received:
     @property
     def done(self) -> bool:
         """Return whether reading the rest does not wait."""
-        source = None if self._stream is None else self._stream._incoming
-        return source is None or source.done
+        return self._stream is None or self._source is None or self._source.done
 
     def timings(self) -> Timings:
         """Return where the time went so far."""
@@ -421,10 +422,9 @@ class _Received:
         """Abandon the rest of the body."""
         self._tail = b""
         if self._stream is not None:
-            source = self._stream._incoming
             self._stream.abort()
-            close = getattr(source, "aclose", None)
-            if close is not None and self._is_async:
+            close = getattr(self._source, "aclose", None)
+            if close is not None and getattr(self._source, "is_open", False):
                 background_tasks(running_loop(), copy_context()).spawn(_close_quietly, close)
 
     async def aclose(self) -> None:

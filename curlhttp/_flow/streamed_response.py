@@ -378,6 +378,11 @@ class IterableBody:
                 f"content must be bytes or an iterable of bytes, not {type(content).__name__}"
             )
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether there may be an async generator to close."""
+        return self._async_iterator is not None
+
     def timings(self) -> Timings:
         return NO_TIME
 
@@ -390,6 +395,7 @@ class IterableBody:
                 async for piece in self._async_iterator:
                     if _check_piece(piece):
                         return bytes(piece)
+                self._async_iterator = None
             for piece in self._iterator or ():
                 if _check_piece(piece):
                     return bytes(piece)
