@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from curlhttp._client.transport import WrapsTransport
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.loops import Loop
     from curlhttp._engine.engine import Exchange, Layer, MakeWaiter
     from curlhttp._flow.coalesce import SpawnedTask
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
+    from curlhttp._runtime.loops import Loop
 
 _BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them to disk
 
@@ -111,21 +111,23 @@ class AsyncClient(BaseClient):
 
     def _set_engine(self, transport: object) -> None:
         from curlhttp._curl.engines import loops as _loops
+        from curlhttp._runtime import loops as _runtime
 
         self._loops = _loops
-        self._running_loop = _loops.running_loop
-        self._find_running_loop = _loops.find_running_loop
-        self._run_blocking = _loops.in_thread_or_leave
+        self._runtime = _runtime
+        self._running_loop = _runtime.running_loop
+        self._find_running_loop = _runtime.find_running_loop
+        self._run_blocking = _runtime.in_thread_or_leave
         self._engines: dict[Loop, EventLoopEngine] = {}
         self._uses_libcurl = transport is None or hasattr(transport, "wrap")
         given = self._given_transport = None if transport is None else self._to_engine(transport)
         if given is not None:
             self._find_running_loop = cast("Callable[[], Loop]", _no_loop)
         is_real = given is None or self._uses_libcurl
-        now = _network.now if is_real or given is None else given.now
-        wall = _network.wall if is_real or given is None else given.wall
-        self.clock: Clock = Clock(now, wall, lambda seconds: self._timer().sleep(seconds))
-        self.make_waiter: MakeWaiter = lambda: self._timer().make_waiter()
+        now = _network.now if is_real or given is None else given.runtime.now
+        wall = _network.wall if is_real or given is None else given.runtime.wall
+        self.clock: Clock = Clock(now, wall, lambda seconds: self._timer().runtime.sleep(seconds))
+        self.make_waiter: MakeWaiter = lambda: self._timer().runtime.make_waiter()
         self.exchange: Exchange = self._make_exchange()
 
     def _to_engine(self, transport: object) -> Engine:
@@ -151,14 +153,14 @@ class AsyncClient(BaseClient):
 
     def _spawn(self, run: Callable[[], Coroutine[object, None, None]]) -> SpawnedTask:
         """Start a task of the running loop; see Spawn."""
-        tasks = self._loops.background_tasks(self._running_loop(), copy_context())
+        tasks = self._runtime.background_tasks(self._running_loop(), copy_context())
         tasks.spawn(run)
         return tasks
 
     def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
         from curlhttp._models.progress import AsyncProgressBody
 
-        return AsyncProgressBody(body, meter, self._loops.in_thread_or_leave)
+        return AsyncProgressBody(body, meter, self._runtime.in_thread_or_leave)
 
     def _engine(self) -> Engine:
         """Return the engine of the running event loop."""
@@ -296,7 +298,7 @@ class AsyncClient(BaseClient):
             checksum=checksum,
             progress=progress,
             options=options,
-            run_blocking=self._loops.in_thread,
+            run_blocking=self._runtime.in_thread,
             batch=_BATCH,
         )
         return await downloading
@@ -434,7 +436,7 @@ class AsyncClient(BaseClient):
         elif given is not None:
             given.close()
         try:
-            await self._loops.close_engines(self._engines, self._loops.running_loop())
+            await self._loops.close_engines(self._engines, self._running_loop())
         finally:
             self._close_wrappers()
 

@@ -127,9 +127,9 @@ class Client(BaseClient):
             assert self._inner is not None
             engine = self._inner
         self._engine: Engine = engine
-        time = self._inner or engine
-        self.clock: Clock = Clock(time.now, time.wall, time.sleep)
-        self.make_waiter: MakeWaiter = time.make_waiter
+        runtime = (self._inner or engine).runtime
+        self.clock: Clock = Clock(runtime.now, runtime.wall, runtime.sleep)
+        self.make_waiter: MakeWaiter = runtime.make_waiter
         self.exchange: Exchange = self._make_exchange()
 
     def _to_engine(self, transport: object) -> Engine:
@@ -144,7 +144,7 @@ class Client(BaseClient):
 
     def _make_exchange(self) -> Exchange:
         self._wrapped_engine: Engine = self.wrap(self._engine)
-        last = exchange(self._wrapped_engine, self._engine.now, StreamedResponse)
+        last = exchange(self._wrapped_engine, self.clock.now, StreamedResponse)
         # The engines of libcurl count what they send.
         return count_attempts(last, self.totals) if self._inner is None else last
 

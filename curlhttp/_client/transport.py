@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ca
 import anyio
 
 from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
-from curlhttp._curl.engines.loops import background_tasks, running_loop
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
@@ -39,12 +38,12 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings, add_waits
-from curlhttp._runtime.loops import REAL_TIME_LOOP
+from curlhttp._runtime.loops import REAL_TIME_LOOP, background_tasks, running_loop
 from curlhttp._runtime.thread import REAL_TIME_THREAD
 from curlhttp.exceptions import ConnectTimeout, DeadlineExceeded, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._curl.engines.loops import BackgroundTasks
+    from curlhttp._runtime.loops import BackgroundTasks
 
 T = TypeVar("T")
 
@@ -229,7 +228,7 @@ def _rewind(request: ClientRequest) -> None:
 # --- A transport as an engine ---
 
 
-class _Attempt:
+class _TransportAttempt:
     """One request to a transport.
 
     Attributes:
@@ -337,7 +336,7 @@ class _Received:
     must hear of it.
     """
 
-    def __init__(self, attempt: _Attempt, response: Response) -> None:
+    def __init__(self, attempt: _TransportAttempt, response: Response) -> None:
         self._attempt = attempt
         self._response: Response | None = response
         self._stream = response if isinstance(response, BaseStreamedResponse) else None
@@ -497,12 +496,8 @@ class _TransportEngine:
     def __init__(self, transport: object) -> None:
         self.transport: Any = transport  # Any: of the user
         self.is_closed = False
-        self.now = self.runtime.now
-        self.wall = self.runtime.wall
-        self.sleep = self.runtime.sleep
-        self.make_waiter = self.runtime.make_waiter
 
-    def begin(self, request: ClientRequest) -> _Attempt:
+    def begin(self, request: ClientRequest) -> _TransportAttempt:
         """Return an attempt, which begins now.
 
         Raises:
@@ -510,9 +505,9 @@ class _TransportEngine:
         """
         if self.is_closed:
             raise client_closed(request)
-        return _Attempt(request, self.transport, is_async=self.is_async)
+        return _TransportAttempt(request, self.transport, is_async=self.is_async)
 
-    def _find_connect(self) -> Any:  # Any: of the user
+    def _find_connect(self) -> Callable[[ClientRequest], object]:
         connect = getattr(self.transport, "connect", None)
         if connect is None:
             name = type(self.transport).__name__
@@ -520,7 +515,7 @@ class _TransportEngine:
                 f"{name} has no connect(), so it cannot open connections for other protocols, "
                 "such as WebSocket"
             )
-        return connect
+        return cast("Callable[[ClientRequest], object]", connect)
 
 
 class TransportEngine(_TransportEngine):
@@ -579,38 +574,41 @@ class AsyncTransportEngine(_TransportEngine):
 
     def __init__(self, transport: object) -> None:
         super().__init__(transport)
-        self.racing: set[_Racer[Any]] = set()  # Any: what each returns
+        self.racing: set[_Racer[Response]] = set()
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory; see Engine."""
         if plan is not None:
-            return await _Race(self, plan, self._perform).run(request)
+            return await _TransportRace(self, plan, self._perform).run(request)
         return await self._perform(self.begin(request))
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
         """Send the request and return once `send` has returned; see Engine."""
         if plan is not None:
-            return await _Race(self, plan, self._open).run(request)
+            return await _TransportRace(self, plan, self._open).run(request)
         return await self._open(self.begin(request))
 
-    async def _perform(self, attempt: _Attempt) -> Response:
+    async def _perform(self, attempt: _TransportAttempt) -> Response:
         received = await self._open(attempt)
         return await received.to_response()
 
-    async def _open(self, attempt: _Attempt) -> _Received:
+    async def _open(self, attempt: _TransportAttempt) -> _Received:
         try:
+            if _is_ours(self.transport):  # it has its own timeouts
+                return attempt.open(await self._send(attempt))
             return attempt.open(await attempt.wait(partial(self._send, attempt), has_head=False))
         except BaseException as error:
             attempt.add_context(error)
             raise
 
-    async def _send(self, attempt: _Attempt) -> object:
+    async def _send(self, attempt: _TransportAttempt) -> object:
         sent = self.transport.send(attempt.request)
         return await sent if inspect.isawaitable(sent) else sent
 
     async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol; see Connector."""
-        return cast("ByteStream", await self._find_connect()(request))
+        connected = cast("Awaitable[ByteStream]", self._find_connect()(request))
+        return await connected
 
     async def astart(self) -> None:
         """Start what the transport needs, such as an app."""
@@ -643,7 +641,7 @@ class AsyncTransportEngine(_TransportEngine):
 class _Racer(Generic[T]):
     """One attempt in a task of its own."""
 
-    def __init__(self, attempt: _Attempt, tasks: BackgroundTasks) -> None:
+    def __init__(self, attempt: _TransportAttempt, tasks: BackgroundTasks) -> None:
         self.attempt = attempt
         self.tasks = tasks
         self.result: T | None = None
@@ -652,7 +650,9 @@ class _Racer(Generic[T]):
         self._is_cancelled = False
 
     async def run(
-        self, send: Callable[[_Attempt], Awaitable[T]], on_end: Callable[[_Racer[T]], object]
+        self,
+        send: Callable[[_TransportAttempt], Awaitable[T]],
+        on_end: Callable[[_Racer[T]], object],
     ) -> None:
         """Send it, and keep its result or error."""
         try:
@@ -688,7 +688,7 @@ class _Racer(Generic[T]):
         return self.result._head if isinstance(self.result, Response) else None
 
 
-class _Race(Generic[T]):
+class _TransportRace(Generic[T]):
     """The attempts of one request. The first good one wins, or the last.
 
     Args:
@@ -701,7 +701,7 @@ class _Race(Generic[T]):
         self,
         engine: AsyncTransportEngine,
         plan: HedgePlan,
-        send: Callable[[_Attempt], Awaitable[T]],
+        send: Callable[[_TransportAttempt], Awaitable[T]],
     ) -> None:
         self._engine = engine
         self._plan = plan
@@ -744,12 +744,12 @@ class _Race(Generic[T]):
         tasks = background_tasks(running_loop(), copy_context())
         racer: _Racer[T] = _Racer(self._engine.begin(request), tasks)
         self._running.append(racer)
-        self._engine.racing.add(racer)
+        self._engine.racing.add(cast("_Racer[Response]", racer))
         tasks.spawn(racer.run, self._send, self._on_end)
         return racer
 
     def _on_end(self, racer: _Racer[T]) -> None:
-        self._engine.racing.discard(racer)
+        self._engine.racing.discard(cast("_Racer[Response]", racer))
         if self._waiter is not None:
             self._waiter.wake()
 

@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any
 from curlhttp._curl.dns import has_failed
 from curlhttp._curl.options import get_addresses, get_connect_target
 from curlhttp._curl.resolver import Lookup
-from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, to_connector
+from curlhttp._engine.engine import (
+    ByteStream,
+    Engine,
+    HedgePlan,
+    Incoming,
+    Runtime,
+    Waiter,
+    to_connector,
+)
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, NetworkRoute
 from curlhttp._models.request import ClientRequest
@@ -92,14 +100,14 @@ class AddressChecker:
     async def _addresses(
         self, request: ClientRequest, host: str, version: int | None, engine: Engine
     ) -> list[str]:
-        seconds, now = request.timeout.connect, engine.now()
+        seconds, now = request.timeout.connect, engine.runtime.now()
         if request.deadline is not None:
             left = max(0.0, request.deadline - now)
             seconds = left if seconds is None else min(seconds, left)
         try:
             is_moved = has_failed(request)
-            find = self._resolver.find
-            found = await find(host, version, engine.make_waiter, seconds, is_fresh=is_moved)
+            find, waiting = self._resolver.find, engine.runtime.make_waiter
+            found = await find(host, version, waiting, seconds, is_fresh=is_moved)
         except OSError as error:
             raise ConnectionError(
                 f"{request}: the host name could not be resolved, which is needed because a guard "
@@ -108,7 +116,7 @@ class AddressChecker:
             ) from None
         if found is not None:
             return found
-        if request.is_late(engine.now()):
+        if request.is_late(engine.runtime.now()):
             raise DeadlineExceeded(
                 f"{request}: the total timeout of {request.timeout.total} s ran out",
                 request=request,
@@ -147,10 +155,7 @@ class GuardedEngine:
     def __init__(self, engine: Engine, checker: AddressChecker) -> None:
         self._engine = engine
         self._checker = checker
-        self.sleep = engine.sleep
-        self.now = engine.now
-        self.wall = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close = engine.close
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timings import CurlTimings, Timings
 
 
-class Reader(Protocol):
+class TransferReader(Protocol):
     """An engine that reads what its transfers receive."""
 
     def read(self, transfer: Transfer) -> Coroutine[object, object, bytes]: ...
@@ -31,7 +31,7 @@ class OpenTransfer:
 
     __slots__ = ("_engine", "_transfer")
 
-    def __init__(self, engine: Reader, transfer: Transfer) -> None:
+    def __init__(self, engine: TransferReader, transfer: Transfer) -> None:
         self._engine = engine
         self._transfer = transfer
 

@@ -141,17 +141,9 @@ class Engine(Protocol):
             RequestException: no response was received.
         """
 
-    def sleep(self, seconds: float, /) -> Awaitable[None]:
-        """Wait."""
-
-    def now(self) -> float:
-        """Return monotonic seconds, as time.monotonic() does."""
-
-    def wall(self) -> float:
-        """Return the time of day in seconds since the epoch, as time.time() does."""
-
-    def make_waiter(self) -> Waiter:
-        """Return a new waiter for the caller, which any thread may wake."""
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time, and waits, of whoever calls this engine."""
 
     def close(self) -> None:
         """Close all connections."""

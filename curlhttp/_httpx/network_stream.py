@@ -97,7 +97,7 @@ class NetworkStream:
 
 async def open_upgrade(engine: Engine, sent: ClientRequest) -> Incoming:
     """Return the response to a request for another protocol."""
-    return UpgradeResponse(await send_upgrade(to_connector(engine), sent, engine.now))
+    return UpgradeResponse(await send_upgrade(to_connector(engine), sent, engine.runtime.now))
 
 
 class UpgradeResponse:

@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption
     from curlhttp._models.request import ClientRequest
     from curlhttp._policy.guard import GuardInput
+    from curlhttp._runtime.loops import Loop
 
 RequestT = TypeVar("RequestT", bound=RequestLike)
 ResponseT = TypeVar("ResponseT")
@@ -203,7 +203,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
                 if left <= 0 or not self._library.failed_to_connect(error) or rewind(sent.body):
                     raise
             left -= 1
-            await engine.sleep(pause)
+            await engine.runtime.sleep(pause)
             pause = pause * 2 or _FIRST_PAUSE
 
 
@@ -252,12 +252,14 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
 
     def _set_up(self) -> None:
         from curlhttp._curl.engines import loops as _loops
+        from curlhttp._runtime.loops import running_loop
 
         self._loops = _loops
+        self._running_loop = running_loop
         self._engines: dict[Loop, EventLoopEngine] = {}
 
     def _engine(self) -> Engine:
-        loop = self._loops.running_loop()
+        loop = self._running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed:
             multiplexes = bool(self._transport.http2)
@@ -278,4 +280,4 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later request opens new ones."""
-        await self._loops.close_engines(self._engines, self._loops.running_loop())
+        await self._loops.close_engines(self._engines, self._running_loop())

@@ -23,7 +23,7 @@ from curlhttp._engine.engine import (
     Exchange,
     HedgePlan,
     Incoming,
-    Waiter,
+    Runtime,
     to_connector,
 )
 from curlhttp._engine.network import NetworkOverride, OverriddenEngine
@@ -110,10 +110,7 @@ class TracedEngine:
     def __init__(self, tracing: Tracing, engine: Engine) -> None:
         self._tracing = tracing
         self._engine = engine
-        self.sleep = engine.sleep
-        self.now = engine.now
-        self.wall = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close = engine.close
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:

@@ -22,7 +22,7 @@ from curlhttp._engine.engine import (
     Engine,
     HedgePlan,
     Incoming,
-    Waiter,
+    Runtime,
     to_connector,
 )
 from curlhttp._engine.log import INFO, log
@@ -403,9 +403,7 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
-        self.now: Callable[[], float] = engine.now
-        self.wall: Callable[[], float] = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close: Callable[[], None] = engine.close
         self.is_async: bool | None = getattr(engine, "is_async", None)
         if self.is_async:  # of a transport for AsyncClient
@@ -416,10 +414,6 @@ class ChaosEngine:
     def is_closed(self) -> bool:
         """Return whether no more requests are sent."""
         return bool(getattr(self._engine, "is_closed", False))
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait as the other engine does."""
-        await self._engine.sleep(seconds)
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory, or fail."""
@@ -555,11 +549,11 @@ class ChaosEngine:
         Raises:
             ReadTimeout, DeadlineExceeded: this is longer than a timeout.
         """
-        now = self.now()
+        now = self.runtime.now()
         begun = now if begun is None else begun
         lasts, late = apply_timeouts(request, seconds, begun, waits_for_response=is_silent)
         if (left := lasts - (now - begun)) > 0:
-            await self.sleep(left)
+            await self.runtime.sleep(left)
         if late is not None:
             try:
                 raise late
@@ -679,11 +673,11 @@ class _Hedging(Generic[Outcome]):
         self._engine = engine
         self._plan = plan
         self._send = send
-        self._begun = engine.now()
+        self._begun = engine.runtime.now()
 
     @property
     def _elapsed(self) -> float:
-        return self._engine.now() - self._begun
+        return self._engine.runtime.now() - self._begun
 
     async def run(self, request: ClientRequest, fate: Fate) -> Outcome:
         """Send the first attempt after its latency, unless the next one wins before.
@@ -711,7 +705,7 @@ class _Hedging(Generic[Outcome]):
 
     async def _try(self, request: ClientRequest, left: float) -> Outcome | None:
         """Return the response to the next attempt; None if it fails, or would begin too late."""
-        engine, started = self._engine, self._engine.now()
+        engine, started = self._engine, self._engine.runtime.now()
         fate = engine.pick(request)
         result: AttemptResult = None
         was_sent = False
@@ -727,7 +721,7 @@ class _Hedging(Generic[Outcome]):
                     return found
                 if not isinstance(found, Response):
                     found.abort()
-        self._plan.dropped(request, result, engine.now() - started, was_sent)
+        self._plan.dropped(request, result, engine.runtime.now() - started, was_sent)
         return None
 
 

@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from errno import ECONNREFUSED
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qsl
 
-from curlhttp._engine.engine import AttemptResult, HedgePlan
+from curlhttp._engine.engine import AttemptResult, HedgePlan, Runtime
 from curlhttp._models.body import read_whole
 from curlhttp._models.errors import client_closed, read_timeout_error
 from curlhttp._models.headers import Headers
@@ -569,9 +570,10 @@ class ScriptedEngine:
         self.sleeps.append(seconds)
         self.advance(seconds)
 
-    def make_waiter(self) -> _ScriptedWaiter:
-        """Return a new waiter."""
-        return _ScriptedWaiter(self)
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time of the script, and waits that take no time."""
+        return Runtime(self.now, self.wall, self.sleep, partial(_ScriptedWaiter, self))
 
     # exchanges
 

@@ -485,7 +485,7 @@ async def test_the_cache_stores_what_a_transport_answers(
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_attempt_of_a_hedge_that_loses_is_cancelled(pages: Any, stream: bool) -> None:
-    cancelled = []
+    cancelled: list[Any] = []
 
     async def respond(request: Any) -> Any:
         if len(transport.sent) == 1:

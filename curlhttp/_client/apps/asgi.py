@@ -27,7 +27,6 @@ from curlhttp._client.apps.websocket import AppSocket
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._client.transport import AsyncTransport
 from curlhttp._curl.engines.event_loop import next_piece
-from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks, running_loop
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
 from curlhttp._models.errors import client_closed, closed_while_reading
@@ -35,6 +34,7 @@ from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, has_body
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timings import Timings
+from curlhttp._runtime.loops import BackgroundTasks, Loop, background_tasks, running_loop
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ClientClosed,
@@ -496,7 +496,7 @@ class _LoopState:
     """The state of a transport in one event loop.
 
     Args:
-        loop: see _curl/engines/loops.py.
+        loop: see _runtime/loops.py.
         app: the app if it has a lifespan, else None.
 
     Attributes:

@@ -41,7 +41,7 @@ from curlhttp._models.timings import NO_TIME, Timings, get_attempt_numbers, make
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 
 if TYPE_CHECKING:
-    from curlhttp._engine.engine import ByteStream, Send, Waiter
+    from curlhttp._engine.engine import ByteStream, Runtime, Send
 
 # --- Which entry of a cassette matches a request, and which is nearest if none does ---
 
@@ -389,10 +389,7 @@ class RecordingEngine:
     def __init__(self, recorder: _Recording, engine: Engine) -> None:
         self._recorder = recorder
         self._engine = engine
-        self.sleep = engine.sleep
-        self.now = engine.now
-        self.wall = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close = engine.close
 
     async def connect(self, request: ClientRequest) -> ByteStream:
@@ -483,13 +480,13 @@ class _RecordingExchange:
     def __init__(
         self, recorder: _Recording, engine: Engine, request: ClientRequest, body: bytes
     ) -> None:
-        self.now: Callable[[], float] = engine.now
+        self.now: Callable[[], float] = engine.runtime.now
         self._recorder = recorder
         self._request = request
         self._body = body
         self._number = recorder.begin()
-        self._begun = engine.wall()
-        self._wall = engine.wall
+        self._begun = engine.runtime.wall()
+        self._wall = engine.runtime.wall
         self._hedge = ""
 
     @property

@@ -7,7 +7,6 @@ crashes libcurl. The engine's coroutines never suspend.
 from __future__ import annotations
 
 import math
-import time
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -48,14 +47,13 @@ from curlhttp._engine.engine import (
     count_outcome,
     to_connector,
 )
-from curlhttp._engine.network import network, now, wall
-from curlhttp._engine.run import ThreadWaiter
-from curlhttp._engine.running_maps import running, wait_and_step
+from curlhttp._engine.network import network
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._runtime.thread import THREAD
 from curlhttp.exceptions import RequestException
 
 
@@ -66,6 +64,8 @@ class BlockingEngine:
         limits: the client's limits.
         keeps_streams: connections for other protocols outlive `close`.
     """
+
+    runtime = THREAD
 
     def __init__(self, limits: Limits, *, keeps_streams: bool = False) -> None:
         self._limits = limits
@@ -384,19 +384,7 @@ class BlockingEngine:
         self._streams.add(stream)
         return stream
 
-    # time, and the end
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        if network.skip(seconds):
-            return
-        if running:
-            wait_and_step(time.sleep, seconds)
-        else:
-            time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
-
-    now = staticmethod(now)
-    wall = staticmethod(wall)
+    # the end
 
     @property
     def is_closed(self) -> bool:
@@ -421,10 +409,6 @@ class BlockingEngine:
         active = [transfer for transfer in every if transfer not in idle]
         connections = [transfer.connections for transfer in every]
         return tell_state(connections, active, self._pool.slots.waits())
-
-    def make_waiter(self) -> ThreadWaiter:
-        """Return a new waiter for the caller."""
-        return ThreadWaiter()
 
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.
