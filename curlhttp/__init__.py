@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from curlhttp._client.record.record import HarLog, Record
     from curlhttp._client.stats import ClientStats, ConnectionStats, LimitStats
     from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
+    from curlhttp._client.transport import AsyncTransport, Transport
     from curlhttp._client.websocket.websocket import AsyncWebSocket, WebSocket
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
@@ -162,6 +163,7 @@ __all__ = [
     "AsyncEventStream",
     "AsyncResults",
     "AsyncStreamedResponse",
+    "AsyncTransport",
     "AsyncWebSocket",
     "Attempt",
     "AttemptCancelled",
@@ -250,6 +252,7 @@ __all__ = [
     "Timings",
     "TooManyRedirects",
     "Transition",
+    "Transport",
     "URLRequired",
     "UnrewindableBodyError",
     "WSGITransport",
@@ -334,6 +337,7 @@ _NAMES = {
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",
     "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",
+    "curlhttp._client.transport": "AsyncTransport Transport",
     "curlhttp._client.websocket.websocket": "AsyncWebSocket WebSocket",
     "curlhttp.exceptions": (
         "BlockedAddress ChecksumMismatch ChunkedEncodingError CircuitBreakerOpen ClientClosed "

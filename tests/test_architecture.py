@@ -24,6 +24,7 @@ CLOCKS = {"datetime", "time"}
 VALUES = ("curlhttp.exceptions", "curlhttp._models", "curlhttp._version")
 SEAM, POLICY, FLOW = ("curlhttp._engine",), ("curlhttp._policy",), ("curlhttp._flow",)
 CURL, CLIENT = ("curlhttp._curl",), ("curlhttp._client",)
+RUNTIME = ("curlhttp._runtime",)
 FACADE = ("curlhttp.requests",)
 CLIENTS = {"curlhttp._client.client", "curlhttp._client.async_client"}
 BUILDING = (
@@ -32,7 +33,7 @@ BUILDING = (
     "curlhttp._client.ssl_context",
 )
 BASE = (*BUILDING, "curlhttp._client.base")
-BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + BASE
+BELOW_CLIENTS = VALUES + SEAM + RUNTIME + POLICY + FLOW + CURL + BASE
 PURE = {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}
 
 # A folder or file: (what of the package it may import, what else it must not import). The longest
@@ -45,9 +46,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_engine": (VALUES + SEAM, PURE),
     "_engine/network.py": (VALUES + SEAM, PURE - {"time"}),
     "_engine/running_maps.py": (VALUES + SEAM, PURE - {"time"}),  # it paces waits of threads
+    "_runtime": (VALUES + SEAM + RUNTIME, PURE - CLOCKS - LOOPS),
     "_flow": (VALUES + SEAM + POLICY + FLOW, PURE - CLOCKS),
-    "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
-    "_curl/engines/loops.py": (VALUES + SEAM + CURL, PURE - LOOPS),
+    "_curl": (VALUES + SEAM + RUNTIME + CURL, {"http.client", "http.cookiejar"}),
+    "_curl/engines/loops.py": (VALUES + SEAM + RUNTIME + CURL, PURE - LOOPS),
     # what users hold
     "_client": (BELOW_CLIENTS, PURE),
     "_client/client.py": (BELOW_CLIENTS + CLIENT, PURE - CLOCKS),
@@ -74,15 +76,22 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_client/websocket": ((*BELOW_CLIENTS, "curlhttp._client.websocket"), CLIENTS | PURE),
     "_client/cache.py": (
         (
-            *(*VALUES, *SEAM, *POLICY, *FLOW, *CURL),
+            *(*VALUES, *SEAM, *RUNTIME, *POLICY, *FLOW, *CURL),
             *("curlhttp._client.cache_storage", "curlhttp._client.stream"),
         ),
         CLIENTS | PURE,
     ),
     "_client/cache_storage.py": (VALUES + POLICY, CLIENTS | PURE - CLOCKS),
     "_client/record": ((*VALUES, *SEAM, "curlhttp._client.record"), PURE - {"datetime"}),
+    "_client/transport.py": (
+        (*VALUES, *SEAM, *FLOW, *CURL, *RUNTIME, "curlhttp._client.stream"),
+        {"pycurl", *SOCKETS, "datetime", *CLIENTS},
+    ),
     "_client/apps": (
-        (*VALUES, *SEAM, *CURL, "curlhttp._client.apps"),
+        (
+            *(*VALUES, *SEAM, *RUNTIME, *CURL, "curlhttp._client.apps"),
+            *("curlhttp._client.stream", "curlhttp._client.transport"),
+        ),
         {"pycurl", *SOCKETS, "datetime"},
     ),
     # with extras, and for tests
@@ -93,7 +102,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "otel": ((*VALUES, *SEAM, *FLOW, "curlhttp.otel"), PURE - {"time"}),
     "_httpx": (
         (
-            *(*VALUES, *SEAM, *CURL, "curlhttp._client.ssl_context"),
+            *(*VALUES, *SEAM, *RUNTIME, *CURL, "curlhttp._client.ssl_context"),
             *("curlhttp._httpx", "curlhttp._policy.guard", "curlhttp._flow.upgrade"),
         ),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS},
@@ -107,7 +116,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         {*FACADE, "pycurl", *LOOPS, *SOCKETS},
     ),
-    "testing": ((*VALUES, *SEAM, "curlhttp.testing"), PURE),
+    "testing": ((*VALUES, *SEAM, "curlhttp.testing", "curlhttp._client.transport"), PURE),
     "progress.py": (VALUES, PURE - CLOCKS),
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),
     "_pyinstaller": ((), PURE),
@@ -289,7 +298,8 @@ def folder_of(module: str) -> str:
 # From the bottom to the top, as in ARCHITECTURE.md.
 ORDER = [
     *("curlhttp._version", "curlhttp.exceptions", "curlhttp._models", "curlhttp.progress"),
-    *("curlhttp._engine", "curlhttp._policy", "curlhttp.redis", "curlhttp._curl", "curlhttp._flow"),
+    *("curlhttp._engine", "curlhttp._runtime", "curlhttp._policy", "curlhttp.redis"),
+    *("curlhttp._curl", "curlhttp._flow"),
     *("curlhttp._client", "curlhttp.testing", "curlhttp.otel", "curlhttp.requests"),
     *("curlhttp._httpx", "curlhttp.httpx", "curlhttp.httpx2", "curlhttp.distributed"),
     *("curlhttp.cli", "curlhttp.__main__"),

@@ -17,7 +17,7 @@ FACADE = ROOT / "requests"
 # Programs override methods of the facade with types of their own (requests/_types.py).
 ANYS = {"core": 108, "facade": 265}
 # curlhttp.Timeout is an exception and a setting: see curlhttp.exceptions.Timeout.
-# A Transport says how a request travels; httpx and httpx2 have one each that carries requests.
+# Transports carry requests: those of our clients, and one each for httpx and httpx2.
 TWICE = {"AsyncTransport", "Timeout", "Transport"}
 
 

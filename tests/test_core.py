@@ -31,6 +31,12 @@ FEATURES = tuple(
 )
 
 STILL_IMPORTED = {
+    "_runtime.loops": {
+        "_engine.running_maps",
+    },
+    "_runtime.thread": {
+        "_engine.running_maps",
+    },
     "_client.async_client": {
         "_client.download",
         "_client.event_stream",

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from curlhttp import ConcurrencyLimit, Response
-from curlhttp._engine.engine import Clock, HedgePlan
+from curlhttp._engine.engine import Clock, HedgePlan, Runtime
 from curlhttp._flow.limits import limits
 from curlhttp._models.request import ClientRequest
 from curlhttp.testing import ScriptedEngine
@@ -75,7 +75,7 @@ class ScriptedNetwork(ScriptedEngine):
         self._script = script
         pool = None if connections is None else ConcurrencyLimit(connections, per=None)
         clock = cast("Clock", self)
-        self._in_pool = limits(None, pool, clock, self.make_waiter)(super().perform)
+        self._in_pool = limits(None, pool, clock, self.runtime.make_waiter)(super().perform)
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Play a step as soon as a connection is free."""
@@ -95,9 +95,10 @@ class ScriptedNetwork(ScriptedEngine):
         """Wait while other tasks run."""
         await asyncio.sleep(seconds)
 
-    def make_waiter(self) -> _Waiter:  # type: ignore[override]
-        """Return a new waiter."""
-        return _Waiter()
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time of the simulation, and waits in it."""
+        return Runtime(self.now, self.wall, self.sleep, _Waiter)
 
     async def _begin(self, request: ClientRequest) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.

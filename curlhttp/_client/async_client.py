@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
-from curlhttp._client.base import BaseClient, Self
+from curlhttp._client.base import BaseClient, Self, wrap_all
 from curlhttp._client.request_builder import (
     MAX_EVENT_SIZE,
     DownloadOptions,
@@ -20,7 +20,7 @@ from curlhttp._client.request_builder import (
 )
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
-from curlhttp._engine.engine import Clock, Engine, validate_transport
+from curlhttp._engine.engine import Clock, Engine
 from curlhttp._flow.exchange import count_attempts, exchange_async
 from curlhttp._models.errors import client_closed
 from curlhttp._models.exiting import check_running
@@ -34,16 +34,21 @@ if TYPE_CHECKING:
     from curlhttp._client.event_stream import AsyncEventStream
     from curlhttp._client.map.async_results import AsyncResults
     from curlhttp._client.map.scheduler import Item
+    from curlhttp._client.transport import WrapsTransport
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.loops import Loop
     from curlhttp._engine.engine import Exchange, Layer, MakeWaiter
     from curlhttp._flow.coalesce import SpawnedTask
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
+    from curlhttp._runtime.loops import Loop
 
 _BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them to disk
+
+
+def _no_loop() -> None:
+    """Return what is no loop, so that no engine of libcurl is found."""
 
 
 class _Streaming:
@@ -104,27 +109,42 @@ class AsyncClient(BaseClient):
     _streamed = AsyncStreamedResponse
     _awaits_hooks = True
 
-    def _set_engine(self, transport: Engine | None) -> None:
+    def _set_engine(self, transport: object) -> None:
         from curlhttp._curl.engines import loops as _loops
+        from curlhttp._runtime import loops as _runtime
 
         self._loops = _loops
-        self._running_loop = _loops.running_loop
-        self._find_running_loop = _loops.find_running_loop
-        self._run_blocking = _loops.in_thread_or_leave
+        self._runtime = _runtime
+        self._running_loop = _runtime.running_loop
+        self._find_running_loop = _runtime.find_running_loop
+        self._run_blocking = _runtime.in_thread_or_leave
         self._engines: dict[Loop, EventLoopEngine] = {}
-        if transport is not None:
-            validate_transport(transport, "AsyncClient")
-        self._given_transport = transport
-        now = _network.now if transport is None else transport.now
-        wall = _network.wall if transport is None else transport.wall
-        self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
-        self.make_waiter: MakeWaiter = lambda: self._engine().make_waiter()
+        self._uses_libcurl = transport is None or hasattr(transport, "wrap")
+        given = self._given_transport = None if transport is None else self._to_engine(transport)
+        if given is not None:
+            self._find_running_loop = cast("Callable[[], Loop]", _no_loop)
+        is_real = given is None or self._uses_libcurl
+        now = _network.now if is_real or given is None else given.runtime.now
+        wall = _network.wall if is_real or given is None else given.runtime.wall
+        self.clock: Clock = Clock(now, wall, lambda seconds: self._timer().runtime.sleep(seconds))
+        self.make_waiter: MakeWaiter = lambda: self._timer().runtime.make_waiter()
         self.exchange: Exchange = self._make_exchange()
+
+    def _to_engine(self, transport: object) -> Engine:
+        """Return the engine that uses a transport."""
+        from curlhttp._client.transport import AsyncEngineTransport, to_engine
+
+        if not self._uses_libcurl:
+            return to_engine(transport, "AsyncClient")
+        wrappers, self._wrappers, self._inner_wrappers = self._wrappers, (), self._wrappers
+        inner = AsyncEngineTransport(lambda: wrap_all(self._libcurl(), wrappers))
+        return to_engine(cast("WrapsTransport", transport).wrap(inner), "AsyncClient")
 
     def _make_exchange(self) -> Exchange:
         engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
         last = exchange_async(engine, self.clock.now, AsyncStreamedResponse)
-        return last if self._given_transport is None else count_attempts(last, self.totals)
+        # The engines of libcurl count what they send.
+        return last if self._uses_libcurl else count_attempts(last, self.totals)
 
     def _make_coalescing(self) -> Callable[[Clock, MakeWaiter], Layer]:
         from curlhttp._flow.coalesce import coalesce
@@ -133,14 +153,14 @@ class AsyncClient(BaseClient):
 
     def _spawn(self, run: Callable[[], Coroutine[object, None, None]]) -> SpawnedTask:
         """Start a task of the running loop; see Spawn."""
-        tasks = self._loops.background_tasks(self._running_loop(), copy_context())
+        tasks = self._runtime.background_tasks(self._running_loop(), copy_context())
         tasks.spawn(run)
         return tasks
 
     def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
         from curlhttp._models.progress import AsyncProgressBody
 
-        return AsyncProgressBody(body, meter, self._loops.in_thread_or_leave)
+        return AsyncProgressBody(body, meter, self._runtime.in_thread_or_leave)
 
     def _engine(self) -> Engine:
         """Return the engine of the running event loop."""
@@ -150,11 +170,19 @@ class AsyncClient(BaseClient):
         return engine
 
     def _make_engine(self) -> Engine:
+        if self.is_closed:
+            raise client_closed()
+        return self._libcurl() if self._given_transport is None else self._given_transport
+
+    def _timer(self) -> Engine:
+        """Return the engine that provides the time: libcurl's, if it is used."""
+        return self._libcurl() if self._uses_libcurl else self._engine()
+
+    def _libcurl(self) -> Engine:
+        """Return libcurl's engine of the running event loop, a new one if there is none."""
         loop = self._running_loop()
         if self.is_closed:
             raise client_closed()
-        if self._given_transport is not None:
-            return self._given_transport
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed:
             make_engine = self._loops.make_engine
@@ -270,7 +298,7 @@ class AsyncClient(BaseClient):
             checksum=checksum,
             progress=progress,
             options=options,
-            run_blocking=self._loops.in_thread,
+            run_blocking=self._runtime.in_thread,
             batch=_BATCH,
         )
         return await downloading
@@ -408,7 +436,7 @@ class AsyncClient(BaseClient):
         elif given is not None:
             given.close()
         try:
-            await self._loops.close_engines(self._engines, self._loops.running_loop())
+            await self._loops.close_engines(self._engines, self._running_loop())
         finally:
             self._close_wrappers()
 

@@ -59,11 +59,12 @@ if TYPE_CHECKING:
         VerifyInput,
     )
     from curlhttp._client.stats import ClientStats, ReportingEngine
+    from curlhttp._client.transport import AnyTransport
     from curlhttp._flow.fallback import FallbackInput
     from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
     from curlhttp._flow.streamed_response import BaseStreamedResponse
-    from curlhttp._models.config import Transport
+    from curlhttp._models.config import NetworkRoute
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import (
         AuthInput,
@@ -121,6 +122,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     _streamed: type[BaseStreamedResponse]
     _run_blocking: Offload = staticmethod(run_here)
     _wrappers: tuple[EngineWrapper, ...] = ()
+    _inner_wrappers: tuple[EngineWrapper, ...] = ()  # below a transport that wraps libcurl
     _caching: ClientCaching | None = None
     _event_streams: Iterable[ClosesWithClient] = ()  # open streams of sse()
 
@@ -179,7 +181,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         default_encoding: DefaultEncoding | None = None,
         raise_for_status: bool = False,
         cache: Cache | None = None,
-        transport: Engine | EngineWrapper | None = None,
+        transport: AnyTransport | None = None,
     ) -> None:
         check_running()
         self.totals: Totals = Totals()
@@ -264,9 +266,10 @@ class BaseClient(Unpicklable, RequestBuilder):
         if isinstance(cast(object, transport), type):
             shown = f"transport={getattr(transport, '__name__', '')}(...)"
             raise TypeError(f"transport must be an object, not a class: write {shown}")
-        if hasattr(transport, "wrap"):
+        if hasattr(transport, "wrap_engine"):  # ours, such as a Record
             self._wrappers, transport = (cast(EngineWrapper, transport),), None
-        if transport is None:  # a replacement of libcurl connects to no addresses to check
+        if transport is None or hasattr(transport, "wrap"):
+            # Not if libcurl is replaced, because then there are no addresses to check.
             self._wrappers = (*self._routing.wrappers, *self._wrappers)
         self._set_engine(transport)
         self.chain: Chain = Chain(
@@ -398,11 +401,11 @@ class BaseClient(Unpicklable, RequestBuilder):
         )
         return self._caching
 
-    def _set_engine(self, transport: Engine | None) -> None:
+    def _set_engine(self, transport: object) -> None:
         """Set the engine, and clock, make_waiter and exchange from it.
 
         Args:
-            transport: replaces libcurl, or None.
+            transport: replaces libcurl, or wraps it; or None.
         """
         raise NotImplementedError
 
@@ -412,15 +415,13 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     def wrap(self, engine: Engine) -> Engine:
         """Wrap an engine in all wrappers of this client."""
-        for wrapper in self._wrappers:
-            engine = wrapper.wrap(engine)
-        return engine
+        return wrap_all(engine, self._wrappers)
 
     def _close_wrappers(self) -> None:
         """Close event streams, wrappers and cache, after the engines."""
         for stream in tuple(self._event_streams):
             stream.close_with_client()
-        for each in self._wrappers:
+        for each in (*self._wrappers, *self._inner_wrappers):
             each.close()
         if self._caching is not None:
             self._caching.close()
@@ -545,7 +546,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             return self._convert(request)
         if request.retry is not None:
             self._allow_retries()
-        if cast("Transport | None", request.transport) is not None:
+        if cast("NetworkRoute | None", request.transport) is not None:
             return request
         # Passed only if the request has one: a subclass may have another default.
         options: RequestOptions = {} if request.auth is None else {"auth": request.auth}
@@ -609,6 +610,13 @@ class BaseClient(Unpicklable, RequestBuilder):
             raise TypeError("Client is blocking: write `with`, or use curlhttp.AsyncClient")
 
         __exit__, __aexit__ = __enter__, __aenter__
+
+
+def wrap_all(engine: Engine, wrappers: Iterable[EngineWrapper]) -> Engine:
+    """Return an engine in several wrappers, innermost first."""
+    for wrapper in wrappers:
+        engine = wrapper.wrap_engine(engine)
+    return engine
 
 
 def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> Headers:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from curlhttp._client.cache_storage import ResponseStore
-    from curlhttp._curl.engines.loops import BackgroundTasks, Loop
     from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send, Totals
     from curlhttp._flow.chain import Chain
     from curlhttp._flow.streamed_response import BaseStreamedResponse
-    from curlhttp._models.config import Transport
+    from curlhttp._models.config import NetworkRoute
     from curlhttp._policy.cache import CachePolicy
+    from curlhttp._runtime.loops import BackgroundTasks, Loop
 
 _MAX_SIZE = 256 * 2**20
 _LEAST_SIZE = 2**17  # below that, SQLite's own pages leave no room
@@ -136,7 +136,7 @@ class ClientCaching:
     Args:
         client: sends the refreshes.
         cache: from the user.
-        with_guard: adds the client's address guard to a Transport.
+        with_guard: adds the client's address guard to a NetworkRoute.
         run_blocking: runs blocking calls for the client.
         is_async: the client is an AsyncClient.
 
@@ -149,7 +149,7 @@ class ClientCaching:
         client: CachingClient,
         cache: Cache,
         *,
-        with_guard: Callable[[Transport], Transport],
+        with_guard: Callable[[NetworkRoute], NetworkRoute],
         run_blocking: Offload,
         is_async: bool,
     ) -> None:
@@ -222,7 +222,7 @@ class ClientCaching:
 
     def _get_tasks(self) -> BackgroundTasks:
         """Return the background tasks of the running loop."""
-        from curlhttp._curl.engines.loops import background_tasks, running_loop
+        from curlhttp._runtime.loops import background_tasks, running_loop
 
         loop = running_loop()
         tasks = self._tasks.get(loop)
@@ -239,7 +239,7 @@ class ClientCaching:
     async def aclose(self) -> None:
         """Cancel the refreshes of the running loop."""
         if self._tasks:
-            from curlhttp._curl.engines.loops import running_loop
+            from curlhttp._runtime.loops import running_loop
 
             tasks = self._tasks.pop(running_loop(), None)
             if tasks is not None:

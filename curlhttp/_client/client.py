@@ -16,7 +16,7 @@ from curlhttp._client.request_builder import (
     set_verb_signatures,
 )
 from curlhttp._client.stream import StreamedResponse
-from curlhttp._engine.engine import Clock, Engine, validate_transport
+from curlhttp._engine.engine import Clock, Engine
 from curlhttp._engine.run import run_here, run_sync, send_sync
 from curlhttp._flow.exchange import count_attempts, exchange
 from curlhttp._models.exiting import check_running
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from curlhttp._client.event_stream import EventStream
     from curlhttp._client.map.results import Results, SenderPool
     from curlhttp._client.map.scheduler import Item
+    from curlhttp._client.transport import WrapsTransport
     from curlhttp._client.websocket.websocket import WebSocket
+    from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._engine.engine import Exchange, MakeWaiter
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress
@@ -99,8 +101,8 @@ class Client(BaseClient):
         guard: a PublicOnly, or a function of (host, address, port) that returns whether the client
             may connect to this address.
         cache: a Cache for responses; needs the extra `cache`.
-        transport: replaces libcurl, such as curlhttp.testing.ScriptedEngine, or wraps it, such as
-            Record.
+        transport: replaces libcurl, such as a WSGITransport or your own Transport; or wraps it,
+            such as a Record, or an object whose `wrap(inner)` returns a Transport.
 
     Raises:
         ValueError: a setting is invalid, or this libcurl does not support it.
@@ -111,24 +113,40 @@ class Client(BaseClient):
     _streamed = StreamedResponse
     _sender_pool: SenderPool | None = None  # made by the first map
 
-    def _set_engine(self, transport: Engine | None) -> None:
+    def _set_engine(self, transport: object) -> None:
         self._has_given_transport = transport is not None
-        if transport is None:
+        self._inner: BlockingEngine | None = None
+        if transport is None or hasattr(transport, "wrap"):
             from curlhttp._curl.engines.blocking import BlockingEngine
 
-            engine = BlockingEngine(self._limits)
-            self.add_engine(engine)
-            transport = engine
-        validate_transport(transport, "Client")
-        self._engine: Engine = transport
-        self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
-        self.make_waiter: MakeWaiter = transport.make_waiter
+            self._inner = BlockingEngine(self._limits)
+            self.add_engine(self._inner)
+        if transport is not None:
+            engine = self._to_engine(transport)
+        else:
+            assert self._inner is not None
+            engine = self._inner
+        self._engine: Engine = engine
+        runtime = (self._inner or engine).runtime
+        self.clock: Clock = Clock(runtime.now, runtime.wall, runtime.sleep)
+        self.make_waiter: MakeWaiter = runtime.make_waiter
         self.exchange: Exchange = self._make_exchange()
+
+    def _to_engine(self, transport: object) -> Engine:
+        """Return the engine that uses a transport."""
+        from curlhttp._client.transport import EngineTransport, to_engine
+
+        if self._inner is None:
+            return to_engine(transport, "Client")
+        inner = EngineTransport(self.wrap(self._inner))
+        self._wrappers, self._inner_wrappers = (), self._wrappers
+        return to_engine(cast("WrapsTransport", transport).wrap(inner), "Client")
 
     def _make_exchange(self) -> Exchange:
         self._wrapped_engine: Engine = self.wrap(self._engine)
-        last = exchange(self._wrapped_engine, self._engine.now, StreamedResponse)
-        return count_attempts(last, self.totals) if self._has_given_transport else last
+        last = exchange(self._wrapped_engine, self.clock.now, StreamedResponse)
+        # The engines of libcurl count what they send.
+        return count_attempts(last, self.totals) if self._inner is None else last
 
     def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -461,6 +479,8 @@ class Client(BaseClient):
         """Close all connections. Later requests raise ClientClosed."""
         self.is_closed = True
         self._engine.close()
+        if self._inner is not None:
+            self._inner.close()
         if self._sender_pool is not None:
             self._sender_pool.close()
         self._close_wrappers()

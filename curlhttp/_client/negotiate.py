@@ -1,12 +1,12 @@
 """Negotiate (RFC 4559): authenticate with Kerberos tickets, through libcurl's GSSAPI support.
 
-It is a setting of the Transport, because it authenticates connections.
+It is a setting of the NetworkRoute, because it authenticates connections.
 """
 
 from __future__ import annotations
 
 from curlhttp._curl import has_negotiate
-from curlhttp._models.config import Transport, derive_transport
+from curlhttp._models.config import NetworkRoute, derive_transport
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
 from curlhttp._policy.auth import Auth, AuthFlow
@@ -36,10 +36,10 @@ class Negotiate(Auth):
             )
 
     def auth_flow(self, request: ClientRequest) -> AuthFlow:
-        """Yield the request, with a Transport that negotiates."""
+        """Yield the request, with a NetworkRoute that negotiates."""
         origin, route, transport = request.url.origin, request.route, request.transport
 
-        def negotiated(url: URL) -> Transport:
+        def negotiated(url: URL) -> NetworkRoute:
             usual = transport if route is None else route(url)
             # A middleware may have changed the server, and another one must not get the ticket.
             if url.origin != origin:

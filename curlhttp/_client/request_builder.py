@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from curlhttp._engine.engine import Clock
     from curlhttp._models.body import Body
-    from curlhttp._models.config import Transport
+    from curlhttp._models.config import NetworkRoute
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import (
         JSON,
@@ -117,7 +117,7 @@ class RequestBuilder:
     _parse: Callable[[str | bytes | URL], URL]  # returned by make_url_parser()
     _fields: Fields  # of a request without settings of its own
     _routing: Routing
-    _route: Callable[[URL], Transport] | None  # None if the Transport does not depend on the URL
+    _route: Callable[[URL], NetworkRoute] | None  # None if it does not depend on the URL
     _headers: Headers
     _http2: HTTP2 = False
     _retry: RetryPolicy | None
@@ -271,7 +271,7 @@ class RequestBuilder:
             self._set_route(request, self._route)
         return request
 
-    def _set_route(self, request: ClientRequest, route: Callable[[URL], Transport]) -> None:
+    def _set_route(self, request: ClientRequest, route: Callable[[URL], NetworkRoute]) -> None:
         request.route = route
         request.transport = route(request.url)  # raises now if a setting is invalid
 

@@ -1,7 +1,7 @@
-"""Choose the Transport for a URL from the settings of the client and of the request.
+"""Choose the NetworkRoute for a URL from the settings of the client and of the request.
 
 Engines compare Transports by identity, so equal settings yield the same object. _curl/options.py
-sets a Transport on a handle.
+sets a NetworkRoute on a handle.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from curlhttp._models.config import (
     HTTP3,
     TLS,
     Cert,
+    NetworkRoute,
     Proxies,
     Proxy,
-    Transport,
     Verify,
     derive_transport,
     get_transport,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.alt_svc import AltSvcCache
     from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
 
-# --- Convert address settings to fields of a Transport ---
+# --- Convert address settings to fields of a NetworkRoute ---
 #
 # All of them are validated here, before anything is sent. No name is looked up.
 
@@ -75,7 +75,7 @@ def make_address_fields(
     max_send_rate: float | None = None,
     max_receive_rate: float | None = None,
 ) -> dict[str, object]:
-    """Return the fields of a Transport that differ from its defaults.
+    """Return the fields of a NetworkRoute that differ from its defaults.
 
     Args:
         uds: the path of a Unix socket to connect to instead of the URL's host.
@@ -172,7 +172,7 @@ def _to_milliseconds(seconds: float | None) -> int | None:
 def _map_hosts(
     connect_to: Mapping[str, str], resolve: Mapping[str, str | Sequence[str]]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]:
-    """Return Transport.connect_to and Transport.addresses for both mappings.
+    """Return NetworkRoute.connect_to and NetworkRoute.addresses for both mappings.
 
     If each host has one address, those become part of connect_to: entries of CURLOPT_RESOLVE stay
     in libcurl's DNS cache, so requests with them need a separate cache and separate connections.
@@ -401,7 +401,7 @@ class RouteOptions(TypedDict, total=False):
     max_receive_rate: float | None
 
 
-TransportWrapper: TypeAlias = "Callable[[Transport], Transport]"
+TransportWrapper: TypeAlias = "Callable[[NetworkRoute], NetworkRoute]"
 
 _ROUTE_OPTIONS = frozenset(RouteOptions.__annotations__)
 # Those of build_request, to suggest the right keyword for a misspelled one.
@@ -414,24 +414,24 @@ _UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds 
 
 
 class Routing:
-    """Validate the route settings of one client, and choose the Transport for each request.
+    """Validate the route settings of one client, and choose the NetworkRoute for each request.
 
     Args:
-        http2: see Transport.
-        http3: see Transport; "auto" for origins that advertise it (Alt-Svc).
+        http2: see NetworkRoute.
+        http3: see NetworkRoute; "auto" for origins that advertise it (Alt-Svc).
         trust_env: use the environment's proxies and CA certificates.
         settings: the client's RouteOptions.
-        certificates: see Transport.
+        certificates: see NetworkRoute.
         guard: decides which addresses the client may connect to, or None.
         dns_ttl: seconds for which the guard may reuse an address that it looked up for a proxy.
 
     Attributes:
         environ: the environment variables to use; empty without trust_env.
-        direct: the Transport of requests without a proxy and without route settings.
-        route: returns the Transport for a URL; None if all requests use `direct`.
+        direct: the NetworkRoute of requests without a proxy and without route settings.
+        route: returns the NetworkRoute for a URL; None if all requests use `direct`.
         alternatives: the origins that advertised HTTP/3, with http3="auto"; else None.
         wrappers: the engine wrappers of the guard.
-        with_guard: adds the guard to a Transport.
+        with_guard: adds the guard to a NetworkRoute.
 
     Raises:
         ValueError: a setting is invalid, or this libcurl does not support it.
@@ -467,12 +467,12 @@ class Routing:
         self.direct = selector.direct
         if self._proxies and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
-        self.route: Callable[[URL], Transport] | None = (
+        self.route: Callable[[URL], NetworkRoute] | None = (
             selector if selector.depends_on_url else None
         )
 
-    def make_route(self, own: RouteOptions) -> Callable[[URL], Transport]:
-        """Return a function from URL to Transport for one request.
+    def make_route(self, own: RouteOptions) -> Callable[[URL], NetworkRoute]:
+        """Return a function from URL to NetworkRoute for one request.
 
         Args:
             own: the request's own settings.
@@ -493,7 +493,7 @@ class Routing:
 
 
 class _TransportSelector:
-    """Select the Transport for a URL.
+    """Select the NetworkRoute for a URL.
 
     Args:
         routing: the client's.
@@ -529,9 +529,9 @@ class _TransportSelector:
         self.depends_on_url = bool(
             proxies != (None,) or self._pins or uses_environ or self._alternatives
         )
-        self._found: dict[tuple[str | Proxy | None, str | None, bool], Transport] = {}
+        self._found: dict[tuple[str | Proxy | None, str | None, bool], NetworkRoute] = {}
 
-    def __call__(self, url: URL) -> Transport:
+    def __call__(self, url: URL) -> NetworkRoute:
         proxy = self._find_proxy(url)
         pins = self._pins.get(to_pinned_host(url)) if self._pins else None
         others = self._alternatives
@@ -551,7 +551,7 @@ class _TransportSelector:
 
     def _make_transport(
         self, proxy: str | Proxy | None, pins: str | None, http3: bool
-    ) -> Transport:
+    ) -> NetworkRoute:
         if proxy and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
         if len(self._found) >= _MAX_CACHED:  # a program may change the environment's proxies
@@ -567,10 +567,10 @@ class _TransportSelector:
         )
 
 
-def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transport:
-    """Return the Transport without proxy and pins."""
+def _make_direct_transport(routing: Routing, settings: RouteOptions) -> NetworkRoute:
+    """Return the NetworkRoute without proxy and pins."""
     verify, cert = settings.get("verify", True), settings.get("cert")
-    # Any: each field of a Transport has its own type.
+    # Any: each field of a NetworkRoute has its own type.
     where: dict[str, Any] = {
         name: value
         for name, value in settings.items()
@@ -605,7 +605,7 @@ def _make_alternatives() -> AltSvcCache:
     return AltSvcCache(now)
 
 
-def _unchanged(transport: Transport) -> Transport:
+def _unchanged(transport: NetworkRoute) -> NetworkRoute:
     return transport
 
 

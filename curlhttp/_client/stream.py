@@ -78,6 +78,7 @@ class AsyncStreamedResponse(BaseStreamedResponse):
     """A streamed response of `AsyncClient`. Read it once, and close it or use `async with`."""
 
     _read_call = "await response.aread()"
+    _allows_async = True
 
     async def aread(self) -> bytes:
         """Read the whole body and return it decoded.
@@ -119,7 +120,15 @@ class AsyncStreamedResponse(BaseStreamedResponse):
 
         An HTTP/1 connection closes, unless the rest has already arrived.
         """
-        self._abort()
+        close = getattr(self._incoming, "aclose", None)
+        if close is None:
+            self._abort()
+            return
+        self._incoming = None
+        try:
+            await close()  # a generator of a transport of the user
+        finally:
+            self._notify_end(None)
 
 
 class _AsyncChunks(Generic[T]):

@@ -22,9 +22,17 @@ from typing import TYPE_CHECKING, Any
 from curlhttp._curl.dns import has_failed
 from curlhttp._curl.options import get_addresses, get_connect_target
 from curlhttp._curl.resolver import Lookup
-from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, to_connector
+from curlhttp._engine.engine import (
+    ByteStream,
+    Engine,
+    HedgePlan,
+    Incoming,
+    Runtime,
+    Waiter,
+    to_connector,
+)
 from curlhttp._engine.network import network
-from curlhttp._models.config import CheckedAddress, Transport
+from curlhttp._models.config import CheckedAddress, NetworkRoute
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
@@ -51,11 +59,11 @@ class AddressChecker:
         self._with_target = lru_cache(maxsize=256)(_with)
         self._resolver = Resolver(seconds)
 
-    def guard_transport(self, transport: Transport) -> Transport:
-        """Return a Transport with this guard; the same result for equal transports."""
+    def guard_transport(self, transport: NetworkRoute) -> NetworkRoute:
+        """Return a NetworkRoute with this guard; the same result for equal transports."""
         return transport if transport.guard is self.guard else self._with_guard(transport)
 
-    def wrap(self, engine: Engine) -> GuardedEngine:
+    def wrap_engine(self, engine: Engine) -> GuardedEngine:
         """Return an engine that checks requests before another engine sends them."""
         return GuardedEngine(engine, self)
 
@@ -64,8 +72,8 @@ class AddressChecker:
         self._with_guard.cache_clear()
         self._with_target.cache_clear()
 
-    async def resolve_target(self, request: ClientRequest, engine: Engine) -> Transport:
-        """Return a Transport whose proxy gets an address that was checked.
+    async def resolve_target(self, request: ClientRequest, engine: Engine) -> NetworkRoute:
+        """Return a NetworkRoute whose proxy gets an address that was checked.
 
         Args:
             request: has a proxy and a guard that does not trust it.
@@ -92,14 +100,14 @@ class AddressChecker:
     async def _addresses(
         self, request: ClientRequest, host: str, version: int | None, engine: Engine
     ) -> list[str]:
-        seconds, now = request.timeout.connect, engine.now()
+        seconds, now = request.timeout.connect, engine.runtime.now()
         if request.deadline is not None:
             left = max(0.0, request.deadline - now)
             seconds = left if seconds is None else min(seconds, left)
         try:
             is_moved = has_failed(request)
-            find = self._resolver.find
-            found = await find(host, version, engine.make_waiter, seconds, is_fresh=is_moved)
+            find, waiting = self._resolver.find, engine.runtime.make_waiter
+            found = await find(host, version, waiting, seconds, is_fresh=is_moved)
         except OSError as error:
             raise ConnectionError(
                 f"{request}: the host name could not be resolved, which is needed because a guard "
@@ -108,7 +116,7 @@ class AddressChecker:
             ) from None
         if found is not None:
             return found
-        if request.is_late(engine.now()):
+        if request.is_late(engine.runtime.now()):
             raise DeadlineExceeded(
                 f"{request}: the total timeout of {request.timeout.total} s ran out",
                 request=request,
@@ -132,7 +140,7 @@ def _find_allowed(request: ClientRequest, addresses: list[str], port: int) -> st
 
 
 # Any: each field has another type.
-def _with(transport: Transport, **fields: Any) -> Transport:
+def _with(transport: NetworkRoute, **fields: Any) -> NetworkRoute:
     return replace(transport, **fields)
 
 
@@ -147,15 +155,8 @@ class GuardedEngine:
     def __init__(self, engine: Engine, checker: AddressChecker) -> None:
         self._engine = engine
         self._checker = checker
-        self.read = engine.read
-        self.abort = engine.abort
-        self.abort_from_finalizer = engine.abort_from_finalizer
-        self.sleep = engine.sleep
-        self.now = engine.now
-        self.wall = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close = engine.close
-        self.set_read_timeout = getattr(engine, "set_read_timeout", None)
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request if it is allowed, and return the response with its body in memory.

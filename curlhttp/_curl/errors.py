@@ -15,7 +15,7 @@ import pycurl
 from curlhttp import exceptions as e
 from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
 from curlhttp._curl.libcurl_log import get_stream_reset
-from curlhttp._models.config import Transport, describe_authorities, explain_missing_authorities
+from curlhttp._models.config import NetworkRoute, describe_authorities, explain_missing_authorities
 from curlhttp._models.errors import describe_errno
 from curlhttp._models.exiting import exit_error
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
@@ -271,7 +271,7 @@ def _untrusted(message: str) -> str:
     return f"certificate verify failed{why}; check the certificate, or pass verify= or cert="
 
 
-def _unreadable(transport: Transport) -> str:
+def _unreadable(transport: NetworkRoute) -> str:
     """Return why the CA certificates could not be read."""
     path = transport.tls.verify
     if not isinstance(path, str):
@@ -346,7 +346,7 @@ def _broke_connect(failure: TransferFailure) -> bool:
     return code in (_WEIRD_SERVER_REPLY, _TOO_LARGE)
 
 
-def _local_end(transport: Transport) -> str:
+def _local_end(transport: NetworkRoute) -> str:
     """Return the configured local address, port and interface as text."""
     address, port = transport.local_address or ("", 0)
     parts = [f"address {address}"] if address else []
@@ -388,7 +388,7 @@ LACKS_CERTIFICATE = (_WANTS_CERTIFICATE, _MAY_WANT_CERTIFICATE)
 _ABOUT_CERTIFICATES = ("certificate", "unknown ca", "access denied")
 
 
-def find_tls_refusal(message: str, transport: Transport, is_hidden: bool = False) -> str:
+def find_tls_refusal(message: str, transport: NetworkRoute, is_hidden: bool = False) -> str:
     """Return why a server refused TLS, if it did; "" if not.
 
     In TLS 1.3 it refuses a client certificate, or the lack of one, after the client has finished

@@ -24,7 +24,7 @@ from curlhttp._curl.options import (
     limit_options,
     transport_options,
 )
-from curlhttp._models.config import Limits, Proxy, ShareKey, Transport
+from curlhttp._models.config import Limits, NetworkRoute, Proxy, ShareKey
 from curlhttp._models.headers import WITHOUT_HOST
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.timeout import Timeout
@@ -169,7 +169,7 @@ class Handle:
         # Of the last request that needed lines about its body: without and with these lines.
         self._bare_lines: list[bytes] | None = None
         self._body_lines: list[bytes] = []
-        self._transport: Transport | None = None
+        self._transport: NetworkRoute | None = None
         self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = self._generation = 0
         self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
@@ -235,7 +235,7 @@ class Handle:
         if request.connects_only:
             self._set_connecting(transport.proxy)
 
-    def _set_transport(self, transport: Transport) -> None:
+    def _set_transport(self, transport: NetworkRoute) -> None:
         if self._transport is not None:
             self.easy.reset()
             self._set_base()

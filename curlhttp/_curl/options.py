@@ -12,7 +12,7 @@ from typing import cast
 import pycurl
 
 from curlhttp._curl import USES_SCHANNEL, knows_tls_1_3
-from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify, names_folders
+from curlhttp._models.config import TLS, Limits, NetworkRoute, Proxy, Verify, names_folders
 from curlhttp._models.credentials import encode_credential
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import URL, bracketed
@@ -94,7 +94,7 @@ def limit_options(limits: Limits) -> list[Option]:
     ]
 
 
-def transport_options(transport: Transport) -> list[Option]:
+def transport_options(transport: NetworkRoute) -> list[Option]:
     """Return the options for a transport, on a handle that was reset."""
     version = _HTTP_VERSIONS[transport.http2]
     if transport.http3:
@@ -180,7 +180,7 @@ def _pins(pins: str | None) -> list[Option]:
     return [] if pins is None else [(pycurl.PINNEDPUBLICKEY, pins)]
 
 
-def _route_options(transport: Transport) -> list[Option]:
+def _route_options(transport: NetworkRoute) -> list[Option]:
     options: list[Option] = []
     address, port = transport.local_address or ("", 0)
     if address or port or transport.interface:
@@ -215,7 +215,7 @@ def _route_options(transport: Transport) -> list[Option]:
     return options
 
 
-def get_connect_target(transport: Transport, host: str, port: int) -> tuple[str, int]:
+def get_connect_target(transport: NetworkRoute, host: str, port: int) -> tuple[str, int]:
     """Return the host and port that CURLOPT_CONNECT_TO selects: the first matching entry."""
     for entry in transport.connect_to:
         match = _CONNECT_TO(entry)
@@ -226,7 +226,7 @@ def get_connect_target(transport: Transport, host: str, port: int) -> tuple[str,
     return host, port
 
 
-def get_addresses(transport: Transport, host: str, port: int) -> tuple[str, ...]:
+def get_addresses(transport: NetworkRoute, host: str, port: int) -> tuple[str, ...]:
     """Return the addresses configured for a host; () if it has to be looked up."""
     for name, its_port, addresses in transport.addresses:
         if name == host and its_port in ("", str(port)):
@@ -234,7 +234,7 @@ def get_addresses(transport: Transport, host: str, port: int) -> tuple[str, ...]
     return ()
 
 
-def address_options(transport: Transport, url: URL) -> list[Option]:
+def address_options(transport: NetworkRoute, url: URL) -> list[Option]:
     """Return the options to connect to the addresses configured for the host of a URL."""
     host, port = get_connect_target(transport, url.host, url.port)
     addresses = get_addresses(transport, host, port)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._engine.outcomes import Outcomes, Pending
 from curlhttp._models.fork import register
@@ -26,9 +26,6 @@ MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its c
 
 AttemptResult: TypeAlias = "Response | Exception | None"
 """The outcome of an attempt: its response without the body, its error, or None if cancelled."""
-
-# Any: an engine receives only what its own `open` returned. Other engines do not know its class.
-_Opened: TypeAlias = Any
 
 
 class Incoming(Protocol):
@@ -50,6 +47,19 @@ class Incoming(Protocol):
 
         It may also be None if the connection was reused.
         """
+
+    def read(self) -> Awaitable[bytes]:
+        """Return the next piece of the body as received, b"" at the end.
+
+        Raises:
+            RequestException: the body was incomplete, and this response is aborted.
+        """
+
+    def abort(self) -> object:
+        """Abandon the rest of the body. Never blocks."""
+
+    def abort_from_finalizer(self) -> object:
+        """Abandon the rest of the body from a finalizer, which may run in any thread."""
 
 
 class HedgePlan(Protocol):
@@ -131,30 +141,9 @@ class Engine(Protocol):
             RequestException: no response was received.
         """
 
-    def read(self, incoming: _Opened, /) -> Coroutine[object, object, bytes]:
-        """Return the next piece of the body as received, b"" at the end.
-
-        Raises:
-            RequestException: the body was incomplete, and the engine has aborted the response.
-        """
-
-    def abort(self, incoming: _Opened, /) -> None:
-        """Abort a response. Never blocks."""
-
-    def abort_from_finalizer(self, incoming: _Opened, /) -> None:
-        """Abort a response from a finalizer, which may run in any thread."""
-
-    async def sleep(self, seconds: float, /) -> None:
-        """Wait."""
-
-    def now(self) -> float:
-        """Return monotonic seconds, as time.monotonic() does."""
-
-    def wall(self) -> float:
-        """Return the time of day in seconds since the epoch, as time.time() does."""
-
-    def make_waiter(self) -> Waiter:
-        """Return a new waiter for the caller, which any thread may wake."""
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time, and waits, of whoever calls this engine."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -163,7 +152,7 @@ class Engine(Protocol):
 class EngineWrapper(Protocol):
     """Wrap the engines of a client, to observe or change what they do."""
 
-    def wrap(self, engine: Engine) -> Engine:
+    def wrap_engine(self, engine: Engine) -> Engine:
         """Return an engine to use instead of `engine`. AsyncClient calls this for each request."""
 
     def close(self) -> object:
@@ -252,42 +241,6 @@ def to_connector(engine: Engine) -> Connector:
     return cast("Connector", engine)
 
 
-def get_reader(incoming: Incoming, engine: Engine) -> Engine:
-    """Return the engine that reads a response.
-
-    A response that a network override opened names its engine in an attribute, so it stays
-    readable after the override was removed.
-
-    Args:
-        incoming: the response.
-        engine: the engine whose `open` was called.
-    """
-    found: Engine = getattr(incoming, "engine", engine)
-    return found
-
-
-def validate_transport(transport: Engine, client: str) -> None:
-    """Validate that an engine of the user works with a class of clients; most work with both.
-
-    Args:
-        transport: the engine; its attribute `needs_client`, if any, names the only class.
-        client: "Client" or "AsyncClient".
-
-    Raises:
-        TypeError: it needs the other class, or it is not an engine, such as a transport of httpx.
-    """
-    needed = getattr(transport, "needs_client", client)
-    name = type(transport).__name__
-    if not hasattr(transport, "now"):
-        raise TypeError(
-            f"{name} is not a transport for {client}: pass curlhttp.Record(...), an app in "
-            "ASGITransport or WSGITransport, or a ScriptedEngine"
-        )
-    if needed != client:
-        hint = f"use {needed}(transport={name}(...))"
-        raise TypeError(f"{name} is for {needed}, not {client}: {hint}")
-
-
 class Clock(NamedTuple):
     """The time source of an engine: real for real engines, simulated for a scripted one.
 
@@ -300,6 +253,22 @@ class Clock(NamedTuple):
     now: Callable[[], float]
     wall: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
+
+
+class Runtime(NamedTuple):
+    """The time, and waits, of a kind of client: of threads, or of the tasks of event loops.
+
+    Attributes:
+        now: see Clock, like the next two.
+        wall: see there.
+        sleep: see there.
+        make_waiter: returns a new waiter for the caller, which any thread may wake.
+    """
+
+    now: Callable[[], float]
+    wall: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    make_waiter: Callable[[], Waiter]
 
 
 class Exchange(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from time import monotonic, time
 from typing import TYPE_CHECKING, Protocol
 
-from curlhttp._engine.engine import Engine
+from curlhttp._engine.engine import Engine, Runtime
 from curlhttp._models.request import ClientRequest
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ class OverriddenEngine(Protocol):
     def is_closed(self) -> bool:
         """Return whether no more requests are sent."""
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait, unless the override skips that."""
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time, and waits that the override may skip."""
 
 
 class NetworkOverride(Protocol):
@@ -39,8 +40,7 @@ class NetworkOverride(Protocol):
 
         Args:
             request: complete.
-            engine: the engine that would send it. A response that another engine opens needs an
-                attribute `engine`: the engine that reads it.
+            engine: the engine that would send it.
         """
 
     def skip(self, seconds: float) -> bool:

@@ -6,15 +6,14 @@ A request never fails because of the store, which logs its errors.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import hishel
 
-from curlhttp._engine.engine import Clock, Engine, Layer, Send, Totals
+from curlhttp._engine.engine import Clock, Incoming, Layer, Send, Totals
 from curlhttp._engine.run import Offload
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
-from curlhttp._models.config import Transport
+from curlhttp._models.config import NetworkRoute
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
@@ -71,7 +70,7 @@ class CacheContext(Protocol):
         store: of the responses.
         offload: calls the store.
         streamed: the class of streamed responses.
-        guard_transport: adds the client's address guard to a Transport, if it has one.
+        guard_transport: adds the client's address guard to a NetworkRoute, if it has one.
     """
 
     @property
@@ -86,7 +85,7 @@ class CacheContext(Protocol):
     def totals(self) -> Totals: ...
 
     @property
-    def guard_transport(self) -> Callable[[Transport], Transport]: ...
+    def guard_transport(self) -> Callable[[NetworkRoute], NetworkRoute]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
         """Run work(send) in the background, unless work of that name is running."""
@@ -248,9 +247,8 @@ class _CachedRequest:
                 async def keep_read(body: bytes) -> None:
                     await keep(body, response.has_decoded_all())
 
-                response.wrap_engine(
-                    partial(_StoringEngine, most=self._store.max_body, keep=keep_read)
-                )
+                most = self._store.max_body
+                response.wrap_incoming(lambda found: _StoringIncoming(found, most, keep_read))
             return response
         is_decoded = response._coded is not None
         body = _get_wire_body(response)
@@ -286,10 +284,7 @@ class _CachedRequest:
         """Return a streamed or a buffered response, as the caller requested."""
         request = self._request
         if request.stream and not (request.follow_redirects and head.redirects):
-            incoming = StoredBody(head, body, times)
-            # It has the methods of an engine that a streamed response calls.
-            engine: Any = incoming
-            return self._client.streamed(request, incoming, engine)
+            return self._client.streamed(request, StoredBody(head, body, times))
         response = Response(request, head, body, times)
         if body and request.decode:
             _decode(response)
@@ -348,19 +343,28 @@ def _decode(response: Response) -> None:
         raise
 
 
-class _StoringEngine:
-    """Wraps an engine to store a streamed body after it is read, unless it is too large."""
+class _StoringIncoming:
+    """Wraps a response to store its body after it is read, unless it is too large."""
 
-    def __init__(self, engine: Engine, most: int, keep: Callable[[bytes], Awaitable[None]]) -> None:
-        self._engine = engine
+    def __init__(
+        self, incoming: Incoming, most: int, keep: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        self._incoming = incoming
         self._room = most
         self._keep = keep
         self._pieces: list[bytes] | None = []
-        self.abort = engine.abort
-        self.abort_from_finalizer = engine.abort_from_finalizer
+        self.head: Head | None = incoming.head
+        self.timings = incoming.timings
+        self.certificate = incoming.certificate
+        self.abort = incoming.abort
+        self.abort_from_finalizer = incoming.abort_from_finalizer
 
-    async def read(self, incoming: Any) -> bytes:  # Any: the engine's own
-        piece = await self._engine.read(incoming)
+    @property
+    def done(self) -> bool:
+        return self._incoming.done
+
+    async def read(self) -> bytes:
+        piece = await self._incoming.read()
         pieces = self._pieces
         if pieces is None:
             return piece

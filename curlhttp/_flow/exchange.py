@@ -175,7 +175,7 @@ async def _open(
     else:
         incoming = await engine.open(request, plan)
         request = getattr(incoming, "request", request)  # of the attempt that won
-    response = kind(request, incoming, engine)
+    response = kind(request, incoming)
     # Nobody reads its body, and the next hop needs the connection.
     if request.follow_redirects and response.is_redirect:
         return await response.to_buffered()

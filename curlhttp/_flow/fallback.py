@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp._engine.engine import Layer, Send
 from curlhttp._engine.network import network
@@ -21,7 +21,7 @@ from curlhttp._policy.retry import STATUSES
 from curlhttp.exceptions import ClientClosed, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._engine.engine import Engine
+    pass
 
 FallbackInput: TypeAlias = Callable[
     [ClientRequest, "Response | RequestException"], "Response | Awaitable[Response | None] | None"
@@ -127,8 +127,7 @@ def _to_stream(
     if isinstance(response, BaseStreamedResponse):
         return response
     stored = StoredBody(response._head, response.content, response.timings)
-    # It has the methods of an engine that a streamed response calls.
-    made = streamed(request, stored, cast("Engine", stored))
+    made = streamed(request, stored)
     made.is_fallback, made.attempts = True, response.attempts
     return made
 

@@ -5,22 +5,36 @@ If a response is dropped without being read, its finalizer releases the connecti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import suppress
 from io import SEEK_END, BytesIO
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from curlhttp._engine.engine import MAX_DRAINED, Engine, Incoming, get_reader
+from curlhttp._engine.engine import MAX_DRAINED, Incoming
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import PARTIAL_CONTENT, Head, Response, coded_part_error
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp.exceptions import (
     ContentDecodingError,
     RequestException,
     ResponseTooLarge,
     StreamConsumedError,
 )
+
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import HeadersInput
+
+Self = TypeVar("Self", bound="BaseStreamedResponse")
 
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
 """Returns the next piece of a body, b"" at the end."""
@@ -34,11 +48,11 @@ class BaseStreamedResponse(Response):
 
     _suggestions = "streamed_response"
     _read_call = "response.read()"
+    _allows_async = False
 
-    def __init__(self, request: ClientRequest, incoming: Incoming, engine: Engine) -> None:
+    def __init__(self, request: ClientRequest, incoming: Incoming) -> None:
         # First the attributes that the finalizer uses, because of Ctrl-C.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
-        self._engine: Engine = get_reader(incoming, engine)
         self._incoming: Incoming | None = incoming  # None once the connection is released
         head = incoming.head
         assert head is not None
@@ -46,6 +60,34 @@ class BaseStreamedResponse(Response):
         self._decoder: ContentDecoder | None = None
         self._decoded = 0
         self._consumed = False
+
+    @classmethod
+    def of(  # type: ignore[override]  # the content is another type
+        cls: type[Self],
+        request: ClientRequest,
+        status_code: int = 200,
+        *,
+        headers: HeadersInput | None = None,
+        content: Iterable[bytes] | AsyncIterable[bytes] = (),
+    ) -> Self:
+        """Create a response whose body is read in pieces, for a transport.
+
+        Args:
+            request: the request that it answers.
+            status_code: of three digits.
+            headers: a mapping or pairs.
+            content: the pieces of the body, as on the wire: a Content-Encoding is decoded. A
+                generator is closed if the body is not read to its end.
+
+        Raises:
+            ValueError: the status does not have three digits.
+            TypeError: the status is not an int, or the content is not an iterable of bytes.
+            InvalidHeader: a name or value is not valid in a header.
+        """
+        head = Response.of(request, status_code, headers=headers)._head
+        made = cls(request, IterableBody(head, content, allows_async=cls._allows_async))
+        made._is_made = True
+        return made
 
     @property
     def content(self) -> bytes:
@@ -106,7 +148,7 @@ class BaseStreamedResponse(Response):
         if self._incoming is None:
             raise closed_while_reading(self.request)
         try:
-            piece = await self._engine.read(self._incoming)
+            piece = await self._incoming.read()
         except BaseException as error:
             self._incoming = None  # the engine has released it
             self._notify_end(error)
@@ -126,11 +168,10 @@ class BaseStreamedResponse(Response):
             return False
         return True
 
-    def wrap_engine(
-        self, wrap: Callable[[Engine], Any]
-    ) -> None:  # Any: has the methods that this class calls
-        """Read the rest of the body through a wrapper of the engine."""
-        self._engine = wrap(self._engine)
+    def wrap_incoming(self, wrap: Callable[[Incoming], Incoming]) -> None:
+        """Read the rest of the body through a wrapper, unless it has ended."""
+        if self._incoming is not None:
+            self._incoming = wrap(self._incoming)
 
     def _at_end(self, notify: Callable[[BaseException | None], object]) -> None:
         """Call notify(error or None) once, when the body has ended or was abandoned.
@@ -271,20 +312,20 @@ class BaseStreamedResponse(Response):
     def _abort(self) -> None:
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
-            self._engine.abort(incoming)
+            incoming.abort()
             self._notify_end(None)
 
     def __del__(self) -> None:
         # Missing if __init__ was interrupted.
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
-            self._engine.abort_from_finalizer(incoming)
+            incoming.abort_from_finalizer()
             self._notify_end(None)
 
     def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
         # Without what belongs to a socket of this process.
-        state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None
+        state["_incoming"] = state["_decoder"] = state["_listeners"] = None
         return state
 
 
@@ -298,6 +339,101 @@ class BufferedBody:
         """Return the whole body, then b""."""
         body, self._body = self._body, b""
         return body
+
+
+class IterableBody:
+    """A body of a transport of the user, which yields it.
+
+    Args:
+        head: of the response.
+        content: yields the pieces.
+        allows_async: whether an async iterable will do.
+
+    Raises:
+        TypeError: the content is no iterable of bytes, or an async one in a blocking client.
+    """
+
+    done = False
+
+    def __init__(
+        self,
+        head: Head,
+        content: Iterable[bytes] | AsyncIterable[bytes],
+        *,
+        allows_async: bool,
+    ) -> None:
+        self.head = head
+        self._iterator: Iterator[bytes] | None = None
+        self._async_iterator: AsyncIterator[bytes] | None = None
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            content = (bytes(content),)
+        if isinstance(content, AsyncIterable):
+            if not allows_async:
+                raise TypeError("an async iterable needs AsyncStreamedResponse, and AsyncClient")
+            self._async_iterator = aiter(content)
+        elif isinstance(content, Iterable) and not isinstance(content, (str, Mapping)):
+            self._iterator = iter(content)
+        else:
+            raise TypeError(
+                f"content must be bytes or an iterable of bytes, not {type(content).__name__}"
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether there may be an async generator to close."""
+        return self._async_iterator is not None
+
+    def timings(self) -> Timings:
+        return NO_TIME
+
+    def certificate(self) -> None:
+        """Return None, because there is no connection."""
+
+    async def read(self) -> bytes:
+        try:
+            if self._async_iterator is not None:
+                async for piece in self._async_iterator:
+                    if _check_piece(piece):
+                        return bytes(piece)
+                self._async_iterator = None
+            for piece in self._iterator or ():
+                if _check_piece(piece):
+                    return bytes(piece)
+        except BaseException:
+            self.abort()
+            raise
+        return b""
+
+    def abort(self) -> None:
+        """Close a generator, unless another thread is in it."""
+        iterator, self._iterator = self._iterator, None
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            with suppress(ValueError):  # it runs right now, and ends when nobody refers to it
+                close()
+
+    def abort_from_finalizer(self) -> None:
+        """Do nothing: the finalizer of a generator closes it."""
+
+    async def aclose(self) -> None:
+        """Close a generator, async or not."""
+        self.abort()
+        iterator, self._async_iterator = self._async_iterator, None
+        close = getattr(iterator, "aclose", None)
+        if close is not None:
+            with suppress(RuntimeError):  # it runs right now
+                await close()
+
+
+def _check_piece(piece: object) -> bool:
+    """Return whether a piece of a body has any bytes.
+
+    Raises:
+        TypeError: it is not bytes.
+    """
+    if not isinstance(piece, (bytes, bytearray, memoryview)):
+        raise TypeError(f"the pieces of content must be bytes, not {type(piece).__name__}")
+    return len(piece) > 0
 
 
 class StoredBody:
@@ -316,11 +452,11 @@ class StoredBody:
     def certificate(self) -> None:
         """Return None, because there is no connection."""
 
-    async def read(self, incoming: StoredBody) -> bytes:
+    async def read(self) -> bytes:
         piece, self._body = self._body, b""
         return piece
 
-    def abort(self, incoming: StoredBody) -> None:
+    def abort(self) -> None:
         self._body = b""
 
     abort_from_finalizer = abort

@@ -97,11 +97,11 @@ class NetworkStream:
 
 async def open_upgrade(engine: Engine, sent: ClientRequest) -> Incoming:
     """Return the response to a request for another protocol."""
-    return UpgradeResponse(await send_upgrade(to_connector(engine), sent, engine.now))
+    return UpgradeResponse(await send_upgrade(to_connector(engine), sent, engine.runtime.now))
 
 
 class UpgradeResponse:
-    """A response with its connection; it is also the engine that reads its body.
+    """A response with its connection.
 
     Args:
         reply: its head was received.
@@ -113,11 +113,6 @@ class UpgradeResponse:
         self.reply = reply
         self.head: Head | None = reply.head
 
-    @property
-    def engine(self) -> UpgradeResponse:
-        """Return the engine that reads the body."""
-        return self
-
     def timings(self) -> Timings:
         """Return how long each phase took, until the connection was made."""
         return self.reply.stream.timings()
@@ -125,7 +120,7 @@ class UpgradeResponse:
     def certificate(self) -> None:
         """Return None: the certificate is unknown."""
 
-    async def read(self, incoming: object) -> bytes:
+    async def read(self) -> bytes:
         """Return the next piece of the body of a refusal; b"" at the end, and close the connection.
 
         Raises:
@@ -134,17 +129,17 @@ class UpgradeResponse:
         try:
             piece = await self.reply.read()
         except BaseException:
-            self.abort(incoming)
+            self.abort()
             raise
         if not piece:
-            self.abort(incoming)
+            self.abort()
         return piece
 
-    def abort(self, incoming: object) -> None:
+    def abort(self) -> None:
         """Close the connection."""
         self.reply.stream.abort()
 
-    def abort_from_finalizer(self, incoming: object) -> None:
+    def abort_from_finalizer(self) -> None:
         """Do nothing: the network stream may still be in use, and has a finalizer."""
 
 

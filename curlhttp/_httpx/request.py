@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
-from curlhttp._models.config import Transport, derive_transport
+from curlhttp._models.config import NetworkRoute, derive_transport
 from curlhttp._models.headers import Headers, check_method, parse_length
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
@@ -32,7 +32,7 @@ class UpgradeRequest(ClientRequest):
 
 
 def make_core_request(
-    library: Library, request: RequestLike, transport: Transport, *, is_async: bool
+    library: Library, request: RequestLike, transport: NetworkRoute, *, is_async: bool
 ) -> ClientRequest:
     """Convert a request of httpx to ours; an UpgradeRequest if it requests another protocol.
 
@@ -102,7 +102,7 @@ def _decode_target(target: bytes) -> str:
     return text
 
 
-def _use_sni_hostname(name: str, url: URL, transport: Transport) -> tuple[URL, Transport]:
+def _use_sni_hostname(name: str, url: URL, transport: NetworkRoute) -> tuple[URL, NetworkRoute]:
     """Make libcurl send and verify another name in TLS, and connect to the same host."""
     other = parse_url(f"https://{bracketed(name)}:{url.port}/").with_target(url.target)
     return other, derive_transport(transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Iterator
 
-from curlhttp._engine.engine import Engine, Incoming, get_reader
+from curlhttp._engine.engine import Incoming
 from curlhttp._engine.run import run_sync
 from curlhttp._httpx.request import Event, Trace, make_body_events
 from curlhttp._httpx.settings import Library, RequestLike
@@ -40,7 +40,6 @@ class ResponseStream:
 
     Args:
         incoming: the response.
-        engine: it reads the body.
         owner: the transport, kept alive so that its engine stays open.
         library: its errors are raised.
         request: the library's request.
@@ -60,13 +59,11 @@ class ResponseStream:
     def __init__(
         self,
         incoming: Incoming,
-        engine: Engine,
         owner: object,
         library: Library,
         request: RequestLike,
     ) -> None:
         self._incoming: Incoming | None = incoming
-        self._engine: Engine = get_reader(incoming, engine)
         self._owner = owner
         self._library = library
         self._request = request
@@ -91,7 +88,7 @@ class ResponseStream:
                 raise self._library.module.StreamClosed
             return b""
         try:
-            piece = await self._engine.read(incoming)
+            piece = await incoming.read()
         except RequestException as error:
             self._incoming = None  # the engine has released it
             await self._trace_end(error)
@@ -116,13 +113,13 @@ class ResponseStream:
         if incoming is None:
             return
         self._was_closed = True
-        self._engine.abort(incoming)
+        incoming.abort()
         await self._trace_end(None)
 
     def __del__(self) -> None:
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
-            self._engine.abort_from_finalizer(incoming)
+            incoming.abort_from_finalizer()
 
 
 class BlockingResponseStream(ResponseStream):

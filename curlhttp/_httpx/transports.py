@@ -39,7 +39,7 @@ from curlhttp._httpx.settings import (
     to_limits,
 )
 from curlhttp._models.body import rewind
-from curlhttp._models.config import Transport
+from curlhttp._models.config import NetworkRoute
 from curlhttp._models.exiting import check_running
 from curlhttp.exceptions import RequestException
 
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption
     from curlhttp._models.request import ClientRequest
     from curlhttp._policy.guard import GuardInput
+    from curlhttp._runtime.loops import Loop
 
 RequestT = TypeVar("RequestT", bound=RequestLike)
 ResponseT = TypeVar("ResponseT")
@@ -118,7 +118,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             raise ValueError("uds cannot be used: this libcurl was built without Unix sockets")
         tls = make_tls(verify, cert, trust_env, self._trusts_system)
         check_tls(tls)
-        self._transport = Transport(
+        self._transport = NetworkRoute(
             tls=tls,
             proxy=None if proxy is None else make_proxy(proxy),
             http2="prior-knowledge" if not http1 else bool(http2),
@@ -152,7 +152,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             engine = self._engine()
             if self._address_checker is not None:
                 sent.transport = self._address_checker.guard_transport(sent.transport)
-                engine = self._address_checker.wrap(engine)
+                engine = self._address_checker.wrap_engine(engine)
             if log.is_enabled_for(DEBUG):  # httpx itself logs requests at INFO
                 with RequestLog(sent):
                     incoming = await self._begin_exchange(engine, sent)
@@ -164,7 +164,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
                     trace, make_error_events(sent, request, error), is_async=kind.is_async
                 )
             raise library.make_error(error, request) from error
-        stream = kind(incoming, engine, self, library, request)
+        stream = kind(incoming, self, library, request)
         head = incoming.head
         assert head is not None
         connection = make_network_stream(incoming, library, self, is_async=kind.is_async)
@@ -203,7 +203,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
                 if left <= 0 or not self._library.failed_to_connect(error) or rewind(sent.body):
                     raise
             left -= 1
-            await engine.sleep(pause)
+            await engine.runtime.sleep(pause)
             pause = pause * 2 or _FIRST_PAUSE
 
 
@@ -252,12 +252,14 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
 
     def _set_up(self) -> None:
         from curlhttp._curl.engines import loops as _loops
+        from curlhttp._runtime.loops import running_loop
 
         self._loops = _loops
+        self._running_loop = running_loop
         self._engines: dict[Loop, EventLoopEngine] = {}
 
     def _engine(self) -> Engine:
-        loop = self._loops.running_loop()
+        loop = self._running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed:
             multiplexes = bool(self._transport.http2)
@@ -278,4 +280,4 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later request opens new ones."""
-        await self._loops.close_engines(self._engines, self._loops.running_loop())
+        await self._loops.close_engines(self._engines, self._running_loop())

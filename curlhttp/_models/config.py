@@ -309,7 +309,7 @@ def _is_proxy_key(key: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transport:
+class NetworkRoute:
     """All settings that decide which connection a request may use.
 
     Args:
@@ -375,9 +375,9 @@ class Transport:
 @lru_cache(maxsize=256)
 def get_transport(
     verify: Verify, cert: Cert, proxy: str | None, http2: HTTP2, http3: bool
-) -> Transport:
-    """Return the Transport for some settings; the same object each time, to compare by identity."""
-    return Transport(
+) -> NetworkRoute:
+    """Return the route for some settings; the same object each time, to compare by identity."""
+    return NetworkRoute(
         tls=TLS(verify=verify, cert=cert),
         proxy=Proxy.parse(proxy) if proxy else None,
         http2=http2,
@@ -386,8 +386,8 @@ def get_transport(
 
 
 @lru_cache(maxsize=256)
-def derive_transport(transport: Transport, **fields: object) -> Transport:
-    """Return a Transport with some fields replaced; the same object each time."""
+def derive_transport(transport: NetworkRoute, **fields: object) -> NetworkRoute:
+    """Return a NetworkRoute with some fields replaced; the same object each time."""
     return replace(transport, **fields)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from curlhttp._models.url import bracketed
 
 if TYPE_CHECKING:
     from curlhttp._models.body import Body
-    from curlhttp._models.config import TLS, Proxy, Transport
+    from curlhttp._models.config import TLS, NetworkRoute, Proxy
     from curlhttp._models.request import ClientRequest
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url import URL
@@ -99,7 +99,7 @@ def curl_command(request: ClientRequest, *, secrets: bool = False) -> str:
             because command lines are copied to tickets and chats.
     """
     line = _Command(secrets)
-    transport: Transport | None = request.transport
+    transport: NetworkRoute | None = request.transport
     line.add("curl")
     # curl would expand brackets in the URL and remove dot segments from its path.
     line.add("--globoff", "--path-as-is")
@@ -214,7 +214,7 @@ def _add_timeout(line: _Command, timeout: Timeout) -> None:
 # --- the transport ---
 
 
-def _add_transport(line: _Command, transport: Transport, url: URL) -> None:
+def _add_transport(line: _Command, transport: NetworkRoute, url: URL) -> None:
     is_tls = url.scheme == "https"
     if transport.http3 and is_tls:
         line.add("--http3")
@@ -282,7 +282,7 @@ def _add_proxy(line: _Command, proxy: Proxy, tls: TLS) -> None:
             _add_authorities(line, tls, "proxy-")
 
 
-def _add_route(line: _Command, transport: Transport, url: URL) -> None:
+def _add_route(line: _Command, transport: NetworkRoute, url: URL) -> None:
     if transport.local_address is not None:
         address, port = transport.local_address
         if address:

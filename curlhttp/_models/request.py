@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from http.cookiejar import CookieJar
 
     from curlhttp._models.body import Body
-    from curlhttp._models.config import Transport
+    from curlhttp._models.config import NetworkRoute
     from curlhttp._models.cookies import LazyCookieJar
     from curlhttp._models.inputs import (
         JSON,
@@ -46,8 +46,8 @@ IDEMPOTENT = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"})
 
 
 Fields: TypeAlias = """tuple[
-    Headers | None, Headers, Timeout, Transport, Body | None, Auth | None, CookieJar | None,
-    LazyCookieJar | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool,
+    Headers | None, Headers, Timeout, NetworkRoute, Body | None, Auth | None, CookieJar | None,
+    LazyCookieJar | None, Callable[[URL], NetworkRoute] | None, bool, bool, int | None, bool,
     float | None, RetryPolicy | None,
 ]"""
 """All attributes of a request but method and URL, in the order of `ClientRequest.fill`."""
@@ -56,13 +56,13 @@ Fields: TypeAlias = """tuple[
 def pack_fields(
     headers: Headers,
     timeout: Timeout,
-    transport: Transport,
+    transport: NetworkRoute,
     *,
     body: Body | None = None,
     auth: Auth | None = None,
     cookies: CookieJar | None = None,
     jar: LazyCookieJar | None = None,
-    route: Callable[[URL], Transport] | None = None,
+    route: Callable[[URL], NetworkRoute] | None = None,
     stream: bool = False,
     follow_redirects: bool = True,
     max_response_size: int | None = None,
@@ -165,8 +165,8 @@ class ClientRequest:
     cookies: CookieJar | None
     jar: LazyCookieJar | None
     timeout: Timeout
-    transport: Transport
-    route: Callable[[URL], Transport] | None
+    transport: NetworkRoute
+    route: Callable[[URL], NetworkRoute] | None
     stream: bool
     follow_redirects: bool
     max_response_size: int | None
@@ -191,7 +191,7 @@ class ClientRequest:
         content: ContentInput | None = None,
         body: Body | None = None,
         timeout: Timeout | None = None,
-        transport: Transport | None = None,
+        transport: NetworkRoute | None = None,
         stream: bool = False,
         follow_redirects: bool = True,
         max_response_size: int | None = None,

@@ -147,6 +147,7 @@ class Response(SuggestingAttributes):
     is_fallback: bool = False
     from_cache: bool = False
     _coded: bytes | None = None  # the received body, with KEEP_CODED
+    _is_made: bool = False  # by a middleware or a transport, not by a server
     _is_coded_part: bool = False  # its body is as received, because it is a part of a coded one
     cache_status: str | None = None
     _headers: Headers | None = None
@@ -197,7 +198,9 @@ class Response(SuggestingAttributes):
         lines += [f"{name}: {value}" for name, value in fields]
         head = Head("\r\n".join([*lines, "", ""]).encode("latin-1"))
         body = content.encode() if isinstance(content, str) else content
-        return Response(request, head, body, Timings(0, 0, 0, 0, 0, 0, False, None))
+        made = Response(request, head, body, Timings(0, 0, 0, 0, 0, 0, False, None))
+        made._is_made = True
+        return made
 
     @property
     def history(self) -> list[Response]:

@@ -17,7 +17,7 @@ from curlhttp._policy.auth import NO_AUTH, BasicAuth, to_auth
 from curlhttp._policy.redirects import drop_headers, may_keep_credentials
 
 if TYPE_CHECKING:
-    from curlhttp._models.config import Transport
+    from curlhttp._models.config import NetworkRoute
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import (
         JSON,
@@ -44,7 +44,7 @@ def is_subrequest(yielded: object, original: ClientRequest) -> bool:
     """
     if (
         not isinstance(yielded, ClientRequest)
-        or cast("Transport | None", yielded.transport) is None
+        or cast("NetworkRoute | None", yielded.transport) is None
     ):
         return True
     return yielded.method != original.method or not may_keep_credentials(original.url, yielded.url)
@@ -66,7 +66,7 @@ def make_subrequest(
         RequestException: the request is invalid.
     """
     if isinstance(yielded, ClientRequest):
-        if cast("Transport | None", yielded.transport) is None:
+        if cast("NetworkRoute | None", yielded.transport) is None:
             return _complete(yielded, original, _no_cookies)
         return _derive(yielded, original, changed)
     if hasattr(yielded, "prepare"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
@@ -23,7 +23,7 @@ from curlhttp._engine.engine import (
     Exchange,
     HedgePlan,
     Incoming,
-    Waiter,
+    Runtime,
     to_connector,
 )
 from curlhttp._engine.network import NetworkOverride, OverriddenEngine
@@ -110,13 +110,7 @@ class TracedEngine:
     def __init__(self, tracing: Tracing, engine: Engine) -> None:
         self._tracing = tracing
         self._engine = engine
-        self.read: Callable[[Incoming], Coroutine[object, object, bytes]] = engine.read
-        self.abort: Callable[[Incoming], None] = engine.abort
-        self.abort_from_finalizer: Callable[[Incoming], None] = engine.abort_from_finalizer
-        self.sleep = engine.sleep
-        self.now = engine.now
-        self.wall = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close = engine.close
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
@@ -219,7 +213,7 @@ class ClientTracing:
         self._lock = Lock()
         self._tracing = tracing
 
-    def wrap(self, engine: Engine) -> Engine:
+    def wrap_engine(self, engine: Engine) -> Engine:
         """Return an engine whose attempts are traced."""
         with self._lock:
             self._engines.add(engine)

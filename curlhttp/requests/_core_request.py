@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
-from curlhttp._models.config import Transport, derive_transport
+from curlhttp._models.config import NetworkRoute, derive_transport
 from curlhttp._models.headers import Headers, check_method, parse_length, without_userinfo
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
@@ -52,7 +52,7 @@ _VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address 
 
 
 def make_core_request(
-    request: PreparedRequest, url: URL, transport: Transport, timeout: TimeoutInput, stream: bool
+    request: PreparedRequest, url: URL, transport: NetworkRoute, timeout: TimeoutInput, stream: bool
 ) -> ClientRequest:
     """Return the core's request for a prepared one.
 

@@ -268,9 +268,9 @@ class Socket:
         received: Any = self._received
         received.request.timeout = replace(received.request.timeout, read=seconds)
         incoming = getattr(received, "_incoming", None)
-        change = getattr(getattr(received, "_engine", None), "set_read_timeout", None)
-        if incoming is not None and change is not None:
-            change(incoming, seconds)
+        change = getattr(incoming, "set_read_timeout", None)
+        if change is not None:
+            change(seconds)
 
     def shutdown(self, how: int) -> None:
         """Discard the rest of the response, from any thread; a concurrent read raises."""

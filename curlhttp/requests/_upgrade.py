@@ -53,12 +53,12 @@ def open_upgrade(engine: Engine, request: ClientRequest) -> UpgradeResponse:
     Raises:
         RequestException: no response was received.
     """
-    reply = run_sync(partial(send_upgrade, to_connector(engine), request, engine.now))
+    reply = run_sync(partial(send_upgrade, to_connector(engine), request, engine.runtime.now))
     sock = None
     try:
         sock = as_socket(cast("SocketStream", reply.stream), reply.rest)
         sock.settimeout(request.timeout.read)
-        return UpgradeResponse(request, reply, sock, engine.now)
+        return UpgradeResponse(request, reply, sock, engine.runtime.now)
     except BaseException as error:
         if sock is not None:
             sock.close()  # the error's traceback would keep the socket and its threads

@@ -29,7 +29,7 @@ from urllib3.util import SKIP_HEADER
 
 from curlhttp import exceptions as e
 from curlhttp._client.ssl_context import get_tls_arguments, to_tls_version
-from curlhttp._models.config import TLS, Proxy, Transport
+from curlhttp._models.config import TLS, NetworkRoute, Proxy
 from curlhttp._models.redaction import redact_text
 from curlhttp._models.url import URL, bracketed, parse_url
 from curlhttp.requests._core_request import get_ip_version, to_timeout
@@ -383,7 +383,7 @@ class PoolRoute:
     """
 
     url: URL
-    transport: Transport
+    transport: NetworkRoute
     name: str | None
 
 
@@ -609,9 +609,9 @@ def _make_transport(
     address: tuple[str, int] | None,
     options: tuple[tuple[int, int, int | bytes], ...],
     version: Any,
-) -> Transport:
-    """Return one Transport per combination, because engines compare by identity."""
-    return Transport(
+) -> NetworkRoute:
+    """Return one NetworkRoute per combination, because engines compare by identity."""
+    return NetworkRoute(
         tls=tls,
         proxy=proxy,
         http2=http2,

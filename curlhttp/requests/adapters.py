@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._engine.engine import Engine
-    from curlhttp._models.config import Cert, Transport
+    from curlhttp._models.config import Cert, NetworkRoute
     from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._policy.guard import GuardInput
     from curlhttp.requests._urllib3 import PoolOwner
     from curlhttp.requests.models import PreparedRequest
 
-    # The verify= and cert= of past requests, by origin and Transport.
+    # The verify= and cert= of past requests, by origin and NetworkRoute.
     TLSSeen: TypeAlias = dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]
 
 __all__ = [
@@ -522,7 +522,7 @@ class HTTPAdapter(BaseAdapter):
         self,
         request: PreparedRequest,
         url: URL,
-        transport: Transport,
+        transport: NetworkRoute,
         timeout: t.TimeoutInput,
         stream: bool,
         name: str | None = None,
@@ -698,12 +698,12 @@ class HTTPAdapter(BaseAdapter):
         verify: t.VerifyInput,
         cert: t.CertInput,
         proxies: t.ProxiesInput,
-    ) -> Transport:
+    ) -> NetworkRoute:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is not None and not self._sends_utf8:
             proxy = quote_latin1_userinfo(proxy)
         if url.scheme == "http" and (proxy is None or proxy.startswith("http:")):
-            # One Transport for all. certifi, which is slow to import, is loaded only by default.
+            # One NetworkRoute for all. certifi, which is slow to import, is loaded only by default.
             verify, cert = verify is True or get_plain_http_verify(), None
         # All paths are hashable, and lists were converted to tuples.
         found = get_transport(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
@@ -715,7 +715,7 @@ class HTTPAdapter(BaseAdapter):
         if engine is None:
             engine = self._make_engine()
         if self._address_checker is not None:
-            engine = self._address_checker.wrap(engine)
+            engine = self._address_checker.wrap_engine(engine)
         if log.is_enabled_for(INFO):
             return _send_logged(engine, sent)
         return _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
@@ -761,7 +761,7 @@ def _open_stream(engine: Engine, sent: ClientRequest) -> ReceivedResponse:
         return open_upgrade(engine, sent)
     from curlhttp._client.stream import StreamedResponse
 
-    return StreamedResponse(sent, send_sync(engine.open, sent), engine)
+    return StreamedResponse(sent, send_sync(engine.open, sent))
 
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:

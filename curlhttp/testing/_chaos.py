@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -22,8 +22,7 @@ from curlhttp._engine.engine import (
     Engine,
     HedgePlan,
     Incoming,
-    Waiter,
-    get_reader,
+    Runtime,
     to_connector,
 )
 from curlhttp._engine.log import INFO, log
@@ -246,8 +245,18 @@ class Chaos(Unpicklable):
                 fate.number,
             )
 
-    def wrap(self, engine: Engine) -> ChaosEngine:
-        """Return an engine that injects faults into the exchanges of another one."""
+    def wrap(self, transport: object) -> ChaosEngine:
+        """Return a transport that injects faults into what another one sends.
+
+        Args:
+            transport: a ScriptedEngine, an ASGITransport or WSGITransport, or your own.
+        """
+        from curlhttp._client.transport import to_engine
+
+        return ChaosEngine(self, to_engine(transport))
+
+    def wrap_engine(self, engine: Engine) -> ChaosEngine:
+        """Return an engine that injects faults; see EngineWrapper."""
         return ChaosEngine(self, engine)
 
     def close(self) -> None:
@@ -394,26 +403,17 @@ class ChaosEngine:
     def __init__(self, chaos: Chaos, engine: Engine) -> None:
         self.chaos: Chaos = chaos
         self._engine = engine
-        # A faulty response is read by its own reader, see get_reader.
-        self.read: Callable[[Incoming], Coroutine[object, object, bytes]] = engine.read
-        self.abort: Callable[[Incoming], None] = engine.abort
-        self.abort_from_finalizer: Callable[[Incoming], None] = engine.abort_from_finalizer
-        self.now: Callable[[], float] = engine.now
-        self.wall: Callable[[], float] = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close: Callable[[], None] = engine.close
-        needed = getattr(engine, "needs_client", None)
-        if needed is not None:
-            self.needs_client: str = needed
+        self.is_async: bool | None = getattr(engine, "is_async", None)
+        if self.is_async:  # of a transport for AsyncClient
+            self.astart = cast(Any, engine).astart
+            self.aclose = cast(Any, engine).aclose
 
     @property
     def is_closed(self) -> bool:
         """Return whether no more requests are sent."""
         return bool(getattr(self._engine, "is_closed", False))
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait as the other engine does."""
-        await self._engine.sleep(seconds)
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory, or fail."""
@@ -479,7 +479,7 @@ class ChaosEngine:
         incoming = await self._begin(request, plan)
         if fate.cut is None and fate.speed is None:
             return incoming
-        return _FaultyIncoming(self, self._engine, incoming, request, fate)
+        return _FaultyIncoming(self, incoming, request, fate)
 
     def _begin(self, request: ClientRequest, plan: HedgePlan | None) -> Awaitable[Incoming]:
         return self._engine.open(request) if plan is None else self._engine.open(request, plan)
@@ -495,7 +495,7 @@ class ChaosEngine:
             streamed = request.copy()
             streamed.stream = True
             incoming = await self._begin(streamed, plan)
-            get_reader(incoming, self._engine).abort(incoming)
+            incoming.abort()
             self.chaos.note(request, fate, "reset")
             raise _make_reset(request)
         self.chaos.note(request, fate, "refuse")
@@ -549,11 +549,11 @@ class ChaosEngine:
         Raises:
             ReadTimeout, DeadlineExceeded: this is longer than a timeout.
         """
-        now = self.now()
+        now = self.runtime.now()
         begun = now if begun is None else begun
         lasts, late = apply_timeouts(request, seconds, begun, waits_for_response=is_silent)
         if (left := lasts - (now - begun)) > 0:
-            await self.sleep(left)
+            await self.runtime.sleep(left)
         if late is not None:
             try:
                 raise late
@@ -565,12 +565,11 @@ _Attempt: TypeAlias = "Callable[[ClientRequest, Fate, HedgePlan | None], Awaitab
 
 
 class _FaultyIncoming:
-    """A response whose body arrives slowly, or ends early, and the engine that reads it."""
+    """A response whose body arrives slowly, or ends early."""
 
     def __init__(
         self,
         engine: ChaosEngine,
-        inner: Engine,
         incoming: Incoming,
         request: ClientRequest,
         fate: Fate,
@@ -580,7 +579,6 @@ class _FaultyIncoming:
         self.head: Head = head  # kept, because the engine may use its own for another request
         self.request: ClientRequest = getattr(incoming, "request", None) or request
         self._outer = engine
-        self._reader = get_reader(incoming, inner)
         self._incoming = incoming
         self._fate = fate
         self._piece = b""
@@ -611,27 +609,19 @@ class _FaultyIncoming:
         """Return the server's certificate as PEM."""
         return self._incoming.certificate()
 
-    @property
-    def engine(self) -> _FaultyIncoming:
-        """Return what reads this response, see get_reader; an attribute would be a cycle."""
-        return self
-
-    async def read(self, incoming: object) -> bytes:
+    async def read(self) -> bytes:
         """Return the next piece of the body, later than it came; b"" at the end.
-
-        Args:
-            incoming: this response.
 
         Raises:
             ChunkedEncodingError: this is where it is cut.
         """
         if not self._piece:
-            self._piece = await self._reader.read(self._incoming)
+            self._piece = await self._incoming.read()
         if self._left is not None and (not self._left or not self._piece):
             is_over = not self._piece
             self._piece = b""
             if not is_over:
-                self._reader.abort(self._incoming)
+                self._incoming.abort()
             self._note("cut", self._arrived)
             raise _make_cut(self.request)
         speed = self._fate.speed
@@ -645,7 +635,7 @@ class _FaultyIncoming:
             try:
                 await self._outer.wait(self.request, len(piece) / speed)
             except BaseException:
-                self.abort(self)
+                self.abort()
                 raise
         self._piece = self._piece[len(piece) :]
         self._arrived += len(piece)
@@ -656,15 +646,15 @@ class _FaultyIncoming:
     def _note(self, fault: str, value: float) -> None:
         self._outer.chaos.note(self.request, self._fate, fault, value)
 
-    def abort(self, incoming: object) -> None:
+    def abort(self) -> None:
         """Abandon the rest of the body."""
         self._piece = b""
-        self._reader.abort(self._incoming)
+        self._incoming.abort()
 
-    def abort_from_finalizer(self, incoming: object) -> None:
+    def abort_from_finalizer(self) -> None:
         """Abandon the rest of the body, from a finalizer."""
         self._piece = b""
-        self._reader.abort_from_finalizer(self._incoming)
+        self._incoming.abort_from_finalizer()
 
 
 class _Hedging(Generic[Outcome]):
@@ -683,11 +673,11 @@ class _Hedging(Generic[Outcome]):
         self._engine = engine
         self._plan = plan
         self._send = send
-        self._begun = engine.now()
+        self._begun = engine.runtime.now()
 
     @property
     def _elapsed(self) -> float:
-        return self._engine.now() - self._begun
+        return self._engine.runtime.now() - self._begun
 
     async def run(self, request: ClientRequest, fate: Fate) -> Outcome:
         """Send the first attempt after its latency, unless the next one wins before.
@@ -715,7 +705,7 @@ class _Hedging(Generic[Outcome]):
 
     async def _try(self, request: ClientRequest, left: float) -> Outcome | None:
         """Return the response to the next attempt; None if it fails, or would begin too late."""
-        engine, started = self._engine, self._engine.now()
+        engine, started = self._engine, self._engine.runtime.now()
         fate = engine.pick(request)
         result: AttemptResult = None
         was_sent = False
@@ -730,8 +720,8 @@ class _Hedging(Generic[Outcome]):
                 if self._plan.is_good(result.status_code):
                     return found
                 if not isinstance(found, Response):
-                    get_reader(found, engine).abort(found)
-        self._plan.dropped(request, result, engine.now() - started, was_sent)
+                    found.abort()
+        self._plan.dropped(request, result, engine.runtime.now() - started, was_sent)
         return None
 
 

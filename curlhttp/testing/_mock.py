@@ -738,6 +738,6 @@ class _MockEngine(ScriptedEngine):
         if seconds <= 0:
             return
         if self._mock.real_time:
-            await self._real.sleep(seconds)
+            await self._real.runtime.sleep(seconds)
         else:
             self._mock.advance(seconds)

@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from errno import ECONNREFUSED
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qsl
 
-from curlhttp._engine.engine import AttemptResult, Engine, HedgePlan
+from curlhttp._engine.engine import AttemptResult, HedgePlan, Runtime
 from curlhttp._models.body import read_whole
 from curlhttp._models.errors import client_closed, read_timeout_error
 from curlhttp._models.headers import Headers
@@ -391,15 +392,15 @@ class ScriptedIncoming:
         request: the request that it answers.
         answer: the step of the script.
         seconds: the time until its head was received.
-        engine: reads its body.
+        engine: has the clock, and counts what is aborted.
     """
 
     def __init__(
-        self, request: ClientRequest, answer: Answer, seconds: float, engine: Engine
+        self, request: ClientRequest, answer: Answer, seconds: float, engine: ScriptedEngine
     ) -> None:
         made = Response.of(request, answer.status_code, headers=answer.all_headers)
         self.request = request
-        self.engine = engine
+        self._engine = engine
         self.head: Head = made._head
         self.pieces: list[bytes] = _pieces(request, answer)
         self.error: RequestException | None = answer.error
@@ -415,6 +416,41 @@ class ScriptedIncoming:
 
     def certificate(self) -> None:
         """Return None, because there was no TLS."""
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body, b"" at its end.
+
+        Raises:
+            RequestException: the body breaks off, is too large, or a timeout ended it.
+        """
+        if not self.pieces:
+            if self.error is not None:
+                raise copy_error(self.error, self.request, was_sent=True)
+            return b""
+        seconds, error = apply_timeouts(self.request, self.pace, self._engine.now())
+        await self._engine._wait(seconds)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # to break the reference cycle with its traceback
+        piece = self.pieces.pop(0)
+        self.size += len(piece)
+        limit = self.request.max_response_size
+        if limit is not None and self.size > limit:
+            raise ResponseTooLarge(
+                f"the response body is larger than max_response_size={limit} bytes",
+                request=self.request,
+                request_sent=True,
+            )
+        return piece
+
+    def abort(self) -> None:
+        """Close the response before its end."""
+        self._engine.aborted += 1
+        self.pieces.clear()
+
+    abort_from_finalizer = abort
 
 
 class ScriptedRace:
@@ -534,9 +570,10 @@ class ScriptedEngine:
         self.sleeps.append(seconds)
         self.advance(seconds)
 
-    def make_waiter(self) -> _ScriptedWaiter:
-        """Return a new waiter."""
-        return _ScriptedWaiter(self)
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time of the script, and waits that take no time."""
+        return Runtime(self.now, self.wall, self.sleep, partial(_ScriptedWaiter, self))
 
     # exchanges
 
@@ -554,7 +591,7 @@ class ScriptedEngine:
         """
         incoming = await self.open(request, plan)
         pieces = []
-        while piece := await self.read(incoming):
+        while piece := await incoming.read():
             pieces.append(piece)
         request = incoming.request  # of a hedge, the winner's
         response = Response(request, incoming.head, b"".join(pieces), incoming.timings())
@@ -605,43 +642,6 @@ class ScriptedEngine:
 
     async def _wait(self, seconds: float) -> None:
         self.advance(seconds)
-
-    async def read(self, incoming: ScriptedIncoming) -> bytes:
-        """Return the next piece of a body, b"" at its end.
-
-        Raises:
-            RequestException: the body breaks off, is too large, or a timeout ended it.
-        """
-        if not incoming.pieces:
-            if incoming.error is not None:
-                raise copy_error(incoming.error, incoming.request, was_sent=True)
-            return b""
-        seconds, error = apply_timeouts(incoming.request, incoming.pace, self.now())
-        await self._wait(seconds)
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # to break the reference cycle with its traceback
-        piece = incoming.pieces.pop(0)
-        incoming.size += len(piece)
-        limit = incoming.request.max_response_size
-        if limit is not None and incoming.size > limit:
-            raise ResponseTooLarge(
-                f"the response body is larger than max_response_size={limit} bytes",
-                request=incoming.request,
-                request_sent=True,
-            )
-        return piece
-
-    def abort(self, incoming: ScriptedIncoming) -> None:
-        """Close a response before its end."""
-        self.aborted += 1
-        incoming.pieces.clear()
-
-    def abort_from_finalizer(self, incoming: ScriptedIncoming) -> None:
-        """Close a response that was garbage-collected."""
-        self.abort(incoming)
 
     def close(self) -> None:
         """Make every further request raise ClientClosed."""

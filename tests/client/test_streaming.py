@@ -516,16 +516,15 @@ def test_closing_does_not_ask_for_more_of_a_request_body() -> None:
 def test_a_thread_that_reads_while_another_closes_gets_no_other_response() -> None:
     rest = _Rest(b"0\r\n\r\n")
     with RawServer(rest) as server, curlhttp.Client(max_connections=1, timeout=30) as client:
-        engine: Any = client._engine
         stream = client.stream("GET", server.url)
-        incoming = stream._incoming
+        incoming: Any = stream._incoming
         next(stream.iter_bytes())
         rest.arrive()
         looks, found = Driver.keeps_connection, []
 
         def look(driver: Driver, transfer: Any) -> bool:
             with pytest.raises(StreamConsumedError):  # the other thread, at the worst moment
-                run_sync(lambda: engine.read(incoming))
+                run_sync(incoming.read)
             found.append(looks(driver, transfer))
             return found[-1]
 
@@ -534,7 +533,7 @@ def test_a_thread_that_reads_while_another_closes_gets_no_other_response() -> No
             stream.close()
         other = client.stream("GET", server.url)
         with pytest.raises(StreamConsumedError):
-            run_sync(lambda: engine.read(incoming))
+            run_sync(incoming.read)
         assert other.read() == _DONE
         assert found == [True]
         assert server.connections == 1

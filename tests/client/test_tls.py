@@ -18,7 +18,7 @@ from cryptography import x509
 
 import curlhttp
 from curlhttp._curl.errors import LACKS_CERTIFICATE
-from curlhttp._models.config import TLS, Transport
+from curlhttp._models.config import TLS, NetworkRoute
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
 from tests.servers.certs import HTTP1, HTTP2
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -235,7 +235,7 @@ async def test_each_request_says_for_itself_whether_the_name_counts(
     client: AnyClient, certs: Certs
 ) -> None:
     """A connection whose name was not checked is not used where it has to be."""
-    trusting = Transport(tls=TLS(verify=certs.ca_path, check_hostname=False))
+    trusting = NetworkRoute(tls=TLS(verify=certs.ca_path, check_hostname=False))
     with AppServer(certs.wrong_host_context()) as server:
         for _ in range(2):
             request = client.real.build_request("GET", server.url)

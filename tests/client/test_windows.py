@@ -15,7 +15,7 @@ import curlhttp
 from curlhttp._client import routing
 from curlhttp._curl import handle, options
 from curlhttp._curl.options import check_tls, get_trust_flags
-from curlhttp._models.config import TLS, Proxy, Transport
+from curlhttp._models.config import TLS, NetworkRoute, Proxy
 from curlhttp._models.errors import describe_errno
 from curlhttp.cli.download import make_windows_name
 from tests.servers import AppServer, Certs
@@ -113,7 +113,7 @@ def test_tls_1_3_as_the_highest_version_is_not_named_to_schannel(
 ) -> None:
     """libcurl refuses it by name on a Windows without it."""
     monkeypatch.setattr(options, "USES_SCHANNEL", True)
-    found = dict(options.transport_options(Transport(tls=TLS(versions=versions))))
+    found = dict(options.transport_options(NetworkRoute(tls=TLS(versions=versions))))
     assert found.get(pycurl.SSLVERSION, 0) in (0, pycurl.SSLVERSION_TLSv1_2)
 
 
@@ -123,7 +123,7 @@ def test_schannel_accepts_authorities_without_a_list_of_revoked_certificates(
 ) -> None:
     monkeypatch.setattr(options, "USES_SCHANNEL", True)
     chosen: Any = {"file": certs.ca_path, "bytes": Path(certs.ca_path).read_bytes()}
-    transport = Transport(
+    transport = NetworkRoute(
         tls=TLS(verify=chosen.get(verify, verify)), proxy=Proxy.parse("https://proxy.test")
     )
     found = dict(options.transport_options(transport))

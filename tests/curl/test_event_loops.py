@@ -21,7 +21,7 @@ import trio
 import trio.testing
 
 from curlhttp import AsyncClient, ClientClosed, Timeout
-from curlhttp._curl.engines import loops
+from curlhttp._runtime import loops
 from tests.servers import AppServer, payload
 from tests.support.colours import AnyClient
 from tests.support.internals import count_descriptors, get_engine, run_script

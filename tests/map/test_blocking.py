@@ -48,7 +48,7 @@ def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
     gone_on: list[str] = []
 
     async def waits(name: str) -> None:
-        waiters.append(waiter := engine.make_waiter())
+        waiters.append(waiter := engine.runtime.make_waiter())
         if name == "newcomer":  # starts when another one was woken, and may continue at once
             waiters[0].wake()
             waiter.wake()
@@ -56,7 +56,7 @@ def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
         gone_on.append(name)
 
     async def sleeps(seconds: float) -> None:
-        await engine.sleep(seconds)
+        await engine.runtime.sleep(seconds)
         gone_on.append(f"{seconds} s")
 
     for name in ("first", "newcomer"):

@@ -287,7 +287,7 @@ def test_an_interrupted_map_says_so() -> None:
     waiters: list[Any] = []
 
     async def interrupted(_: None) -> None:
-        waiters.append(waiter := engine.make_waiter())
+        waiters.append(waiter := engine.runtime.make_waiter())
         await waiter.wait()
         raise KeyboardInterrupt
 
@@ -308,11 +308,11 @@ def test_a_finalizer_leaves_the_end_of_a_map_to_the_thread_that_steps_it() -> No
     ended: list[bool] = []
 
     async def dropped(_: None) -> None:
-        waiters.append(waiter := engine.make_waiter())
+        waiters.append(waiter := engine.runtime.make_waiter())
         await waiter.wait()
         with ThreadPoolExecutor(1) as thread:
             ended.append(thread.submit(lambda: engine.cancel(waits=False)).result())
-        await engine.make_waiter().wait()
+        await engine.runtime.make_waiter().wait()
 
     engine.take_turn()
     engine.start(dropped, None, lambda result: None)

@@ -595,9 +595,9 @@ async def test_a_connection_that_is_not_http_is_refused_without_a_recording(
 ) -> None:
     request = curlhttp.ClientRequest("GET", URL)
     with pytest.raises(AssertionError, match="only HTTP can be played back"):
-        await Record(path, "none").wrap(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
+        await Record(path, "none").wrap_engine(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match=r"has no connect\(\)"):
-        await Record(path).wrap(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
+        await Record(path).wrap_engine(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
 
 
 async def test_a_websocket_does_not_get_past_a_recording(make_client: Make, path: Path) -> None:

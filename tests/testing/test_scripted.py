@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.colours(*COLOURS)]
 
 def test_it_is_an_engine_to_the_type_checker_too() -> None:
     engine: Engine = ScriptedEngine([])
-    assert engine.now() == 0.0
+    assert engine.runtime.now() == 0.0
 
 
 def test_the_example_of_the_docstring_works() -> None:

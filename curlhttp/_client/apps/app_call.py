@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import anyio.lowlevel
 
-from curlhttp._engine.engine import Engine, Waiter
+from curlhttp._engine.engine import Waiter
 from curlhttp._models.errors import read_timeout_error
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, get_reason_phrase
@@ -26,20 +26,17 @@ class AppCall:
 
     Args:
         request: complete.
-        engine: reads the response.
         raises: whether the app's exceptions are raised to the caller.
 
     Attributes:
         request: see there.
-        engine: see there.
         head: the head of the response, set when the body begins; None before.
         begun: the time of the call in monotonic seconds.
         first_byte: seconds until the head was set.
     """
 
-    def __init__(self, request: ClientRequest, engine: Engine, *, raises: bool) -> None:
+    def __init__(self, request: ClientRequest, *, raises: bool) -> None:
         self.request = request
-        self.engine = engine
         self.head: Head | None = None
         self.begun: float = monotonic()
         self.first_byte: float = 0.0

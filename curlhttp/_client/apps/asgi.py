@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -26,17 +24,17 @@ from curlhttp._client.apps.app_call import (
 )
 from curlhttp._client.apps.lifespan import Lifespan
 from curlhttp._client.apps.websocket import AppSocket
-from curlhttp._curl.engines.event_loop import SharedWaiter, next_piece
-from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks, running_loop
+from curlhttp._client.stream import AsyncStreamedResponse
+from curlhttp._client.transport import AsyncTransport
+from curlhttp._curl.engines.event_loop import next_piece
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
-from curlhttp._curl.result import decode_body
-from curlhttp._engine.engine import Engine, HedgePlan
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response, has_body
+from curlhttp._models.response import Head, has_body
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timings import Timings
+from curlhttp._runtime.loops import BackgroundTasks, Loop, background_tasks, running_loop
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ClientClosed,
@@ -62,7 +60,6 @@ class AppExchange(AppCall):
         scope: of the request.
         request: complete.
         tasks: background tasks for this exchange only.
-        engine: reads the response.
         raises: whether the app's exceptions are raised to the caller.
 
     Attributes:
@@ -76,11 +73,10 @@ class AppExchange(AppCall):
         scope: dict[str, object],
         request: ClientRequest,
         tasks: BackgroundTasks,
-        engine: Engine,
         *,
         raises: bool,
     ) -> None:
-        super().__init__(request, engine, raises=raises)
+        super().__init__(request, raises=raises)
         self.failed: BaseException | None = None
         self.changed: Condition = Condition(tasks.make_waiter)
         self._app = app
@@ -264,30 +260,6 @@ class AppExchange(AppCall):
             limits.append(request.deadline - now)
         return max(0.0, min(limits)) if limits else None
 
-    async def abort_if_late(self, is_over: Callable[[], object]) -> None:
-        """Abort if a timeout has expired.
-
-        Args:
-            is_over: see wait.
-        """
-        try:
-            await self._check_timeouts(is_over)
-        except RequestException as error:
-            self.abort(error)
-
-    def response(self) -> Response:
-        """Return the response of an exchange that is done.
-
-        Raises:
-            BaseException: the exchange failed with it.
-        """
-        self.raise_failure()
-        assert self.head is not None
-        response = Response(self.request, self.head, b"".join(self._pieces), self.timings())
-        if self.request.decode and response.content:
-            decode_body(response, self.request)
-        return response
-
     def raise_failure(self) -> None:
         """Raise the exception with which the exchange failed, if it did.
 
@@ -306,8 +278,17 @@ class AppExchange(AppCall):
         """Return the next piece of the body, b"" at the end.
 
         Raises:
-            BaseException: the exchange failed with it.
+            RequestException: the body is incomplete.
+            Exception: the app raised it.
         """
+        try:
+            return await self._read()
+        except BaseException as error:
+            self.abort()
+            self.add_context(error)
+            raise
+
+    async def _read(self) -> bytes:
         # Checked here as well, because there is no wait while the app is ahead.
         if not (self._is_complete or self.done):
             self.check_deadline()
@@ -350,84 +331,8 @@ class AppExchange(AppCall):
         await self._tasks.wait_until_done()
 
 
-# --- Run several attempts of one request at the same time, as the plan decides ---
-
-
-async def race(
-    first: AppExchange,
-    plan: HedgePlan,
-    start_attempt: Callable[[ClientRequest, AppExchange], AppExchange],
-) -> AppExchange:
-    """Return the attempt that wins: the first good one, or the last; abort the others.
-
-    Args:
-        first: the first attempt, already started.
-        plan: see _flow/hedge.py.
-        start_attempt: starts another attempt with a request. It shares the condition of the first.
-    """
-    running, left, latest = [first], plan.most, first.begun
-    try:
-        while (winner := _find_winner(running, plan)) is None:
-            after = plan.after if left else None
-            due = None if after is None else max(0.0, latest + after - monotonic())
-            waits = (due, *(exchange.get_time_left() for exchange in running))
-            timeout = min((each for each in waits if each is not None), default=None)
-            await first.changed.wait(timeout)
-            for exchange in running:
-                await exchange.abort_if_late(partial(_is_over, exchange))
-            if after is None or monotonic() < latest + after:
-                continue
-            again = None if any(one.head for one in running) else await plan.again()
-            if again is None:
-                left = 0
-                continue
-            left, latest = left - 1, monotonic()
-            running.append(start_attempt(again, first))
-    except BaseException:
-        for exchange in running:
-            exchange.abort()
-        raise
-    if first in running and (first is not winner or first.head is not None):
-        plan.timed(monotonic() - first.begun if first.head is None else first.first_byte)
-    plan.won(winner.request)
-    for exchange in running:
-        if exchange is not winner:
-            plan.dropped(exchange.request, None, monotonic() - exchange.begun, True)
-            exchange.abort()
-    return winner
-
-
-def _find_winner(running: list[AppExchange], plan: HedgePlan) -> AppExchange | None:
-    for exchange in tuple(running):
-        if not _is_over(exchange):
-            continue
-        head, failed = exchange.head, exchange.failed
-        if len(running) == 1 or (failed is None and head and plan.is_good(head.status_code)):
-            return exchange
-        if failed is not None and not isinstance(failed, Exception):
-            return exchange  # Ctrl-C ends everything
-        running.remove(exchange)
-        result = (
-            failed if failed is not None or head is None else _make_losing_response(exchange, head)
-        )
-        plan.dropped(exchange.request, result, monotonic() - exchange.begun, True)
-        exchange.abort()
-    return None
-
-
-def _make_losing_response(exchange: AppExchange, head: Head) -> Response:
-    seconds = exchange.first_byte
-    times = Timings(0.0, 0.0, 0.0, 0.0, seconds, seconds, False, None)
-    return Response(exchange.request, head, b"", times)
-
-
-def _is_over(exchange: AppExchange) -> bool:
-    # The head decides between streams, because a body may take hours.
-    return exchange.done or (exchange.request.stream and exchange.head is not None)
-
-
 @with_suggestions("ASGITransport")
-class ASGITransport:
+class ASGITransport(AsyncTransport):
     """Send an AsyncClient's requests to an ASGI app: `AsyncClient(transport=ASGITransport(app))`.
 
     Everything above the network works as usual, including WebSockets. Each request runs in a
@@ -447,8 +352,6 @@ class ASGITransport:
     Raises:
         TypeError: `app` is not an ASGI app.
     """
-
-    needs_client = "AsyncClient"
 
     def __init__(
         self,
@@ -470,38 +373,14 @@ class ASGITransport:
 
     # exchanges
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
-        """Call the app and return the response with its body in memory.
-
-        Args:
-            request: complete.
-            plan: when to start more calls while the first is running; None for never.
+    async def send(self, request: ClientRequest) -> AsyncStreamedResponse:
+        """Call the app and return the response once its head is known.
 
         Raises:
             RequestException: no response was received.
             Exception: the app raised it.
         """
-        exchange = await self._start(request, plan)
-        try:
-            await exchange.wait(lambda: exchange.done)
-            return exchange.response()
-        except BaseException as error:
-            exchange.abort()
-            exchange.add_context(error)
-            raise
-
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> AppExchange:
-        """Call the app and return once the head of the response is known.
-
-        Args:
-            request: complete.
-            plan: see perform.
-
-        Raises:
-            RequestException: no response was received.
-            Exception: the app raised it.
-        """
-        exchange = await self._start(request, plan)
+        exchange = self._start_exchange(await self._ensure_started(), request)
         try:
             await exchange.wait(lambda: exchange.head is not None or exchange.done)
             if exchange.head is None:
@@ -510,18 +389,9 @@ class ASGITransport:
             exchange.abort()
             exchange.add_context(error)
             raise
-        return exchange
+        return AsyncStreamedResponse(request, exchange)
 
-    async def _start(self, request: ClientRequest, plan: HedgePlan | None) -> AppExchange:
-        loop_state = await self._ensure_started()
-        first = self._start_exchange(loop_state, request)
-        if plan is None:
-            return first
-        return await race(first, plan, partial(self._start_exchange, loop_state))
-
-    def _start_exchange(
-        self, loop_state: _LoopState, request: ClientRequest, first: AppExchange | None = None
-    ) -> AppExchange:
+    def _start_exchange(self, loop_state: _LoopState, request: ClientRequest) -> AppExchange:
         if self._is_closed:
             raise client_closed(request)
         exchange = AppExchange(
@@ -529,11 +399,8 @@ class ASGITransport:
             self._make_scope("http", loop_state, request),
             request,
             background_tasks(loop_state.loop, copy_context()),
-            self,
             raises=self._raises,
         )
-        if first is not None:
-            exchange.changed = first.changed
         loop_state.running.add(exchange)
         exchange.start(loop_state.running.discard)
         return exchange
@@ -571,49 +438,6 @@ class ASGITransport:
         return make_scope(
             kind, request, client=self._client, root_path=self._root_path, state=state
         )
-
-    async def read(self, incoming: AppExchange) -> bytes:
-        """Return the next chunk of the body as received, b"" at the end.
-
-        Raises:
-            RequestException: the body is incomplete.
-            Exception: the app raised it.
-        """
-        try:
-            return await incoming.read()
-        except BaseException as error:
-            incoming.abort()
-            incoming.add_context(error)
-            raise
-
-    def abort(self, incoming: AppExchange) -> None:
-        """Abort a response: the app is notified of the disconnect."""
-        incoming.abort()
-
-    def abort_from_finalizer(self, incoming: AppExchange) -> None:
-        """Abort a response from a finalizer, in any thread."""
-        incoming.abort_from_finalizer()
-
-    # waits
-
-    @staticmethod
-    def now() -> float:
-        """Return monotonic seconds."""
-        return time.monotonic()
-
-    @staticmethod
-    def wall() -> float:
-        """Return the time of day in seconds since the epoch."""
-        return time.time()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await anyio.sleep(seconds)
-
-    def make_waiter(self) -> SharedWaiter:
-        """Return a new waiter for the caller."""
-        tasks = self._loop_state().tasks
-        return SharedWaiter(tasks.make_waiter(), tasks.call_soon)
 
     # the beginning and the end
 
@@ -672,7 +496,7 @@ class _LoopState:
     """The state of a transport in one event loop.
 
     Args:
-        loop: see _curl/engines/loops.py.
+        loop: see _runtime/loops.py.
         app: the app if it has a lifespan, else None.
 
     Attributes:

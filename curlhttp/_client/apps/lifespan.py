@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from curlhttp._client.apps.app_call import Condition, UnexpectedMessage
-from curlhttp._curl.engines.loops import BackgroundTasks
+from curlhttp._runtime.loops import BackgroundTasks
 
 
 class Lifespan:

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._client.apps.app_call import Condition, UnexpectedMessage
-from curlhttp._curl.engines.loops import BackgroundTasks
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import get_reason_phrase
+from curlhttp._runtime.loops import BackgroundTasks
 from curlhttp.exceptions import RemoteProtocolError
 
 if TYPE_CHECKING:

@@ -1,10 +1,9 @@
-"""A WSGI app instead of the network: an engine for Client, in the calling thread (PEP 3333)."""
+"""A WSGI app instead of the network: a transport for Client, in the calling thread (PEP 3333)."""
 
 from __future__ import annotations
 
 import io
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,15 +20,14 @@ from curlhttp._client.apps.app_call import (
     get_request_fields,
     parse_wsgi_head,
 )
+from curlhttp._client.stream import StreamedResponse
+from curlhttp._client.transport import Transport
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
-from curlhttp._curl.result import decode_body
-from curlhttp._engine.engine import Engine, HedgePlan
-from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.body import Body
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response, has_body
+from curlhttp._models.response import Head, has_body
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp.exceptions import ChunkedEncodingError, RemoteProtocolError, RequestException
 
@@ -130,10 +128,17 @@ _ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType |
 
 
 class WSGICall(AppCall):
-    """One call of an app; see AppCall."""
+    """One call of an app; see AppCall.
 
-    def __init__(self, request: ClientRequest, engine: Engine, *, raises: bool) -> None:
-        super().__init__(request, engine, raises=raises)
+    Args:
+        request: complete.
+        dropped: gets calls that a finalizer abandons, because it must not run code of the app.
+        raises: see AppCall.
+    """
+
+    def __init__(self, request: ClientRequest, dropped: deque[WSGICall], *, raises: bool) -> None:
+        super().__init__(request, raises=raises)
+        self._dropped = dropped
         self._pending_head: Head | None = None  # becomes the head when the body begins
         self._ready: deque[bytes] = deque()  # passed to write(), or iterated over, and not read
         self._returned: Iterable[bytes] = ()
@@ -206,7 +211,11 @@ class WSGICall(AppCall):
         """Return whether the app will return no more data."""
         return self._is_closed
 
-    def read(self) -> bytes:
+    async def read(self) -> bytes:
+        """Return the next piece, b"" at the end; see read_blocking."""
+        return self.read_blocking()
+
+    def read_blocking(self) -> bytes:
         """Return the next piece, b"" at the end.
 
         Raises:
@@ -296,6 +305,10 @@ class WSGICall(AppCall):
         if not self._is_reading:
             self.close()
 
+    def abort_from_finalizer(self) -> None:
+        """Let the transport close the app's iterable later."""
+        self._dropped.append(self)
+
     def close(self) -> None:
         """Close the app's iterable, once."""
         if self._is_closed:
@@ -309,7 +322,7 @@ class WSGICall(AppCall):
 
 
 @with_suggestions("WSGITransport")
-class WSGITransport:
+class WSGITransport(Transport):
     """Send a Client's requests to a WSGI app: `Client(transport=WSGITransport(app))`.
 
     Everything above the network works as usual. The app runs in the thread that sends the request,
@@ -327,8 +340,6 @@ class WSGITransport:
         TypeError: `app` is not a WSGI app.
     """
 
-    needs_client = "Client"
-
     def __init__(
         self,
         app: Any,  # Any: the frameworks do not agree on its type
@@ -343,35 +354,10 @@ class WSGITransport:
         self._root_path = root_path
         self._raises = raise_app_exceptions
         self._is_closed = False
-        self._dropped: deque[WSGICall] = deque()  # by finalizers, which must not run app code
+        self._dropped: deque[WSGICall] = deque()  # see WSGICall
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
-        """Call the app and return the response with its body in memory.
-
-        Args:
-            request: complete.
-            plan: notified of the time that it took; one attempt is sent.
-
-        Raises:
-            RequestException: no response was received.
-            Exception: the app raised it.
-        """
-        call = await self.open(request, plan)
-        pieces = []
-        while piece := call.read():
-            pieces.append(piece)
-        assert call.head is not None
-        response = Response(request, call.head, b"".join(pieces), call.timings())
-        if request.decode and response.content:
-            decode_body(response, request)
-        return response
-
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> WSGICall:
-        """Call the app and return once the head of the response is known.
-
-        Args:
-            request: complete.
-            plan: see perform.
+    def send(self, request: ClientRequest) -> StreamedResponse:
+        """Call the app and return the response once its head is known.
 
         Raises:
             RequestException: no response was received.
@@ -380,49 +366,12 @@ class WSGITransport:
         self._release_dropped()
         if self._is_closed:
             raise client_closed(request)
-        call = WSGICall(request, self, raises=self._raises)
+        call = WSGICall(request, self._dropped, raises=self._raises)
         environ = make_environ(
             request, client=self._client, root_path=self._root_path, on_error=call.set_body_error
         )
         call.start(self._app, environ)
-        if plan is not None:
-            plan.timed(call.first_byte)
-        return call
-
-    async def read(self, incoming: WSGICall) -> bytes:
-        """Return the next piece of the body as the app returned it, b"" at the end.
-
-        Raises:
-            RequestException: the body is incomplete.
-            Exception: the app raised it.
-        """
-        return incoming.read()
-
-    def abort(self, incoming: WSGICall) -> None:
-        """Abort a response, and close the app's iterable."""
-        incoming.abort()
-
-    def abort_from_finalizer(self, incoming: WSGICall) -> None:
-        """Abort a response from a finalizer; the app's iterable is closed later."""
-        self._dropped.append(incoming)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
-
-    @staticmethod
-    def now() -> float:
-        """Return monotonic seconds."""
-        return time.monotonic()
-
-    @staticmethod
-    def wall() -> float:
-        """Return the time of day in seconds since the epoch."""
-        return time.time()
-
-    def make_waiter(self) -> ThreadWaiter:
-        """Return a new waiter for the caller."""
-        return ThreadWaiter()
+        return StreamedResponse(request, call)
 
     def close(self) -> None:
         """Reject later requests."""

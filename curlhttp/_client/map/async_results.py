@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 import anyio
 
 from curlhttp._client.map.scheduler import Item, Job, MapResult, MapScheduler, Result_co
-from curlhttp._curl.engines.loops import BackgroundTasks, background_tasks, running_loop
 from curlhttp._engine.engine import Waiter
 from curlhttp._models.errors import Unpicklable
+from curlhttp._runtime.loops import BackgroundTasks, background_tasks, running_loop
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient

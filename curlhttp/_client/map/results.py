@@ -133,10 +133,10 @@ class MultiSender:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         client.add_engine(engine)
-        clock = Clock(engine.now, engine.wall, engine.sleep)
+        now, wall, sleep, make_waiter = engine.runtime
         # With retries, because each item may have a policy.
         self._flow = client.chain.build(
-            _make_exchange(engine, client), clock, engine.make_waiter, retries=True
+            _make_exchange(engine, client), Clock(now, wall, sleep), make_waiter, retries=True
         )
         self.take_turn = engine.take_turn
         self.end_turn = engine.end_turn
@@ -161,13 +161,14 @@ class MultiSender:
 
 def _make_exchange(engine: SteppedEngine, client: BaseClient) -> Exchange:
     """Return the last step of a map's flow. A middleware's streams use the client's own engine."""
-    own = exchange(engine, engine.now, BaseStreamedResponse)
+    now = engine.runtime.now
+    own = exchange(engine, now, BaseStreamedResponse)
 
     def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
             return client.exchange(request, plan)
         wrapped = client.wrap(engine)  # the wrappers may change between requests
-        last = own if wrapped is engine else exchange(wrapped, engine.now, BaseStreamedResponse)
+        last = own if wrapped is engine else exchange(wrapped, now, BaseStreamedResponse)
         return last(request, plan)
 
     return send

@@ -26,7 +26,6 @@ from curlhttp._engine.engine import (
     Engine,
     HedgePlan,
     Incoming,
-    get_reader,
     to_connector,
 )
 from curlhttp._engine.network import network
@@ -42,7 +41,7 @@ from curlhttp._models.timings import NO_TIME, Timings, get_attempt_numbers, make
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 
 if TYPE_CHECKING:
-    from curlhttp._engine.engine import ByteStream, Send, Waiter
+    from curlhttp._engine.engine import ByteStream, Runtime, Send
 
 # --- Which entry of a cassette matches a request, and which is nearest if none does ---
 
@@ -164,7 +163,7 @@ class _Recording(Unpicklable):
         """Return whether requests without a matching entry are sent."""
         return True
 
-    def wrap(self, engine: Engine) -> Engine:
+    def wrap_engine(self, engine: Engine) -> Engine:
         """Wrap an engine in one that records or plays back."""
         return RecordingEngine(self, engine)
 
@@ -390,10 +389,7 @@ class RecordingEngine:
     def __init__(self, recorder: _Recording, engine: Engine) -> None:
         self._recorder = recorder
         self._engine = engine
-        self.sleep = engine.sleep
-        self.now = engine.now
-        self.wall = engine.wall
-        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
+        self.runtime: Runtime = engine.runtime
         self.close = engine.close
 
     async def connect(self, request: ClientRequest) -> ByteStream:
@@ -447,19 +443,7 @@ class RecordingEngine:
         except RequestException as error:
             recording.fail(error)
             raise
-        return _RecordingIncoming(recording, incoming, get_reader(incoming, self._engine))
-
-    async def read(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> bytes:
-        """Return the next piece of the body."""
-        return await incoming.read()
-
-    def abort(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> None:
-        """Abort a response. The part that was read is recorded."""
-        incoming.abort()
-
-    def abort_from_finalizer(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> None:
-        """Abort a response from a finalizer."""
-        incoming.abort(from_finalizer=True)
+        return _RecordingIncoming(recording, incoming)
 
 
 async def _read_body(request: ClientRequest) -> tuple[ClientRequest, bytes]:
@@ -496,13 +480,13 @@ class _RecordingExchange:
     def __init__(
         self, recorder: _Recording, engine: Engine, request: ClientRequest, body: bytes
     ) -> None:
-        self.now: Callable[[], float] = engine.now
+        self.now: Callable[[], float] = engine.runtime.now
         self._recorder = recorder
         self._request = request
         self._body = body
         self._number = recorder.begin()
-        self._begun = engine.wall()
-        self._wall = engine.wall
+        self._begun = engine.runtime.wall()
+        self._wall = engine.runtime.wall
         self._hedge = ""
 
     @property
@@ -636,13 +620,12 @@ class _RecordedPlan:
 class _RecordingIncoming:
     """A response on the wire whose body is recorded as it is read."""
 
-    def __init__(self, recording: _RecordingExchange, incoming: Incoming, engine: Engine) -> None:
+    def __init__(self, recording: _RecordingExchange, incoming: Incoming) -> None:
         self._recording = recording
         head = incoming.head
         assert head is not None
         self.head: Head = head  # kept, because the engine may reuse its object
         self._incoming = incoming
-        self._engine = engine
         self._pieces: list[bytes] = []
         self._is_over = False
         times = incoming.timings()
@@ -665,7 +648,7 @@ class _RecordingIncoming:
     async def read(self) -> bytes:
         """Return the next piece of the body, and keep it."""
         try:
-            piece = await self._engine.read(self._incoming)
+            piece = await self._incoming.read()
         except RequestException as error:
             self._end(error)
             raise
@@ -678,12 +661,14 @@ class _RecordingIncoming:
             self._end(is_whole=True)
         return piece
 
-    def abort(self, *, from_finalizer: bool = False) -> None:
-        """Drop the rest of the body."""
-        if from_finalizer:
-            self._engine.abort_from_finalizer(self._incoming)
-        else:
-            self._engine.abort(self._incoming)
+    def abort(self) -> None:
+        """Drop the rest of the body; the part that was read is recorded."""
+        self._incoming.abort()
+        self._end()
+
+    def abort_from_finalizer(self) -> None:
+        """Drop the rest of the body, from a finalizer."""
+        self._incoming.abort_from_finalizer()
         self._end()
 
     def _end(self, error: RequestException | None = None, *, is_whole: bool = False) -> None:
@@ -714,6 +699,8 @@ class _PlaybackIncoming:
         """Return the next piece of the body."""
         return self._pieces.pop(0) if self._pieces else b""
 
-    def abort(self, *, from_finalizer: bool = False) -> None:
+    def abort(self) -> None:
         """Drop the rest of the body."""
         self._pieces.clear()
+
+    abort_from_finalizer = abort

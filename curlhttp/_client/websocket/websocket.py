@@ -373,7 +373,7 @@ async def open_async(
 ) -> AsyncWebSocket:
     """Open a WebSocket of an async client; the arguments are those of shake_hands."""
     response, protocol = await shake_hands(client, get_engine, url, settings, options)
-    from curlhttp._curl.engines.loops import background_tasks, running_loop
+    from curlhttp._runtime.loops import background_tasks, running_loop
 
     loop = running_loop()
     registry = client.websocket_registries.get(loop)

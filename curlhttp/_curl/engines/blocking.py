@@ -7,7 +7,6 @@ crashes libcurl. The engine's coroutines never suspend.
 from __future__ import annotations
 
 import math
-import time
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -22,6 +21,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
+from curlhttp._curl.incoming import OpenTransfer
 from curlhttp._curl.poller import PollSockets, WakeableSockets, make_wakeable_poller
 from curlhttp._curl.result import (
     check_opened,
@@ -47,14 +47,13 @@ from curlhttp._engine.engine import (
     count_outcome,
     to_connector,
 )
-from curlhttp._engine.network import network, now, wall
-from curlhttp._engine.run import ThreadWaiter
-from curlhttp._engine.running_maps import running, wait_and_step
+from curlhttp._engine.network import network
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._runtime.thread import THREAD
 from curlhttp.exceptions import RequestException
 
 
@@ -65,6 +64,8 @@ class BlockingEngine:
         limits: the client's limits.
         keeps_streams: connections for other protocols outlive `close`.
     """
+
+    runtime = THREAD
 
     def __init__(self, limits: Limits, *, keeps_streams: bool = False) -> None:
         self._limits = limits
@@ -189,7 +190,7 @@ class BlockingEngine:
             self._remove_opened(transfer)
             self._fail(transfer, error)
             raise
-        return transfer
+        return OpenTransfer(self, transfer)
 
     async def read(self, incoming: Transfer) -> bytes:
         """Return the next piece of the body as received, b"" at the end.
@@ -239,20 +240,6 @@ class BlockingEngine:
                 self._drop_held(held)
                 raise
         return b""
-
-    def set_read_timeout(self, incoming: Transfer, seconds: float | None) -> None:
-        """Change how long a server may be silent while the rest of its response is read.
-
-        Args:
-            incoming: no thread reads it right now.
-            seconds: None for no limit.
-
-        Raises:
-            ValueError: the number of seconds is not positive.
-        """
-        driver: PooledDriver | None = incoming.driver
-        if driver is not None:
-            driver.set_read_timeout(incoming, seconds)
 
     def abort(self, incoming: Transfer) -> None:
         """Abandon a response, from any thread.
@@ -397,19 +384,7 @@ class BlockingEngine:
         self._streams.add(stream)
         return stream
 
-    # time, and the end
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        if network.skip(seconds):
-            return
-        if running:
-            wait_and_step(time.sleep, seconds)
-        else:
-            time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
-
-    now = staticmethod(now)
-    wall = staticmethod(wall)
+    # the end
 
     @property
     def is_closed(self) -> bool:
@@ -434,10 +409,6 @@ class BlockingEngine:
         active = [transfer for transfer in every if transfer not in idle]
         connections = [transfer.connections for transfer in every]
         return tell_state(connections, active, self._pool.slots.waits())
-
-    def make_waiter(self) -> ThreadWaiter:
-        """Return a new waiter for the caller."""
-        return ThreadWaiter()
 
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.

@@ -8,28 +8,25 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from sys import is_finalizing
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 import anyio
-import anyio.to_thread
 
 from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.engine import ByteStream, Waiter, to_connector
-from curlhttp._engine.network import network
-from curlhttp._engine.running_maps import Pace, running, step_others
+from curlhttp._engine.engine import ByteStream, Runtime, Waiter, to_connector
+from curlhttp._engine.network import network, now, wall
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
-from curlhttp._models.exiting import thread_error
 from curlhttp._models.request import ClientRequest
+from curlhttp._runtime.loops import EventWaiter, SharedWaiter, in_thread, sleep
 from curlhttp.exceptions import ConnectionError
 
 T = TypeVar("T")
@@ -47,58 +44,6 @@ class _OpenStream(ByteStream, Protocol):
     descriptor: int
 
 
-class SharedWaiter:
-    """A waiter that any thread may wake."""
-
-    __slots__ = ("_call_soon", "_waiter")
-
-    def __init__(self, waiter: Waiter, call_soon: Callable[[Callable[[], object]], None]) -> None:
-        self._waiter = waiter
-        self._call_soon = call_soon
-
-    def wake(self) -> bool:
-        """Wake the task; never blocks, may be called twice.
-
-        Returns:
-            False if the event loop of the task has ended.
-        """
-        try:
-            self._call_soon(self._waiter.wake)
-        except RuntimeError:
-            return False
-        return True
-
-    def can_look_around(self, seconds: float | None) -> bool:
-        """Return whether a wait may be split, with a new waiter for each part."""
-        return True
-
-    def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        """Return an awaitable that ends when it is woken, or after so many seconds."""
-        if running:
-            return _wait_and_step(self._waiter, seconds)
-        return self._waiter.wait(seconds)
-
-
-async def _wait_and_step(waiter: Waiter, seconds: float | None) -> None:
-    """Wait, and step the maps of blocking clients meanwhile; see running_maps."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_step_maps)
-        await waiter.wait(seconds)
-        tasks.cancel_scope.cancel()
-
-
-async def _step_maps() -> None:
-    pace = Pace()
-    while running:  # noqa: ASYNC110  # sockets of a map are not in this loop
-        await anyio.sleep(pace.next(step_others()))
-
-
-async def wait_at_most(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
-    """Await what a function returns, for at most so many seconds."""
-    with anyio.move_on_after(seconds):
-        await wait()
-
-
 class EventLoopEngine(MultiEngine):
     """Move bytes for the tasks of one event loop.
 
@@ -113,13 +58,12 @@ class EventLoopEngine(MultiEngine):
 
     # waits
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        if running:
-            step_others()  # a limit in a store is asked again and again
-        await anyio.sleep(0 if network.skip(seconds) else seconds)
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time, and waits of the tasks of this loop."""
+        return Runtime(now, wall, sleep, self._make_waiter)
 
-    def make_waiter(self) -> SharedWaiter:
+    def _make_waiter(self) -> SharedWaiter:
         """Return a new waiter for the caller."""
         return SharedWaiter(self._make_local_waiter(), self._call_soon)
 
@@ -319,56 +263,7 @@ async def next_piece(body: Body) -> bytes:
     return await in_thread(body.read, _PIECE, abandon_on_cancel=True)
 
 
-async def in_thread(call: Callable[..., T], *arguments: Any, abandon_on_cancel: bool = False) -> T:
-    """Call a function in a thread, and return its result.
-
-    Args:
-        call: may block.
-        arguments: its arguments. Any, because they have any types.
-        abandon_on_cancel: a cancelled task leaves its thread, which ends when it can.
-
-    Raises:
-        ConnectionError: no thread could start, such as while Python exits.
-    """
-    has_begun = False
-
-    def run() -> T:
-        nonlocal has_begun
-        has_begun = True
-        return call(*arguments)
-
-    try:
-        if is_finalizing():  # see start_thread
-            raise RuntimeError("Python is exiting")
-        return await anyio.to_thread.run_sync(run, abandon_on_cancel=abandon_on_cancel)
-    except RuntimeError as error:
-        if has_begun:
-            raise
-        raise thread_error(error) from error
-
-
 # --- Waiters for trio: a task waits until another one wakes it ---
-
-
-class EventWaiter:
-    """A waiter for one task, made of an event."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def wake(self) -> None:
-        """Wake the task; never blocks, may be called twice."""
-        self._event.set()
-
-    def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return an awaitable that ends when it is woken, or after so many seconds."""
-        wait = self._wait
-        return wait() if seconds is None else wait_at_most(wait, seconds)
-
-    async def _wait(self) -> None:
-        await self._event.wait()
 
 
 class WakeOrder:

@@ -30,6 +30,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
+from curlhttp._curl.incoming import OpenTransfer
 from curlhttp._curl.result import check_opened, count_failure, make_response, read_piece
 from curlhttp._curl.transfer import (
     Counts,
@@ -43,12 +44,13 @@ from curlhttp._engine.engine import (
     EngineState,
     HedgePlan,
     Incoming,
+    Runtime,
     Totals,
     Waiter,
     count_outcome,
 )
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN
-from curlhttp._engine.network import network, now, wall
+from curlhttp._engine.network import network
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed, closed_while_reading
@@ -109,9 +111,10 @@ class MultiEngine(ABC):
     def _make_local_waiter(self) -> Waiter:
         """Return a new waiter, which only the thread of this engine may wake."""
 
+    @property
     @abstractmethod
-    async def sleep(self, seconds: float) -> None:
-        """Wait, unless a replacement of the network skips that."""
+    def runtime(self) -> Runtime:
+        """Return the time, and waits of whoever calls this engine."""
 
     # exchanges
 
@@ -187,7 +190,7 @@ class MultiEngine(ABC):
         except BaseException as error:
             self._fail(transfer, error)
             raise
-        return transfer
+        return OpenTransfer(self, transfer)
 
     async def read(self, incoming: Transfer) -> bytes:
         """Return the next piece of the body as received, b"" at the end.
@@ -500,9 +503,6 @@ class MultiEngine(ABC):
             self._release(transfer)
 
     # the end
-
-    now = staticmethod(now)
-    wall = staticmethod(wall)
 
     def _shut(self) -> None:
         """Fail all running transfers, in the loop's thread."""

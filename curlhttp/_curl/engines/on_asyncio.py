@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from types import MethodType
@@ -12,40 +12,16 @@ from typing import TYPE_CHECKING
 
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_at_most
+from curlhttp._curl.engines.event_loop import EventLoopEngine
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
+from curlhttp._runtime.loops import FutureWaiter, settle
 
 if TYPE_CHECKING:
     from curlhttp._curl.streams.event_loop import AsyncioStream
 
 _LEAST = 0.001  # seconds of a timer
-
-
-class FutureWaiter:
-    """A waiter for one task, made of a future."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._future: asyncio.Future[None] = loop.create_future()
-
-    def wake(self) -> None:
-        """Wake the task; never blocks, may be called twice."""
-        _settle(self._future)
-
-    def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return an awaitable that ends when it is woken, or after so many seconds."""
-        return self._future if seconds is None else wait_at_most(lambda: self._future, seconds)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():  # its task may have been cancelled just now
-        try:  # noqa: SIM105  # once for each request
-            future.set_result(None)
-        except RuntimeError:  # the loop has ended, and with it the task
-            pass
 
 
 class _LoopDriver(Driver):
@@ -144,14 +120,14 @@ class AsyncioEngine(EventLoopEngine):
     def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> asyncio.Future[None]:
         future = self._loop.create_future()
         # It takes a third of a partial's memory; there may be thousands.
-        waited.wake = MethodType(_settle, future)
+        waited.wake = MethodType(settle, future)
         for rival in rivals:
             rival.wake = waited.wake
         return future
 
     async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         future = self._wait_for(waited, *rivals)
-        timer = self._loop.call_later(seconds, _settle, future)
+        timer = self._loop.call_later(seconds, settle, future)
         try:
             await future
         finally:

@@ -26,10 +26,11 @@ from trio.lowlevel import (
 
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter, OrderedWaiter, WakeOrder
+from curlhttp._curl.engines.event_loop import EventLoopEngine, OrderedWaiter, WakeOrder
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
+from curlhttp._runtime.loops import EventWaiter
 
 if TYPE_CHECKING:
     from curlhttp._curl.streams.event_loop import AnyioStream

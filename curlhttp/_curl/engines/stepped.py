@@ -24,7 +24,8 @@ from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.poller import Wakeup
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.network import network
+from curlhttp._engine.engine import Runtime
+from curlhttp._engine.network import network, now, wall
 from curlhttp._engine.run import NEEDS_A_LOOP
 from curlhttp._engine.running_maps import (
     ENDLESS,
@@ -375,13 +376,17 @@ class SteppedEngine(MultiEngine):
     def _make_local_waiter(self) -> _JobWaiter:
         return _JobWaiter(self, self._current)
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time, and waits of the jobs of this engine."""
+        return Runtime(now, wall, self._sleep, self._make_waiter)
+
+    async def _sleep(self, seconds: float) -> None:
         if not network.skip(seconds):
             await self._make_local_waiter().wait(seconds)
 
-    def make_waiter(self) -> _JobWaiter:
-        """Return a new waiter for the caller."""
+    def _make_waiter(self) -> _JobWaiter:
+        """Return a new waiter for the caller, which any thread may wake."""
         if self._wakeup is None:
             self._wakeup = Wakeup()
             self._driver.poller.watch(self._wakeup.descriptor, 1)

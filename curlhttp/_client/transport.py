@@ -1,0 +1,794 @@
+"""Transports of users: what `transport=` takes instead of libcurl, and how the flow uses it.
+
+A transport has `send`, which returns a response whose body may still be on its way, and `close`.
+Nothing here knows libcurl. The flow sees an engine that adapts the transport.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
+
+import anyio
+
+from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
+from curlhttp._curl.errors import body_length_error, too_large_error
+from curlhttp._curl.head import contradicts_length
+from curlhttp._curl.result import decode_body
+from curlhttp._engine.engine import (
+    AttemptResult,
+    ByteStream,
+    Engine,
+    EngineWrapper,
+    HedgePlan,
+    Incoming,
+    Runtime,
+    Waiter,
+    to_connector,
+)
+from curlhttp._engine.run import send_sync
+from curlhttp._flow.streamed_response import BaseStreamedResponse
+from curlhttp._models.errors import client_closed, read_timeout_error
+from curlhttp._models.headers import Headers
+from curlhttp._models.request import ClientRequest
+from curlhttp._models.response import Head, Response, has_body
+from curlhttp._models.timings import Timings, add_waits
+from curlhttp._runtime.loops import REAL_TIME_LOOP, background_tasks, running_loop
+from curlhttp._runtime.thread import REAL_TIME_THREAD
+from curlhttp.exceptions import ConnectTimeout, DeadlineExceeded, RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._runtime.loops import BackgroundTasks
+
+T = TypeVar("T")
+
+_SMALL = 64 * 1024  # bytes of a request's body that no read timeout has to wait for
+
+
+class Transport:
+    """Base class of transports for Client: answer requests without libcurl, or wrap libcurl.
+
+        class FromDict(curlhttp.Transport):
+            def __init__(self, pages):
+                self.pages = pages
+
+            def send(self, request):
+                page = self.pages.get(request.url.path)
+                if page is None:
+                    return request.respond(404)
+                return request.respond(200, content=page)
+
+        client = curlhttp.Client(transport=FromDict({"/": "hello"}))
+
+    Everything above the network works as usual: redirects, cookies, retries, limits, the cache,
+    streams, downloads and maps. Any object with a suitable `send` will do; the class only says what
+    is expected. AsyncClient takes an AsyncTransport.
+    """
+
+    def send(self, request: ClientRequest) -> Response:
+        """Return the response to one attempt; its body may still have to be read.
+
+        Return `request.respond(200, content=b"...")` for a body in memory, or
+        `StreamedResponse.of(request, 200, content=iterable)` for one that is read in pieces. Both
+        are as on the wire: with a Content-Encoding, the client decodes them.
+
+        Args:
+            request: complete, with its URL, headers and body (`request.content`). Do not change it:
+                copy it.
+
+        Raises:
+            RequestException: there is no response. The attempt counts as sent, unless this is a
+                ConnectTimeout, so a retry policy repeats only idempotent requests. Exceptions of
+                other classes are bugs of the transport, and reach the caller unchanged.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release what the transport holds; the client calls it once, when it closes."""
+
+
+class AsyncTransport:
+    """Base class of transports for AsyncClient: a Transport whose methods are coroutines."""
+
+    async def send(self, request: ClientRequest) -> Response:
+        """Return the response to one attempt; its body may still have to be read.
+
+        See Transport.send. A body that is awaited is an `AsyncStreamedResponse.of(request, 200,
+        content=async_iterable)`. Timeouts cancel this coroutine, and so does a hedge that another
+        attempt has won.
+        """
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Release what the transport holds; the client calls it once, when it closes."""
+
+
+class WrapsTransport(Protocol):
+    """What `transport=` takes to wrap libcurl."""
+
+    def wrap(self, inner: Any, /) -> object:  # Any: Transport or AsyncTransport
+        """Return the transport to use. It may send requests with `inner`, which is libcurl."""
+
+
+AnyTransport: TypeAlias = "Transport | AsyncTransport | WrapsTransport | Engine | EngineWrapper"
+
+
+# --- Which kind of transport an object is ---
+
+
+def is_async_transport(transport: object) -> bool | None:
+    """Return whether a transport is for AsyncClient only; None if any client may use it."""
+    if isinstance(transport, _TransportEngine):
+        return transport.is_async
+    if hasattr(transport, "perform"):
+        return cast("bool | None", getattr(transport, "is_async", None))
+    if isinstance(transport, AsyncTransport):
+        return True
+    return inspect.iscoroutinefunction(getattr(transport, "send", None))
+
+
+def to_engine(transport: object, client: str = "") -> Engine:
+    """Return the engine with which the flow uses a transport.
+
+    Args:
+        transport: of the user, or of this library.
+        client: "Client" or "AsyncClient", which uses it; "" if that is not known yet.
+
+    Raises:
+        TypeError: it is no transport, or one for the other client.
+    """
+    name = type(transport).__name__
+    is_engine = hasattr(transport, "perform")
+    if not is_engine and not callable(getattr(transport, "send", None)):
+        raise TypeError(
+            f"{name} is not a transport for {client or 'a client'}: pass an object with "
+            "send(request), such as a curlhttp.Transport or curlhttp.AsyncTransport; an app in "
+            "ASGITransport or WSGITransport; curlhttp.Record(...); or a ScriptedEngine"
+        )
+    is_async = is_async_transport(transport)
+    if is_async and isinstance(transport, Transport):
+        raise TypeError(
+            f"{name}.send is a coroutine function: a Transport has plain methods, so derive {name} "
+            "from curlhttp.AsyncTransport and use AsyncClient"
+        )
+    needed = None if is_async is None else "AsyncClient" if is_async else "Client"
+    if client and needed not in (None, client):
+        other = (
+            "its send() is no coroutine function"
+            if needed == "Client"
+            else "its send() is a coroutine function"
+        )
+        because = "" if is_engine or _is_ours(transport) else f"{other}; "
+        raise TypeError(
+            f"{name} is for {needed}, not {client}: {because}use {needed}(transport={name}(...))"
+        )
+    if is_engine:
+        return cast("Engine", transport)
+    return AsyncTransportEngine(transport) if is_async else TransportEngine(transport)
+
+
+def _is_ours(transport: object) -> bool:
+    return type(transport).__module__.startswith("curlhttp.")
+
+
+# --- libcurl, and other engines, as what `wrap` gets ---
+
+
+class EngineTransport(Transport):
+    """An engine as a Transport, to be wrapped.
+
+    Args:
+        engine: sends the requests.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def send(self, request: ClientRequest) -> Response:
+        """Send a request and return its response, whose body is not read yet."""
+        _rewind(request)
+        return StreamedResponse(request, send_sync(self._engine.open, request))
+
+    def connect(self, request: ClientRequest) -> ByteStream:
+        """Open a connection for another protocol, such as WebSocket."""
+        return send_sync(to_connector(self._engine).connect, request)
+
+
+class AsyncEngineTransport(AsyncTransport):
+    """Engines of event loops as an AsyncTransport, to be wrapped.
+
+    Args:
+        choose: returns the engine of the running loop.
+    """
+
+    def __init__(self, choose: Callable[[], Engine]) -> None:
+        self._choose = choose
+
+    async def send(self, request: ClientRequest) -> Response:
+        """Send a request and return its response, whose body is not read yet."""
+        _rewind(request)
+        return AsyncStreamedResponse(request, await self._choose().open(request))
+
+    async def connect(self, request: ClientRequest) -> ByteStream:
+        """Open a connection for another protocol, such as WebSocket."""
+        return await to_connector(self._choose()).connect(request)
+
+
+def _rewind(request: ClientRequest) -> None:
+    """Rewind the body: a transport may send a request several times."""
+    if request.body is not None:
+        request.body.rewind()
+
+
+# --- A transport as an engine ---
+
+
+class _TransportAttempt:
+    """One request to a transport.
+
+    Attributes:
+        request: complete.
+        begun: when it was sent, in monotonic seconds.
+        first_byte: seconds until `send` returned; 0 before.
+    """
+
+    __slots__ = ("begun", "first_byte", "is_async", "request", "transport")
+
+    def __init__(self, request: ClientRequest, transport: object, *, is_async: bool) -> None:
+        self.is_async = is_async
+        self.request = request
+        self.transport = transport
+        self.begun = monotonic()
+        self.first_byte = 0.0
+
+    def open(self, response: object) -> _Received:
+        """Return what `send` returned as an Incoming.
+
+        Raises:
+            TypeError: it returned something else than a response.
+            StreamConsumedError: it returned a response that was closed.
+        """
+        self.first_byte = monotonic() - self.begun
+        if not isinstance(response, Response):
+            if inspect.iscoroutine(response):
+                response.close()
+            name, kind = type(self.transport).__name__, type(response).__name__
+            raise TypeError(
+                f"{name}.send must return a curlhttp response, such as "
+                f'request.respond(200, content=b"..."), not {kind}'
+            )
+        return _Received(self, response)
+
+    def add_context(self, error: BaseException) -> BaseException:
+        """Return an error of the transport, with the request if it has none."""
+        if isinstance(error, RequestException) and error.request is None:
+            error.request = self.request
+            if not isinstance(error, ConnectTimeout):
+                error.request_sent = True
+            if error.timings is None:
+                error.timings = self.timings()
+        return error
+
+    def timings(self) -> Timings:
+        """Return the time until the head, and until now."""
+        total = monotonic() - self.begun
+        first_byte = self.first_byte or total
+        return add_waits(Timings(0.0, 0.0, 0.0, 0.0, first_byte, total, False, None), self.request)
+
+    def check_time(self, silent_since: float, *, has_head: bool) -> None:
+        """Raise if the deadline or the read timeout has expired.
+
+        Args:
+            silent_since: when the transport did something, in monotonic seconds.
+            has_head: whether `send` has returned.
+        """
+        request, now = self.request, monotonic()
+        if request.is_late(now):
+            raise self.make_late_error()
+        read = request.timeout.read
+        if read is not None and now - silent_since > read and (has_head or self._is_small):
+            raise read_timeout_error(request, has_head=has_head)
+
+    @property
+    def _is_small(self) -> bool:
+        """Return whether sending the request takes no time: nobody says how far a body is."""
+        body = self.request.body
+        return body is None or (body.data is not None and len(body.data) <= _SMALL)
+
+    def make_late_error(self) -> DeadlineExceeded:
+        """Return the error for the total timeout."""
+        request = self.request
+        return DeadlineExceeded(
+            f"{request}: the total timeout of {request.timeout.total} s ran out", request=request
+        )
+
+    async def wait(self, call: Callable[[], Awaitable[T]], *, has_head: bool) -> T:
+        """Await what a function returns, up to the timeouts of the request.
+
+        Args:
+            call: makes the awaitable.
+            has_head: whether `send` has returned.
+        """
+        request = self.request
+        read = request.timeout.read if has_head or self._is_small else None
+        now = monotonic()
+        left = None if request.deadline is None else max(0.0, request.deadline - now)
+        limits = [each for each in (read, left) if each is not None]
+        if not limits:
+            return await call()
+        with anyio.move_on_after(min(limits)) as scope:
+            return await call()
+        assert scope.cancelled_caught
+        if left is not None and (read is None or left <= read):
+            raise self.make_late_error()
+        raise read_timeout_error(request, has_head=has_head)
+
+
+class _Received:
+    """The response of a transport, whose body is read through here.
+
+    It keeps the response, because those who listen to its end, such as limits of another client,
+    must hear of it.
+    """
+
+    def __init__(self, attempt: _TransportAttempt, response: Response) -> None:
+        self._attempt = attempt
+        self._response: Response | None = response
+        self._stream = response if isinstance(response, BaseStreamedResponse) else None
+        self._is_async = attempt.is_async
+        self.request: ClientRequest = attempt.request
+        self.head: Head = _read_head(response)
+        self.size = 0
+        self._source: Incoming | None = None
+        self._tail = b""
+        stream = self._stream
+        self.is_made = response._is_made
+        if stream is None:
+            self.is_decoded = not response._is_made
+            self._tail = response.content
+        elif stream._content is not None:  # the transport has read it
+            self.is_decoded = True
+            self._tail, self._stream = stream._content, None
+        else:
+            self.is_decoded = False
+            stream._begin()  # raises if it was closed
+            self._source = stream._incoming
+        if self.is_decoded and self.head.may_have_codings:
+            self.head = _drop_coding(response)
+        self._has_body = has_body(self.request.method, self.head.status_code)
+        self._times = response.timings
+
+    @property
+    def done(self) -> bool:
+        """Return whether reading the rest does not wait."""
+        return self._stream is None or self._source is None or self._source.done
+
+    def timings(self) -> Timings:
+        """Return where the time went so far."""
+        if self.is_made:
+            return self._attempt.timings()
+        return self._times._replace(total=monotonic() - self._attempt.begun)
+
+    def certificate(self) -> str | None:
+        """Return the server's certificate as PEM."""
+        return None if self._response is None else self._response.certificate
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body, b"" at the end.
+
+        Raises:
+            RequestException: the body is incomplete or too large, or a timeout expired.
+        """
+        try:
+            while piece := await self._read():
+                if self._has_body:
+                    self._count(len(piece))
+                    return piece
+            if contradicts_length(self.head, self.request.method, self.size) and self.is_made:
+                raise body_length_error(self.request, self.size)
+        except BaseException as error:
+            self.abort()
+            self._attempt.add_context(error)
+            raise
+        return b""
+
+    async def _read(self) -> bytes:
+        stream = self._stream
+        if stream is None:
+            tail, self._tail = self._tail, b""
+            return tail
+        if not self.is_made:  # it has its own timeouts
+            return await stream._read_raw()
+        if self._is_async:
+            return await self._attempt.wait(stream._read_raw, has_head=True)
+        begun = monotonic()
+        piece = await stream._read_raw()
+        self._attempt.check_time(begun, has_head=True)
+        return piece
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        limit = self.request.max_response_size
+        if limit is not None and self.size > limit:
+            raise too_large_error(self.request)
+
+    def abort(self) -> None:
+        """Abandon the rest of the body."""
+        self._tail = b""
+        if self._stream is not None:
+            self._stream.abort()
+            close = getattr(self._source, "aclose", None)
+            if close is not None and getattr(self._source, "is_open", False):
+                background_tasks(running_loop(), copy_context()).spawn(_close_quietly, close)
+
+    async def aclose(self) -> None:
+        """Abandon the rest of the body, and wait until a generator is closed."""
+        self._tail = b""
+        if isinstance(self._stream, AsyncStreamedResponse):
+            await self._stream.aclose()
+        else:
+            self.abort()
+
+    def abort_from_finalizer(self) -> None:
+        """Abandon the rest of the body; its own finalizer does the rest."""
+        self._tail, self._stream, self._response = b"", None, None
+
+    async def to_response(self) -> Response:
+        """Read the body, and return a response with its body in memory.
+
+        Raises:
+            RequestException: see read.
+        """
+        request = self.request
+        pieces = []
+        while piece := await self.read():
+            pieces.append(piece)
+        made = Response(request, self.head, b"".join(pieces), self.timings())
+        found = self._response
+        if found is not None and found._certificate is not None:
+            made._certificate = found._certificate
+        if not self.is_decoded and request.decode and made.content:
+            decode_body(made, request)
+        return made
+
+
+def _read_head(response: Response) -> Head:
+    """Return the head of a response, with what the transport changed in it."""
+    head = response._head
+    fields = None if response._headers is None else response._headers.multi_items()
+    if response.status_code == head.status_code and (
+        fields is None or fields == Headers.from_block(head.block).multi_items()
+    ):
+        return head
+    return _make_head(response, response.headers)
+
+
+def _make_head(response: Response, headers: Headers) -> Head:
+    made = Response.of(response.request, response.status_code, headers=headers.multi_items())
+    return made._head
+
+
+def _drop_coding(response: Response) -> Head:
+    """Return the head of a body that was decoded before."""
+    headers = response.headers.copy()
+    for name in ("Content-Encoding", "Content-Length"):
+        headers.pop(name, None)
+    return _make_head(response, headers)
+
+
+async def _close_quietly(close: Callable[[], Awaitable[None]]) -> None:
+    """Close the body of a response that nobody reads any more, in a task of its own."""
+    with suppress(Exception):  # nobody would get it
+        await close()
+
+
+class _TransportEngine:
+    """Base class of both engines."""
+
+    is_async = False
+    runtime: Runtime
+
+    def __init__(self, transport: object) -> None:
+        self.transport: Any = transport  # Any: of the user
+        self.is_closed = False
+
+    def begin(self, request: ClientRequest) -> _TransportAttempt:
+        """Return an attempt, which begins now.
+
+        Raises:
+            ClientClosed: the client was closed.
+        """
+        if self.is_closed:
+            raise client_closed(request)
+        return _TransportAttempt(request, self.transport, is_async=self.is_async)
+
+    def _find_connect(self) -> Callable[[ClientRequest], object]:
+        connect = getattr(self.transport, "connect", None)
+        if connect is None:
+            name = type(self.transport).__name__
+            raise TypeError(
+                f"{name} has no connect(), so it cannot open connections for other protocols, "
+                "such as WebSocket"
+            )
+        return cast("Callable[[ClientRequest], object]", connect)
+
+
+class TransportEngine(_TransportEngine):
+    """The engine of a Transport: everything happens in the calling thread.
+
+    Nothing can interrupt the transport, so timeouts are checked when it returns, and hedges are
+    not sent.
+    """
+
+    runtime = REAL_TIME_THREAD
+
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+        """Send the request and return the response with its body in memory; see Engine."""
+        return await self._open(request, plan).to_response()
+
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request and return once `send` has returned; see Engine."""
+        return self._open(request, plan)
+
+    def _open(self, request: ClientRequest, plan: HedgePlan | None) -> _Received:
+        attempt = self.begin(request)
+        try:
+            received = attempt.open(self.transport.send(request))
+            try:
+                if received.is_made:
+                    attempt.check_time(attempt.begun, has_head=False)
+            except BaseException:
+                received.abort()
+                raise
+        except BaseException as error:
+            attempt.add_context(error)
+            raise
+        if plan is not None:
+            plan.timed(attempt.first_byte)
+        return received
+
+    async def connect(self, request: ClientRequest) -> ByteStream:
+        """Open a connection for another protocol; see Connector."""
+        return cast("ByteStream", self._find_connect()(request))
+
+    def close(self) -> None:
+        """Close the transport, once."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        close = getattr(self.transport, "close", None)
+        if close is not None:
+            close()
+
+
+class AsyncTransportEngine(_TransportEngine):
+    """The engine of an AsyncTransport. Attempts of a hedge are tasks."""
+
+    is_async = True
+    runtime = REAL_TIME_LOOP
+
+    def __init__(self, transport: object) -> None:
+        super().__init__(transport)
+        self.racing: set[_Racer[Response]] = set()
+
+    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+        """Send the request and return the response with its body in memory; see Engine."""
+        if plan is not None:
+            return await _TransportRace(self, plan, self._perform).run(request)
+        return await self._perform(self.begin(request))
+
+    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request and return once `send` has returned; see Engine."""
+        if plan is not None:
+            return await _TransportRace(self, plan, self._open).run(request)
+        return await self._open(self.begin(request))
+
+    async def _perform(self, attempt: _TransportAttempt) -> Response:
+        received = await self._open(attempt)
+        return await received.to_response()
+
+    async def _open(self, attempt: _TransportAttempt) -> _Received:
+        try:
+            if _is_ours(self.transport):  # it has its own timeouts
+                return attempt.open(await self._send(attempt))
+            return attempt.open(await attempt.wait(partial(self._send, attempt), has_head=False))
+        except BaseException as error:
+            attempt.add_context(error)
+            raise
+
+    async def _send(self, attempt: _TransportAttempt) -> object:
+        sent = self.transport.send(attempt.request)
+        return await sent if inspect.isawaitable(sent) else sent
+
+    async def connect(self, request: ClientRequest) -> ByteStream:
+        """Open a connection for another protocol; see Connector."""
+        connected = cast("Awaitable[ByteStream]", self._find_connect()(request))
+        return await connected
+
+    async def astart(self) -> None:
+        """Start what the transport needs, such as an app."""
+        start = getattr(self.transport, "astart", None)
+        if start is not None:
+            await start()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self.is_closed = True
+
+    async def aclose(self) -> None:
+        """Close the transport, once."""
+        if self.is_closed and not _is_ours(self.transport):  # ours are in several loops
+            return
+        self.is_closed = True
+        racing = tuple(self.racing)
+        for racer in racing:
+            racer.cancel()
+        for racer in racing:
+            await racer.tasks.wait_until_done()
+        close = getattr(self.transport, "aclose", None)
+        if close is not None:
+            await close()
+
+
+# --- Several attempts of one request at the same time, as the plan of a hedge decides ---
+
+
+class _Racer(Generic[T]):
+    """One attempt in a task of its own."""
+
+    def __init__(self, attempt: _TransportAttempt, tasks: BackgroundTasks) -> None:
+        self.attempt = attempt
+        self.tasks = tasks
+        self.result: T | None = None
+        self.failed: BaseException | None = None
+        self.done = False
+        self._is_cancelled = False
+
+    async def run(
+        self,
+        send: Callable[[_TransportAttempt], Awaitable[T]],
+        on_end: Callable[[_Racer[T]], object],
+    ) -> None:
+        """Send it, and keep its result or error."""
+        try:
+            self.result = await send(self.attempt)
+            if self._is_cancelled:
+                self._drop()
+        except Exception as error:
+            self.failed = error
+        except BaseException as error:
+            self.failed = error
+            if self.tasks.was_cancelled(error) or isinstance(error, GeneratorExit):
+                raise
+        finally:
+            self.done = True
+            on_end(self)
+
+    def cancel(self) -> None:
+        """Cancel it, or drop its result."""
+        self._is_cancelled = True
+        self.tasks.cancel()
+        self._drop()
+
+    def _drop(self) -> None:
+        result, self.result = self.result, None
+        if isinstance(result, _Received):
+            result.abort()
+
+    @property
+    def head(self) -> Head | None:
+        """Return the head of its response, None without one."""
+        if isinstance(self.result, _Received):
+            return self.result.head
+        return self.result._head if isinstance(self.result, Response) else None
+
+
+class _TransportRace(Generic[T]):
+    """The attempts of one request. The first good one wins, or the last.
+
+    Args:
+        engine: of the transport.
+        plan: see _flow/hedge.py.
+        send: sends an attempt.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncTransportEngine,
+        plan: HedgePlan,
+        send: Callable[[_TransportAttempt], Awaitable[T]],
+    ) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._send = send
+        self._running: list[_Racer[T]] = []
+        self._waiter: Waiter | None = None
+
+    async def run(self, request: ClientRequest) -> T:
+        """Return the result of the attempt that wins; cancel the others.
+
+        Args:
+            request: of the first attempt.
+        """
+        running, plan = self._running, self._plan
+        try:
+            first = self._start(request)
+            left, latest = plan.most, first.attempt.begun
+            while (winner := self._find_winner()) is None:
+                after = plan.after if left else None
+                self._waiter = first.tasks.make_waiter()
+                due = None if after is None else max(0.0, latest + after - monotonic())
+                await self._waiter.wait(due)
+                if after is None or monotonic() < latest + after:
+                    continue
+                # A slow body is no reason for another attempt.
+                is_late = not any(each.attempt.first_byte for each in running)
+                again = await plan.again() if is_late else None
+                if again is None:
+                    left = 0
+                    continue
+                left, latest = left - 1, monotonic()
+                self._start(again)
+        except BaseException:
+            for racer in running:
+                racer.cancel()
+            raise
+        return self._finish(first, winner)
+
+    def _start(self, request: ClientRequest) -> _Racer[T]:
+        tasks = background_tasks(running_loop(), copy_context())
+        racer: _Racer[T] = _Racer(self._engine.begin(request), tasks)
+        self._running.append(racer)
+        self._engine.racing.add(cast("_Racer[Response]", racer))
+        tasks.spawn(racer.run, self._send, self._on_end)
+        return racer
+
+    def _on_end(self, racer: _Racer[T]) -> None:
+        self._engine.racing.discard(cast("_Racer[Response]", racer))
+        if self._waiter is not None:
+            self._waiter.wake()
+
+    def _find_winner(self) -> _Racer[T] | None:
+        running = self._running
+        for racer in tuple(running):
+            if not racer.done:
+                continue
+            head, failed = racer.head, racer.failed
+            if len(running) == 1 or (head is not None and self._plan.is_good(head.status_code)):
+                return racer
+            if failed is not None and not isinstance(failed, Exception):
+                return racer  # Ctrl-C ends everything
+            running.remove(racer)
+            attempt = racer.attempt
+            result: AttemptResult = None
+            if head is not None:
+                result = Response(attempt.request, head, b"", attempt.timings())
+            elif isinstance(failed, Exception):
+                result = failed
+            self._plan.dropped(attempt.request, result, monotonic() - attempt.begun, True)
+            racer.cancel()
+        return None
+
+    def _finish(self, first: _Racer[T], winner: _Racer[T]) -> T:
+        running, plan, begun = self._running, self._plan, first.attempt.begun
+        if first in running and (first is not winner or first.head is not None):
+            plan.timed(first.attempt.first_byte or monotonic() - begun)
+        plan.won(winner.attempt.request)
+        for racer in running:
+            if racer is not winner:
+                attempt = racer.attempt
+                plan.dropped(attempt.request, None, monotonic() - attempt.begun, True)
+                racer.cancel()
+        result, failed = winner.result, winner.failed
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed  # otherwise the error and its traceback form a reference cycle
+        assert result is not None
+        return result

@@ -1,0 +1,84 @@
+"""A response whose body is on the wire, as an engine returns it from `open`."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from curlhttp._curl.driver import Driver
+    from curlhttp._curl.transfer import Transfer
+    from curlhttp._models.request import ClientRequest
+    from curlhttp._models.response import Head
+    from curlhttp._models.timings import CurlTimings, Timings
+
+
+class TransferReader(Protocol):
+    """An engine that reads what its transfers receive."""
+
+    def read(self, transfer: Transfer) -> Coroutine[object, object, bytes]: ...
+
+    def abort(self, transfer: Transfer) -> None: ...
+
+    def abort_from_finalizer(self, transfer: Transfer) -> None: ...
+
+
+class OpenTransfer:
+    """A transfer whose head has arrived, and the engine that reads the rest; see Incoming.
+
+    No engine keeps it, so a response that nobody refers to any more can be finalized.
+    """
+
+    __slots__ = ("_engine", "_transfer")
+
+    def __init__(self, engine: TransferReader, transfer: Transfer) -> None:
+        self._engine = engine
+        self._transfer = transfer
+
+    @property
+    def head(self) -> Head | None:
+        """Return the head."""
+        return self._transfer.head
+
+    @property
+    def done(self) -> bool:
+        """Return whether everything has arrived."""
+        return self._transfer.done
+
+    @property
+    def request(self) -> ClientRequest | None:
+        """Return the request; of a hedge, that of the attempt that won."""
+        return self._transfer.request
+
+    def timings(self) -> Timings | CurlTimings:
+        """Return where the time went so far."""
+        return self._transfer.timings()
+
+    def certificate(self) -> str | None:
+        """Return the server's certificate as PEM."""
+        return self._transfer.certificate()
+
+    def read(self) -> Coroutine[object, object, bytes]:
+        """Return the next piece of the body as received, b"" at the end."""
+        return self._engine.read(self._transfer)
+
+    def abort(self) -> None:
+        """Abandon the rest of the body."""
+        self._engine.abort(self._transfer)
+
+    def abort_from_finalizer(self) -> None:
+        """Abandon the rest of the body, from a finalizer."""
+        self._engine.abort_from_finalizer(self._transfer)
+
+    def set_read_timeout(self, seconds: float | None) -> None:
+        """Change how long the server may be silent while the rest is read.
+
+        Args:
+            seconds: None for no limit.
+
+        Raises:
+            ValueError: the number of seconds is not positive.
+        """
+        driver: Driver | None = self._transfer.driver
+        if driver is not None:
+            driver.set_read_timeout(self._transfer, seconds)
