@@ -31,12 +31,6 @@ FEATURES = tuple(
 )
 
 STILL_IMPORTED = {
-    "_runtime.loops": {
-        "_engine.running_maps",
-    },
-    "_runtime.thread": {
-        "_engine.running_maps",
-    },
     "_client.async_client": {
         "_client.download",
         "_client.event_stream",
