@@ -14,9 +14,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from curlhttp._flow.file_lock import lock_file
+from curlhttp._flow.rename import rename_over
 from curlhttp._policy.resume import ResumeRecord
 
 # --- The expected checksum of a file, as "algorithm:hex" ---
@@ -89,8 +90,7 @@ def _get_flags(*names: str) -> int:
 
 
 _FLAGS = _get_flags("O_RDWR", "O_CREAT", "O_NOFOLLOW")
-_IS_WINDOWS = os.name == "nt"  # where open files can be neither renamed nor removed
-_PAUSES = (0.01, 0.05, 0.2, 0.5)  # seconds; virus scanners open files for a moment
+_SHARE_ALL, _OPEN_ALWAYS = 1 | 2 | 4, 4  # of CreateFile; os.open does not share deleting
 _HASH_CHUNK = 4 * 1024 * 1024  # bytes read at once
 _MAX_RECORD = 64 * 1024  # bytes; a larger file is not a record of ours
 
@@ -189,10 +189,12 @@ class PartialFile:
             if self._mode is not None:
                 self._set_mode(self._mode)
             os.fsync(self._file.fileno())
-            if _IS_WINDOWS:
-                self._file.close()
-            _replace(self._part_path, self.path)
             self._is_done = True
+            try:
+                rename_over(self._part_path, self.path)
+            except OSError as error:
+                error.strerror = f"{error.strerror}; the download stays in {self._part_path}"
+                raise
         # The file is complete: what fails from here on is not an error of the download.
         with suppress(OSError):
             os.unlink(self._record_path)
@@ -206,32 +208,11 @@ class PartialFile:
     def close(self) -> None:
         """Release the file, and remove it if a later download cannot resume it."""
         with self._lock:
-            if _IS_WINDOWS:
-                self._file.close()
             if not self._is_done and (self.size == 0 or (self._is_ours and not self.is_kept)):
                 for path in (self._record_path, self._part_path):  # the latter ends the lock
                     with suppress(OSError):  # an earlier error matters more
                         os.unlink(path)
             self._file.close()
-
-
-def _wait(seconds: float) -> None:
-    threading.Event().wait(seconds)
-
-
-def _replace(path: str, target: str) -> None:
-    """Rename a file over another, which on Windows no program may have open."""
-    for pause in (*_PAUSES, None):
-        try:
-            os.replace(path, target)
-            break
-        except PermissionError as error:
-            if not _IS_WINDOWS:
-                raise
-            if pause is None:
-                reason = f"another program has the file open, so the download stays in {path}"
-                raise PermissionError(errno.EACCES, reason, target) from error
-        _wait(pause)
 
 
 def _resolve_target(path: str | os.PathLike[str]) -> tuple[str, int | None]:
@@ -257,7 +238,7 @@ def _resolve_target(path: str | os.PathLike[str]) -> tuple[str, int | None]:
 def _open_locked(path: str) -> FileIO:
     """Open the partial file and lock it (flock(2))."""
     while True:
-        descriptor = os.open(path, _FLAGS, 0o666)
+        descriptor = _open_for_writing(path)
         try:
             _lock_regular_file(descriptor, path)
             if _is_still_at(descriptor, path):
@@ -266,6 +247,25 @@ def _open_locked(path: str) -> FileIO:
             os.close(descriptor)
             raise
         os.close(descriptor)  # the download that held the lock has renamed or removed the file
+
+
+def _open_for_writing(path: str) -> int:
+    """Open a file that may be renamed and removed while it is open."""
+    if os.name != "nt":
+        return os.open(path, _FLAGS, 0o666)
+    import _winapi
+    import msvcrt
+
+    windows: Any = _winapi
+    access = windows.GENERIC_READ | windows.GENERIC_WRITE
+    with _add_filename(path):
+        handle = windows.CreateFile(path, access, _SHARE_ALL, 0, _OPEN_ALWAYS, 0, 0)
+    try:
+        descriptor: int = msvcrt.open_osfhandle(handle, _FLAGS)  # type: ignore[attr-defined]
+    except BaseException:
+        windows.CloseHandle(handle)
+        raise
+    return descriptor
 
 
 def _lock_regular_file(descriptor: int, path: str) -> None:

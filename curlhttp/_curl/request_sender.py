@@ -66,6 +66,10 @@ class _SocketAddress(NamedTuple):
     addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
 
 
+# A socket is no descriptor on Windows.
+_set_inheritable = getattr(os, "set_handle_inheritable", os.set_inheritable)
+
+
 class _CopiedSocket(socket.socket):
     """A socket that pycurl copies, and then drops without closing it."""
 
@@ -406,7 +410,7 @@ class RequestSender:
             return _BAD_SOCKET
 
     def _on_guarded_socket(self, descriptor: int, purpose: int) -> int:
-        os.set_inheritable(descriptor, False)  # pycurl's copy is; libcurl's own would not be
+        _set_inheritable(descriptor, False)  # pycurl's copy is; libcurl's own would not be
         return self._on_socket(descriptor, purpose)
 
     def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces

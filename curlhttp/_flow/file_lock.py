@@ -39,10 +39,9 @@ def _lock_byte(descriptor: int) -> None:
     try:
         os.lseek(descriptor, _FAR, os.SEEK_SET)
         locking(descriptor, how, 1)
-    except PermissionError as error:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
-    except OSError:
-        pass
+    except OSError as error:
+        if error.errno in (errno.EACCES, 0):  # wine has no number for it
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
     finally:
         with suppress(OSError):
             os.lseek(descriptor, at, os.SEEK_SET)

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 from curlhttp._engine.engine import Send
 from curlhttp._flow.file_lock import lock_file
+from curlhttp._flow.rename import rename_over
 from curlhttp._models.errors import validate_path
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -116,7 +117,7 @@ class HSTS:
         try:
             with open(descriptor, "w", encoding="ascii") as file:
                 file.writelines([_TITLE, *lines])
-            os.replace(new, self._path)
+            rename_over(new, self._path)
             self._unsaved -= unsaved
         except BaseException:
             with suppress(OSError):

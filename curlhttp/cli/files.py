@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from curlhttp._flow.rename import rename_over
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, reading
 from curlhttp.exceptions import RequestException
 
@@ -90,7 +91,7 @@ def _replace(
                     written.append((path, real, _write_beside(real, data, mode)))
         for path, real, temporary in written:
             with writing(path):
-                os.replace(temporary, real)
+                rename_over(temporary, real)
     finally:
         for _, _, temporary in written:
             with suppress(OSError):  # it has replaced its file, or an earlier error matters more

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from curlhttp._client import partial_file
+from curlhttp._flow import rename
 from curlhttp._flow.file_lock import lock_file
 from tests.servers import AppServer, payload
+from tests.support.colours import needs_posix
 
 # Runs first: no module of POSIX, nor what of `os` Windows lacks.
 WITHOUT_POSIX = """
@@ -94,6 +95,7 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
+@needs_posix
 def test_no_module_needs_posix() -> None:
     """Those of an extra that is not installed are left out."""
     output = run(EVERY_MODULE)
@@ -101,12 +103,14 @@ def test_no_module_needs_posix() -> None:
         assert name not in output
 
 
+@needs_posix
 def test_importing_the_package_needs_nothing_that_windows_lacks() -> None:
     assert (
         run(WITHOUT_UNIX + "import curlhttp; curlhttp.Client().close(); print('made')") == "made\n"
     )
 
 
+@needs_posix
 def test_blocking_requests_need_nothing_that_windows_lacks() -> None:
     with AppServer() as server:
         server.route("/hello", lambda record, conn: conn.reply(200, b"hello"))
@@ -114,6 +118,7 @@ def test_blocking_requests_need_nothing_that_windows_lacks() -> None:
     assert output.splitlines() == ["hello", "hello", "{'hello'}", "hello"]
 
 
+@needs_posix
 def test_an_async_client_needs_nothing_that_windows_lacks() -> None:
     with AppServer() as server:
         server.route("/hello", lambda record, conn: conn.reply(200, b"hello"))
@@ -121,6 +126,7 @@ def test_an_async_client_needs_nothing_that_windows_lacks() -> None:
     assert output == "hello\n"
 
 
+@needs_posix
 def test_a_download_needs_nothing_that_posix_alone_has(tmp_path: Path) -> None:
     body = payload(300_000)
     with AppServer() as server:
@@ -136,22 +142,24 @@ class _Msvcrt(types.ModuleType):
 
     LK_NBLCK = 2
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__("msvcrt")
+        self.number = number  # of the error for a locked byte
         self.locked: set[tuple[int, int]] = set()
 
     def locking(self, descriptor: int, how: int, size: int) -> None:
         place = (os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR))
         if place in self.locked:
-            raise PermissionError(errno.EACCES, "locked")
+            raise OSError(self.number, "locked")
         self.locked.add(place)
 
 
-@pytest.mark.parametrize("has_locks", [True, False])
+@pytest.mark.parametrize("number", [errno.EACCES, 0, None], ids=["Windows", "wine", "no locks"])
 def test_a_file_is_locked_by_windows_means_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int | None
 ) -> None:
-    modules: dict[str, Any] = {"fcntl": None, "msvcrt": _Msvcrt() if has_locks else None}
+    has_locks = number is not None
+    modules: dict[str, Any] = {"fcntl": None, "msvcrt": _Msvcrt(number) if has_locks else None}
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     path = tmp_path / "file"
@@ -168,7 +176,7 @@ def test_a_file_is_locked_by_windows_means_or_not_at_all(
 
 
 @pytest.mark.parametrize("attempts", [3, 99])
-def test_a_download_waits_a_moment_for_a_file_that_a_scanner_has_open(
+def test_renaming_waits_a_moment_for_a_file_that_a_scanner_has_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
     real = os.replace
@@ -181,17 +189,17 @@ def test_a_download_waits_a_moment_for_a_file_that_a_scanner_has_open(
             raise PermissionError(errno.EACCES, "Access is denied")
         real(path, target)
 
-    monkeypatch.setattr(partial_file, "_IS_WINDOWS", True)
-    monkeypatch.setattr(partial_file, "_wait", pauses.append)
+    monkeypatch.setattr(rename, "_IS_WINDOWS", True)
+    monkeypatch.setattr(rename, "_wait", pauses.append)
     monkeypatch.setattr(os, "replace", replace)
     source, target = tmp_path / "file.part", tmp_path / "file"
     source.write_bytes(b"new")
     if attempts == 3:
-        partial_file._replace(str(source), str(target))
+        rename.rename_over(source, target)
         assert target.read_bytes() == b"new"
         assert len(pauses) == 2
     else:
         with pytest.raises(PermissionError, match="another program has the file open") as caught:
-            partial_file._replace(str(source), str(target))
+            rename.rename_over(source, target)
         assert caught.value.filename == str(target)
         assert source.exists()

@@ -46,6 +46,9 @@ def _is_wine() -> bool:
 
 
 IS_WINE = _is_wine()
+needs_posix = pytest.mark.skipif(
+    sys.platform == "win32", reason="this is about modes, links, pipes or modules of POSIX systems"
+)
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 needs_authorities = pytest.mark.skipif(IS_WINE, reason="wine checks no certificates against a file")
 needs_reset = pytest.mark.skipif(IS_WINE, reason="wine closes a connection instead of resetting it")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
+from curlhttp._flow.rename import rename_over
 from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import decode_readable, parse_codings
 from curlhttp._models.headers import Headers
@@ -295,7 +296,7 @@ def write_log(path: Path, log: JSONObject) -> None:
             json.dump({"log": log}, file, ensure_ascii=False, indent=2)
             file.write("\n")
         if not is_special:
-            os.replace(part, path)
+            rename_over(part, path)
     except OSError as error:
         if error.errno is not None:
             error.filename = str(path)  # not the temporary file, or none if the disk is full
