@@ -144,6 +144,11 @@ def _with(transport: NetworkRoute, **fields: Any) -> NetworkRoute:
     return replace(transport, **fields)
 
 
+# On Windows, pycurl knows no address of a Unix socket, so no callback could check it.
+_SEES_NO_UNIX_SOCKETS = not hasattr(socket, "AF_UNIX")
+_UNSEEN = "on Windows, a client with a guard cannot use Unix sockets"
+
+
 class GuardedEngine:
     """Check requests against a guard before another engine sends them.
 
@@ -210,6 +215,9 @@ class GuardedEngine:
         if transport.guard is not guard:  # another client built it, whose guard may allow more
             transport = request.transport = self._checker.guard_transport(transport)
         check_scheme(request)
+        if transport.unix_socket is not None and _SEES_NO_UNIX_SOCKETS:
+            path = transport.unix_socket
+            raise check_target(request, path, 0) or _error(request, path, 0, _UNSEEN)
         # A mock connects to nothing. If it leaves a request to the engine, the engine refuses that,
         # because there is no checked address.
         return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None

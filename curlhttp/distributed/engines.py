@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _PER_SLOT = 2  # partitions per slot: one runs, and one waits, so that a cluster scales up
 _MIN_SUBMITTED = 4  # partitions, even if the cluster has no worker yet
+_SLICE = 0.5  # seconds of one wait for a process: on Windows, Ctrl-C does not end it
 _MAX_RUNS = 4  # of a partition whose process is killed each time
 _spawn = multiprocessing.get_context("spawn")  # because fork copies locks that threads hold
 
@@ -193,7 +194,9 @@ class _ProcessWorkers:
 
     def next_result(self) -> PartResult:
         while True:
-            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+            done, _ = wait(self._running, _SLICE, return_when=FIRST_COMPLETED)
+            if not done:
+                continue
             future = done.pop()
             executor, partition, runs = self._running.pop(future)
             try:

@@ -150,7 +150,9 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_the_system(tmp_path: Path) 
         Cache(tmp_path)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody write to the file meanwhile")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows lets nobody write to the file meanwhile"
+)
 async def test_a_file_that_is_damaged_meanwhile_fails_no_request(
     scripted: Scripted, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
-import socket
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -199,7 +199,8 @@ async def test_a_reused_connection_of_another_request_is_checked(
     make_client: MakeClient, server: str, request: pytest.FixtureRequest
 ) -> None:
     app: AppServer = request.getfixturevalue(server)
-    client = make_client(http2=True)
+    # Proxies of the system, as Windows may have them, would choose another transport again.
+    client = make_client(http2=True, trust_env=False)
     assert (await client.get(app.url)).status_code == 200
     sent = app.connections
     for guard in (PublicOnly(), PublicOnly(deny=["127.0.0.1"])):
@@ -311,9 +312,7 @@ async def test_sockets_of_a_guarded_client_are_not_inherited(
     set_options = sending._set_socket_options
 
     def look(descriptor: int, options: Any) -> int:
-        twin = socket.socket(fileno=descriptor)
-        seen.append(twin.get_inheritable())
-        twin.detach()
+        seen.append(getattr(os, "get_handle_inheritable", os.get_inheritable)(descriptor))
         return set_options(descriptor, options)
 
     monkeypatch.setattr(sending, "_set_socket_options", look)
@@ -343,6 +342,16 @@ async def test_a_unix_socket_of_a_relative_path_is_refused(make_client: MakeClie
     client = make_client(guard=PublicOnly())
     for path in ("relative.sock", "@name", "8.8.8.8.sock"):
         with pytest.raises(BlockedAddress, match="a Unix socket"):
+            await client.get("http://h.test/", uds=path)
+
+
+async def test_a_guard_refuses_unix_sockets_where_it_cannot_see_them(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curlhttp._curl.address_guard._SEES_NO_UNIX_SOCKETS", True)
+    client = make_client(guard=PublicOnly(allow=["/run/docker.sock"]))
+    for path, reason in (("/run/docker.sock", "on Windows"), ("/run/other.sock", "a Unix socket")):
+        with pytest.raises(BlockedAddress, match=reason):
             await client.get("http://h.test/", uds=path)
 
 

@@ -15,7 +15,7 @@ import curlhttp
 from curlhttp import BlockedAddress, PublicOnly, Timeout
 from curlhttp._curl import resolver as lookups
 from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy
-from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient, needs_authorities
 from tests.support.every_api import EVERY_API, make_fetch
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -88,6 +88,7 @@ async def test_http_goes_through_a_tunnel_to_the_address(
     assert (proxy.tunnels, len(resolver.asked)) == (1, 1)
 
 
+@needs_authorities
 async def test_tls_is_with_the_name_and_the_tunnel_to_the_address(
     make_client: MakeClient, tls_made_up: AppServer, proxy: HTTPProxy, resolver: Resolver
 ) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from curlhttp.distributed import engines
 from curlhttp.distributed.manifest import Format
 from curlhttp.distributed.partition import Partition, TextLines
 from curlhttp.distributed.worker import PartitionCancelled, WorkerConfig, run_partition
@@ -116,6 +117,23 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def counted(out: Path) -> Counter[int]:
     return Counter(row["row"] for row in rows_of(out))
+
+
+def test_waits_for_processes_are_short_so_that_ctrl_c_ends_them(
+    tmp_path: Path, app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Windows, Ctrl-C does not end a wait for a lock."""
+    waits: list[float | None] = []
+    real = engines.wait
+
+    def note(running: Any, seconds: float | None = None, **options: Any) -> Any:
+        waits.append(seconds)
+        return real(running, 0.001, **options)
+
+    monkeypatch.setattr(engines, "wait", note)
+    fetched([app.url], tmp_path / "out", processes=1)
+    assert len(waits) > 1
+    assert None not in waits
 
 
 @pytest.mark.slow
