@@ -82,7 +82,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         CLIENTS | PURE,
     ),
     "_client/cache_storage.py": (VALUES + POLICY, CLIENTS | PURE - CLOCKS),
-    "_client/record": ((*VALUES, *SEAM, "curlhttp._client.record"), PURE - {"datetime"}),
+    "_client/record": (
+        (*VALUES, *SEAM, "curlhttp._client.record", "curlhttp._flow.rename"),
+        PURE - {"datetime"},
+    ),
     "_client/transport.py": (
         (*VALUES, *SEAM, *FLOW, *CURL, *RUNTIME, "curlhttp._client.stream"),
         {"pycurl", *SOCKETS, "datetime", *CLIENTS},

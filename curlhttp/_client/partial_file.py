@@ -13,8 +13,9 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from io import FileIO
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from curlhttp._flow.file_lock import lock_file
 from curlhttp._flow.rename import rename_over
@@ -222,7 +223,7 @@ def _resolve_target(path: str | os.PathLike[str]) -> tuple[str, int | None]:
     if text.endswith(os.sep) or os.path.isdir(real):
         raise IsADirectoryError(errno.EISDIR, "a download needs the path of a file", text)
     folder = os.path.dirname(real)
-    if not os.path.isdir(folder):
+    if not os.path.isdir(folder) and not os.path.exists(real):  # NUL of Windows has no folder
         raise FileNotFoundError(errno.ENOENT, "the folder does not exist", folder)
     try:
         mode = os.stat(real).st_mode
@@ -253,10 +254,9 @@ def _open_for_writing(path: str) -> int:
     """Open a file that may be renamed and removed while it is open."""
     if os.name != "nt":
         return os.open(path, _FLAGS, 0o666)
-    import _winapi
     import msvcrt
 
-    windows: Any = _winapi
+    windows = import_module("_winapi")
     access = windows.GENERIC_READ | windows.GENERIC_WRITE
     with _add_filename(path):
         handle = windows.CreateFile(path, access, _SHARE_ALL, 0, _OPEN_ALWAYS, 0, 0)

@@ -14,6 +14,7 @@ from tests.servers import (
     AppServer,
 )
 from tests.support.cli import echoed, finish, on_terminal, run, start
+from tests.support.colours import needs_posix
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
@@ -50,8 +51,9 @@ def test_every_command_has_help_with_examples(name: str) -> None:
 
 
 def test_the_commands_come_in_the_order_of_their_use() -> None:
-    listed = run("--help").out.decode().partition("Commands:\n")[2]
-    assert [line.split()[0] for line in listed.splitlines()] == COMMANDS
+    lines = run("--help").out.decode().splitlines()
+    listed = lines[lines.index("Commands:") + 1 :]
+    assert [line.split()[0] for line in listed] == COMMANDS
 
 
 def test_the_version_names_libcurl() -> None:
@@ -121,6 +123,7 @@ def test_characters_that_stdout_cannot_encode_are_escaped(app: AppServer, tmp_pa
     assert (status, shown.count(r"\u20ac")) == (0, 2), shown
 
 
+@needs_posix
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_is_installed_by_one_command(
     shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.cli import echoed, finish, run, start
+from tests.support.colours import needs_posix
 from tests.support.internals import ROOT
 
 
@@ -429,6 +430,7 @@ def test_what_is_piped_is_the_body(app: AppServer, data: bytes) -> None:
         assert headers.get("content-type") == expected
 
 
+@needs_posix
 def test_it_says_that_it_waits_for_a_body(
     app: AppServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -542,6 +544,7 @@ def encrypted(certs: Certs, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Schannel reads no PEM certificates")
 def test_a_certificate_has_its_password_after_a_colon(certs: Certs, encrypted: Path) -> None:
     name = str(encrypted).replace(":", "\\:")
     with AppServer(certs.client_auth_context()) as server:

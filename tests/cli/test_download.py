@@ -157,7 +157,7 @@ def test_a_part_that_cannot_be_resumed_is_not_kept(tmp_path: Path) -> None:
     with RawServer(respond_and_close(CUT.replace(b'"1"', b'W/"1"'))) as server:
         ended = run("get", server.url, "-o", tmp_path / "saved")
     assert ended.status == 18
-    assert f"nothing of {tmp_path}/saved was kept" in ended.err
+    assert f"nothing of {tmp_path / 'saved'} was kept" in ended.err
     assert os.listdir(tmp_path) == []
 
 
@@ -200,7 +200,8 @@ def test_output_saves_the_body(app: AppServer, tmp_path: Path) -> None:
     file.chmod(0o640)
     assert run("get", app.url + "/bytes/1000", "-o", file) == (0, b"", "")
     assert file.read_bytes() == payload(1000)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    if os.name == "posix":
+        assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert os.listdir(tmp_path) == ["saved"]
 
 

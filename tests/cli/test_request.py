@@ -172,7 +172,7 @@ def test_it_ends_with_the_number_of_curl(
         ended = run("get", *(part.format(**places) for part in arguments))
     assert (ended.status, ended.out) == (status, b""), ended.err
     assert re.fullmatch(r"curlhttp: .*\n", ended.err)
-    assert says in ended.err
+    assert says in ended.err.replace(os.sep, "/")
 
 
 @pytest.mark.parametrize(
@@ -302,6 +302,7 @@ def test_headers_are_not_second_urls(item: str) -> None:
     assert item.partition(":")[2] in ended.out.decode()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Schannel reads no folders of certificates")
 def test_the_environment_may_name_a_file_that_does_not_exist_or_several_folders(
     app: AppServer,
     tls_app: AppServer,

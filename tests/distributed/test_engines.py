@@ -124,7 +124,7 @@ def test_waits_for_processes_are_short_so_that_ctrl_c_ends_them(
 ) -> None:
     """On Windows, Ctrl-C does not end a wait for a lock."""
     waits: list[float | None] = []
-    real = engines.wait
+    real = engines.wait  # type: ignore[attr-defined]
 
     def note(running: Any, seconds: float | None = None, **options: Any) -> Any:
         waits.append(seconds)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from curlhttp._client.partial_file import PartialFile
 from curlhttp._flow import rename
 from curlhttp._flow.file_lock import lock_file
 from tests.servers import AppServer, payload
@@ -159,7 +160,7 @@ def test_a_file_is_locked_by_windows_means_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int | None
 ) -> None:
     has_locks = number is not None
-    modules: dict[str, Any] = {"fcntl": None, "msvcrt": _Msvcrt(number) if has_locks else None}
+    modules: dict[str, Any] = {"fcntl": None, "msvcrt": None if number is None else _Msvcrt(number)}
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     path = tmp_path / "file"
@@ -203,3 +204,33 @@ def test_renaming_waits_a_moment_for_a_file_that_a_scanner_has_open(
             rename.rename_over(source, target)
         assert caught.value.filename == str(target)
         assert source.exists()
+
+
+def test_a_complete_file_that_cannot_be_renamed_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, target: str) -> None:
+        raise PermissionError(errno.EACCES, "Access is denied", path)
+
+    partial = PartialFile(tmp_path / "file", resumes=False)
+    try:
+        partial.restart(None)
+        partial.write(b"all of it")
+        monkeypatch.setattr(os, "replace", refuse)
+        with pytest.raises(PermissionError, match=r"the download stays in .*file\.part"):
+            partial.commit()
+    finally:
+        partial.close()
+    assert (tmp_path / "file.part").read_bytes() == b"all of it"
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="only Windows keeps open files from renames")
+def test_an_open_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rename, "_wait", lambda seconds: None)
+    source, target = tmp_path / "file.part", tmp_path / "file"
+    source.write_bytes(b"new")
+    target.write_bytes(b"old")
+    with target.open("rb"), pytest.raises(PermissionError, match="another program has the file"):
+        rename.rename_over(source, target)
+    rename.rename_over(source, target)
+    assert target.read_bytes() == b"new"

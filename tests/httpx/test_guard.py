@@ -11,7 +11,7 @@ from curlhttp import BlockedAddress, PublicOnly
 from curlhttp._curl import resolver as lookups
 from tests.httpx.clients import Make
 from tests.servers import AppServer, HTTPProxy
-from tests.support.colours import WITHOUT_UVLOOP
+from tests.support.colours import WITHOUT_UVLOOP, needs_posix
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -28,6 +28,7 @@ async def test_a_transport_refuses_this_machine(
     assert (await allowing.get(app.url)).content == b"hello"
 
 
+@needs_posix
 async def test_unix_sockets_are_refused_unless_they_are_allowed(
     library: Any, make_httpx: Make, tmp_path: Any
 ) -> None:
