@@ -48,7 +48,7 @@ def _is_wine() -> bool:
 IS_WINE = _is_wine()
 needs_posix = pytest.mark.skipif(
     sys.platform == "win32",
-    reason="this is about modes, links, paths, pipes or modules of POSIX systems",
+    reason="modes, links, paths, pipes or modules of POSIX systems",
 )
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 needs_authorities = pytest.mark.skipif(IS_WINE, reason="wine checks no certificates against a file")
