@@ -220,7 +220,7 @@ def _resolve_target(path: str | os.PathLike[str]) -> tuple[str, int | None]:
     """Return the path with symbolic links resolved, and the mode of an existing file."""
     text = os.fsdecode(path)
     real = os.path.realpath(text)
-    if text.endswith(os.sep) or os.path.isdir(real):
+    if text.endswith((os.sep, os.altsep or os.sep)) or os.path.isdir(real):
         raise IsADirectoryError(errno.EISDIR, "a download needs the path of a file", text)
     folder = os.path.dirname(real)
     if not os.path.isdir(folder) and not os.path.exists(real):  # NUL of Windows has no folder

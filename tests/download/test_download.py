@@ -724,7 +724,7 @@ async def test_a_symbolic_link_is_kept_and_its_target_replaced(
         ("file/file", FileNotFoundError),
         # never a real device: as root, a bug would replace it
         pytest.param("pipe", OSError, marks=needs_posix),
-        ("x" * 250, OSError),
+        pytest.param("x" * 250, OSError, marks=needs_posix),
         pytest.param("planted", OSError, marks=needs_posix),
         ("linked", OSError),
     ],
