@@ -18,27 +18,27 @@ from curlhttp._curl import dns
 from tests.day2 import slow_names
 
 _RIGHTS = () if hasattr(os, "getuid") and os.getuid() == 0 else ("--map-root-user",)
-_UNSHARE = ("unshare", "--mount", *_RIGHTS)
+unshare = ("unshare", "--mount", *_RIGHTS)
 
 
-def _may_mount(folder: Path, *options: str) -> bool:
+def may_mount(folder: Path, *options: str) -> bool:
     if shutil.which("unshare") is None:
         return False
-    test = [*_UNSHARE, *options, "mount", "--bind", str(folder), str(folder)]
+    test = [*unshare, *options, "mount", "--bind", str(folder), str(folder)]
     return subprocess.run(test, capture_output=True, check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")
 def moved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     folder = tmp_path_factory.mktemp("moved")
-    if not _may_mount(folder):
+    if not may_mount(folder):
         pytest.skip("needs a mount namespace, to write /etc/hosts")
     hosts = folder / "hosts"
     hosts.write_text("")
     program = [sys.executable, "-m", "tests.day2.moving_name", str(hosts)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
-        [*_UNSHARE, *program], capture_output=True, text=True, cwd=folder, env=environment
+        [*unshare, *program], capture_output=True, text=True, cwd=folder, env=environment
     )
     assert done.returncode == 0, done.stderr
     received: dict[str, list[str]] = json.loads(done.stdout)
@@ -48,12 +48,12 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("slow")
-    if not _may_mount(folder, "--net"):
+    if not may_mount(folder, "--net"):
         pytest.skip("needs a network and a mount namespace, for a name server of its own")
     program = [sys.executable, "-m", "tests.day2.slow_names", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
-        [*_UNSHARE, "--net", *program], capture_output=True, text=True, cwd=folder, env=environment
+        [*unshare, "--net", *program], capture_output=True, text=True, cwd=folder, env=environment
     )
     assert done.returncode == 0, done.stderr
     ended: dict[str, str] = json.loads(done.stdout)
