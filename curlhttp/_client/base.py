@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     )
     from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._client.transport import AnyTransport
-    from curlhttp._engine.outcomes import Outcomes
     from curlhttp._flow.fallback import FallbackInput
     from curlhttp._flow.hooks import Hooks
     from curlhttp._flow.hsts import HSTS
@@ -309,12 +308,12 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     def _validate_coalescing(
         self, coalesce: object
-    ) -> Callable[[Clock, MakeWaiter, Outcomes], Layer] | None:
+    ) -> Callable[[Clock, MakeWaiter, Totals], Layer] | None:
         from curlhttp._flow.coalesce import validate_coalesce
 
         return self._make_coalescing() if validate_coalesce(coalesce) else None
 
-    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter, Outcomes], Layer]:
+    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter, Totals], Layer]:
         from curlhttp._flow.coalesce import coalesce
 
         return coalesce

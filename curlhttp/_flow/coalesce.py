@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Protocol, TypeAlias, TypeVar
 
-from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
-from curlhttp._engine.outcomes import Outcomes
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Totals, Waiter
 from curlhttp._flow.waits import Waits
 from curlhttp._models.errors import Unpicklable, copy_error
 from curlhttp._models.fork import register
@@ -73,7 +72,7 @@ class Coalescing(Unpicklable):
         make_waiter: makes a waiter of the engine.
         spawn: starts a task; None to send in the caller.
         where: returns what requests must have in common to share, such as the event loop.
-        outcomes: of the client, which count the waits.
+        totals: of the client, which count the waits.
     """
 
     def __init__(
@@ -82,10 +81,10 @@ class Coalescing(Unpicklable):
         make_waiter: MakeWaiter,
         spawn: Spawn | None,
         where: Callable[[], Hashable] | None,
-        outcomes: Outcomes | None = None,
+        totals: Totals | None = None,
     ) -> None:
         self._now = clock.now
-        self._waits = Waits(clock.now, outcomes or Outcomes())
+        self._waits = Waits(clock.now, (totals or Totals()).outcomes)
         self._make_waiter = make_waiter
         self._spawn = spawn
         self._where = where
@@ -304,10 +303,10 @@ def _copy_error(error: E, shared: _Shared, request: ClientRequest) -> E:
 def coalesce(
     clock: Clock,
     make_waiter: MakeWaiter,
-    outcomes: Outcomes,
+    totals: Totals,
     *,
     spawn: Spawn | None = None,
     where: Callable[[], Hashable] | None = None,
 ) -> Layer:
     """Return the layer that lets equal requests share one transfer; see Coalescing."""
-    return Coalescing(clock, make_waiter, spawn, where, outcomes).layer
+    return Coalescing(clock, make_waiter, spawn, where, totals).layer
