@@ -576,12 +576,10 @@ async def test_a_wait_for_the_transfer_of_an_equal_request_is_counted(
     assert spent == pytest.approx(sum(waits))
 
 
-@pytest.mark.parametrize("ending", ["times out", "is cancelled"])
-async def test_a_wait_for_an_equal_request_that_is_given_up_is_counted(
-    make_client: MakeClient, app: AppServer, colour: str, ending: str
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_a_wait_for_an_equal_request_that_is_cancelled_is_counted(
+    make_client: MakeClient, app: AppServer
 ) -> None:
-    if colour == "blocking":
-        pytest.skip("the first request sends in its own thread; others cannot be cancelled")
     client = make_client(coalesce=True)
     url = app.url + "/stalls"
     app.route("/stalls", _stall)

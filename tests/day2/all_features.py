@@ -134,20 +134,24 @@ def _in_threads() -> None:
         _check(client)
 
 
+def _get_fine(client: curlhttp.Client) -> None:
+    client.get(f"http://fine.test:{PORT}/")
+    _check(client)
+
+
 def _fork(client: curlhttp.Client) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # there are threads
         child = os.fork()
     if not child:
-        client.get(f"http://fine.test:{PORT}/")
-        _check(client)
+        _get_fine(client)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 
 
 def _at_exit() -> None:
     client = curlhttp.Client(**_settings())
-    atexit.register(lambda: (client.get(f"http://fine.test:{PORT}/"), _check(client)))
+    atexit.register(_get_fine, client)
 
 
 def _while_it_exits() -> None:
