@@ -105,7 +105,8 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "otel": ((*VALUES, *SEAM, *FLOW, "curlhttp.otel"), PURE - {"time"}),
     "_httpx": (
         (
-            *(*VALUES, *SEAM, *RUNTIME, *CURL, "curlhttp._client.ssl_context"),
+            *(*VALUES, *SEAM, *RUNTIME, *CURL),
+            *("curlhttp._client.ssl_context", "curlhttp._client.stats"),
             *("curlhttp._httpx", "curlhttp._policy.guard", "curlhttp._flow.upgrade"),
         ),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS},
@@ -127,7 +128,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "requests": (
         (
             *(*VALUES, *SEAM, *POLICY, *CURL, *FACADE, "curlhttp._flow.upgrade"),
-            *("curlhttp._client.ssl_context", "curlhttp._client.stream"),
+            *(f"curlhttp._client.{name}" for name in ("ssl_context", "stats", "stream")),
         ),
         {"pycurl", *LOOPS},
     ),

@@ -19,7 +19,7 @@ FEATURES = tuple(
         *("_flow.attempt_middleware", "_flow.auth", "_flow.breaker", "_flow.cache"),
         *("_flow.coalesce", "_flow.endpoints", "_flow.fallback", "_flow.file_lock", "_flow.hedge"),
         *("_flow.hooks", "_flow.hsts", "_flow.limits", "_flow.redirects", "_flow.retry"),
-        "_flow.sse",
+        *("_flow.sse", "_flow.waits"),
         *("_client.apps", "_client.cache", "_client.cache_storage", "_client.download"),
         *("_client.event_stream", "_client.map", "_client.negotiate", "_client.partial_file"),
         *("_client.record", "_client.stats", "_client.websocket"),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from curlhttp._client.transport import WrapsTransport
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._engine.engine import Exchange, Layer, MakeWaiter
+    from curlhttp._engine.engine import Exchange, Layer, MakeWaiter, Totals
     from curlhttp._flow.coalesce import SpawnedTask
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
@@ -146,7 +146,7 @@ class AsyncClient(BaseClient):
         # The engines of libcurl count what they send.
         return last if self._uses_libcurl else count_attempts(last, self.totals)
 
-    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter], Layer]:
+    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter, Totals], Layer]:
         from curlhttp._flow.coalesce import coalesce
 
         return partial(coalesce, spawn=self._spawn, where=self._running_loop)

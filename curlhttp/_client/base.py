@@ -306,12 +306,14 @@ class BaseClient(Unpicklable, RequestBuilder):
             None if self._retry is None else self._retry.budget,
         )
 
-    def _validate_coalescing(self, coalesce: object) -> Callable[[Clock, MakeWaiter], Layer] | None:
+    def _validate_coalescing(
+        self, coalesce: object
+    ) -> Callable[[Clock, MakeWaiter, Totals], Layer] | None:
         from curlhttp._flow.coalesce import validate_coalesce
 
         return self._make_coalescing() if validate_coalesce(coalesce) else None
 
-    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter], Layer]:
+    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter, Totals], Layer]:
         from curlhttp._flow.coalesce import coalesce
 
         return coalesce

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from curlhttp._engine.engine import Counted, EngineState, Totals
-from curlhttp._engine.outcomes import OriginStats, TimeStats
+from curlhttp._engine.engine import COUNTED, Counted, EngineState, Totals
+from curlhttp._engine.outcomes import OriginStats, TimeStats, merge_origins
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import CircuitBreaker
@@ -317,13 +317,13 @@ class Sources(NamedTuple):
 
     totals: Totals
     engines: Sequence[ReportingEngine]
-    breaker: CircuitBreaker | None
-    concurrency_limit: ConcurrencyLimit | None
-    budget: RetryBudget | None
-    endpoints: Endpoints | None
+    breaker: CircuitBreaker | None = None
+    concurrency_limit: ConcurrencyLimit | None = None
+    budget: RetryBudget | None = None
+    endpoints: Endpoints | None = None
 
 
-def collect(sources: Sources, now: float) -> ClientStats:
+def collect(sources: Sources, now: float = 0.0) -> ClientStats:
     """Return the statistics of a client; any thread may call this.
 
     Args:
@@ -356,6 +356,22 @@ def collect(sources: Sources, now: float) -> ClientStats:
         waiting=len(waits),
         longest_wait=max(waits, default=0.0),
         **found,
+    )
+
+
+def merge(found: Sequence[ClientStats]) -> ClientStats:
+    """Return the sum of the statistics of several adapters, which have no policies."""
+    connections: Counter[tuple[str, str, bool]] = Counter()
+    for each in found:
+        for some in each.connections:
+            connections[some.origin, some.protocol, False] += some.idle
+            connections[some.origin, some.protocol, True] += some.active
+    sums = {name: sum(getattr(each, name) for each in found) for name in ("waiting", *COUNTED)}
+    return ClientStats(
+        connections=tuple(_sum_up(connections)),
+        longest_wait=max((each.longest_wait for each in found), default=0.0),
+        origins=merge_origins(each.origins for each in found),
+        **sums,
     )
 
 

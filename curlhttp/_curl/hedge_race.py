@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.result import get_head, get_status, raise_failure
+from curlhttp._curl.result import count_loser, get_head, get_status, raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import AttemptResult, HedgePlan
 from curlhttp._models.request import ClientRequest
@@ -117,7 +117,7 @@ class HedgeRace:
                 continue
             if len(self.running) == 1 or self._is_good(transfer):
                 return transfer
-            self._drop_attempt(transfer, _outcome(transfer))
+            self._drop_failed(transfer)
         return None
 
     def _finish(self, winner: Transfer) -> None:
@@ -131,7 +131,11 @@ class HedgeRace:
         elif first is not None and first is not winner:
             self._plan.timed(monotonic() - self._begun)
         for transfer in tuple(self.running):
-            if transfer is not winner:
+            if transfer is winner:
+                continue
+            if _has_ended(transfer) and not self._is_good(transfer):
+                self._drop_failed(transfer)  # at the same time as the winner
+            else:
                 self._drop_attempt(transfer, None)
 
     def abandon(self) -> Transfer:
@@ -151,6 +155,11 @@ class HedgeRace:
         status = get_status(transfer)
         return status > 0 and self._plan.is_good(status)
 
+    def _drop_failed(self, transfer: Transfer) -> None:
+        result = _outcome(transfer)
+        count_loser(transfer, result)
+        self._drop_attempt(transfer, result)
+
     def _drop_attempt(self, transfer: Transfer, result: AttemptResult) -> None:
         self.running.remove(transfer)
         if transfer is self._first:
@@ -169,7 +178,7 @@ def _has_ended(transfer: Transfer) -> bool:
     return transfer.done or (request.stream and transfer.head is not None)
 
 
-def _outcome(transfer: Transfer) -> AttemptResult:
+def _outcome(transfer: Transfer) -> Response | Exception:
     assert transfer.request is not None
     try:
         raise_failure(transfer)

@@ -134,6 +134,15 @@ def _get_lookup(transfer: Transfer) -> NameLookup | None:
     return cast("NameLookup | None", transfer.lookup)
 
 
+def _depends_on_cache(transfer: Transfer, code: int) -> bool:
+    """Return whether a transfer, for which nothing was looked up, may succeed if that is done."""
+    if code in _UNRESOLVED:  # the cache has addresses of one family, and it needs the other one
+        return True
+    # The name may have moved.
+    is_refused = code == pycurl.E_COULDNT_CONNECT and transfer.failed is None
+    return is_refused and not transfer.sends and not transfer.asks_libcurl
+
+
 class _RunsLookups(Protocol):
     @property
     def poller(self) -> Poller: ...
@@ -206,8 +215,7 @@ class Lookups:
     def needs_more(self, transfer: Transfer, code: int, message: str) -> bool:
         """Return whether a transfer that failed has to wait for more addresses."""
         lookup = _get_lookup(transfer)
-        if code in _UNRESOLVED and not transfer.lookups:
-            # The cache has addresses of one family, for a request that needs the other one.
+        if not transfer.lookups and _depends_on_cache(transfer, code):
             return self.begin(transfer)
         if lookup is None or code != pycurl.E_COULDNT_CONNECT or transfer.failed is not None:
             return False

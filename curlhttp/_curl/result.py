@@ -225,6 +225,20 @@ def count_failure(transfer: Transfer, error: BaseException) -> None:
     transfer.totals.outcomes.add_failure(request.url.origin, error, phase, times)
 
 
+def count_loser(transfer: Transfer, result: Response | Exception) -> None:
+    """Count an attempt of a hedge that ended, but that the caller does not get.
+
+    Args:
+        transfer: the attempt.
+        result: how it ended.
+    """
+    if isinstance(result, Exception):
+        count_failure(transfer, result)
+        return
+    outcomes, origin = transfer.totals.outcomes, result.request.url.origin
+    outcomes.add_response(origin, result.status_code, transfer.timings())
+
+
 def _get_times_so_far(transfer: Transfer) -> CurlTimings:
     """Return the timings of an attempt that may still run: libcurl's total is that of an event."""
     queue, first, total, route, steps = times = transfer.timings()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from curlhttp._models.timings import MICROSECOND, CurlTimings, Timings
 from curlhttp.exceptions import RequestException, Timeout
@@ -32,6 +32,8 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 _find_bucket = partial(bisect_left, [round(each / MICROSECOND) for each in BUCKETS])
 _get_origin, _get_status, _get_times = map(itemgetter, range(3))
 _get_key = itemgetter(0, 1)
+
+K = TypeVar("K", str, float)
 
 RefusalObserver: TypeAlias = "Callable[[ClientRequest, RequestException], object]"
 
@@ -70,8 +72,9 @@ class OriginStats:
         phases: what attempts spent on "dns", "connect", "tls", "server" (from the connection to the
             first byte of the response) and "body" (from there to the end).
         waits: what requests waited for before an attempt: "pool" (a connection), "limit" (a
-            ConcurrencyLimit or AdaptiveLimit), "rate" (a RateLimit), "backoff" (before a retry)
-            and "retry_after" (before a retry, because the server asked for it).
+            ConcurrencyLimit or AdaptiveLimit), "rate" (a RateLimit), "backoff" (before a retry),
+            "retry_after" (before a retry, because the server asked for it), "reconnect" (before
+            `sse` connects again) and "coalesce" (the transfer of an equal request).
         durations: the seconds of attempts without these waits.
         buckets: how many attempts took at most so many seconds.
     """
@@ -85,6 +88,49 @@ class OriginStats:
     waits: Mapping[str, TimeStats] = field(default_factory=dict)
     durations: TimeStats = TimeStats()
     buckets: Mapping[float, int] = field(default_factory=dict)
+
+
+def merge_origins(found: Iterable[Mapping[str, OriginStats]]) -> dict[str, OriginStats]:
+    """Return the sums of several counts by origin, sorted."""
+    by_origin: dict[str, list[OriginStats]] = {}
+    for counts in found:
+        for origin, stats in counts.items():
+            by_origin.setdefault(origin, []).append(stats)
+    return {origin: _merge(stats) for origin, stats in sorted(by_origin.items())}
+
+
+def _merge(found: list[OriginStats]) -> OriginStats:
+    return OriginStats(
+        _add_numbers(each.responses for each in found),
+        _add_numbers(each.errors for each in found),
+        _add_numbers(each.timeouts for each in found),
+        sum(each.refusals for each in found),
+        sum(each.openings for each in found),
+        _add_times(each.phases for each in found),
+        _add_times(each.waits for each in found),
+        _add_time(each.durations for each in found),
+        _add_numbers(each.buckets for each in found),
+    )
+
+
+def _add_numbers(found: Iterable[Mapping[K, int]]) -> dict[K, int]:
+    total: Counter[K] = Counter()
+    for each in found:
+        total.update(each)
+    return dict(total)
+
+
+def _add_times(found: Iterable[Mapping[str, TimeStats]]) -> dict[str, TimeStats]:
+    by_name: dict[str, list[TimeStats]] = {}
+    for each in found:
+        for name, spent in each.items():
+            by_name.setdefault(name, []).append(spent)
+    return {name: _add_time(spent) for name, spent in by_name.items()}
+
+
+def _add_time(found: Iterable[TimeStats]) -> TimeStats:
+    counts, seconds = zip(*((each.count, each.seconds) for each in found), strict=True)
+    return TimeStats(sum(counts), sum(seconds))
 
 
 class _Sum:

@@ -87,7 +87,7 @@ class Chain:
         run_blocking: Offload,
         certificates: bool = False,
         alternatives: AltSvcCache | None = None,
-        coalesce: Callable[[Clock, MakeWaiter], Layer] | None = None,
+        coalesce: Callable[[Clock, MakeWaiter, Totals], Layer] | None = None,
         endpoints: Endpoints | None = None,
         fallback: Callable[[Hooks], Layer] | None = None,
         hsts: HSTS | None = None,
@@ -246,7 +246,7 @@ class Chain:
         if self._fallback is not None and not is_subrequest:
             yield self._fallback
         if self._coalesce is not None:
-            yield self._coalesce(clock, make_waiter)
+            yield self._coalesce(clock, make_waiter, self.attempt_hooks.totals)
 
     def _cache_layers(self, clock: Clock, within_retry: Layer | None) -> tuple[Layer, ...]:
         # Not for downloads and WebSocket handshakes, which pass a layer.

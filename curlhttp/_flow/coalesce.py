@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Protocol, TypeAlias, TypeVar
 
-from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
+from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Totals, Waiter
+from curlhttp._flow.waits import Waits
 from curlhttp._models.errors import Unpicklable, copy_error
 from curlhttp._models.fork import register
 from curlhttp._models.request import ClientRequest
@@ -71,6 +72,7 @@ class Coalescing(Unpicklable):
         make_waiter: makes a waiter of the engine.
         spawn: starts a task; None to send in the caller.
         where: returns what requests must have in common to share, such as the event loop.
+        totals: of the client, which count the waits.
     """
 
     def __init__(
@@ -79,8 +81,10 @@ class Coalescing(Unpicklable):
         make_waiter: MakeWaiter,
         spawn: Spawn | None,
         where: Callable[[], Hashable] | None,
+        totals: Totals | None = None,
     ) -> None:
         self._now = clock.now
+        self._waits = Waits(clock.now, (totals or Totals()).outcomes)
         self._make_waiter = make_waiter
         self._spawn = spawn
         self._where = where
@@ -115,9 +119,20 @@ class Coalescing(Unpicklable):
                 except BaseException:  # such as Ctrl-C, after which nobody else would end it
                     self._end(own, key, None)
                     raise
-                result = await self._wait(shared, key, waiter, request, is_first=shared is own)
+                begun = self._now()
+                try:
+                    result = await self._wait(shared, key, waiter, request, is_first=shared is own)
+                except BaseException as error:
+                    if shared is not own:
+                        self._waits.fail(request, "coalesce", begun, error)
+                    raise
+                waited = 0.0
+                if shared is not own:
+                    waited = self._waits.count(request, "coalesce", begun)
                 if isinstance(result, Response):
-                    return _copy(result, shared, request)
+                    response = _copy(result, shared, request)
+                    response._times = response.timings._replace(coalesce=waited)
+                    return response
                 if result is None or self._has_time(request, result):
                     continue  # the request that began it was interrupted, or had less time
                 raise _copy_error(result, shared, request)
@@ -288,9 +303,10 @@ def _copy_error(error: E, shared: _Shared, request: ClientRequest) -> E:
 def coalesce(
     clock: Clock,
     make_waiter: MakeWaiter,
+    totals: Totals,
     *,
     spawn: Spawn | None = None,
     where: Callable[[], Hashable] | None = None,
 ) -> Layer:
     """Return the layer that lets equal requests share one transfer; see Coalescing."""
-    return Coalescing(clock, make_waiter, spawn, where).layer
+    return Coalescing(clock, make_waiter, spawn, where, totals).layer

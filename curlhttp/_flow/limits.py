@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
-from curlhttp._engine.network import report_refusal
 from curlhttp._engine.outcomes import Outcomes
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
+from curlhttp._flow.waits import Waits
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
-from curlhttp._models.timings import note_wait
 from curlhttp._policy.limits import (
     ConcurrencyLimit,
     Lease,
@@ -33,7 +32,6 @@ from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,
-    RequestException,
     StoreError,
     Timeout,
 )
@@ -58,7 +56,7 @@ def limits(
         make_waiter: makes a waiter of the engine.
         outcomes: of the client, which count the waits; or None.
     """
-    waits = _Waits(clock.now, outcomes or Outcomes())
+    waits = _LimitWaits(clock.now, outcomes or Outcomes())
 
     def wrap(send: Send) -> Send:
         if concurrency is not None and concurrency.adapts:
@@ -75,35 +73,10 @@ def limits(
     return wrap
 
 
-class _Waits:
-    """Count the waits of a client's requests, and note them in the requests.
+class _LimitWaits(Waits):
+    """Count the waits of a client's requests, and warn of long ones."""
 
-    Args:
-        now: returns monotonic seconds.
-        outcomes: of the client.
-    """
-
-    def __init__(self, now: Callable[[], float], outcomes: Outcomes) -> None:
-        self.now = now
-        self._outcomes = outcomes
-        self._warned_at = -math.inf
-
-    def end(self, request: ClientRequest, reason: str, begun: float) -> ClientRequest:
-        """Return a request that has waited, with the time that it took."""
-        seconds = self.now() - begun
-        self._outcomes.add_wait(request.url.origin, reason, seconds)
-        return note_wait(request, reason, seconds)
-
-    def fail(self, request: ClientRequest, reason: str, begun: float, error: BaseException) -> None:
-        """Count a wait that ended without a permission, and so an attempt that was not made."""
-        if isinstance(error, GeneratorExit):  # in a finalizer
-            return
-        seconds = self.now() - begun
-        self._outcomes.add_wait(request.url.origin, reason, seconds)
-        self._outcomes.add_failure(request.url.origin, error, reason, None)
-        if isinstance(error, RequestException):
-            error._waited = reason, seconds
-            report_refusal(self._outcomes, request, error)
+    _warned_at = -math.inf
 
     def warn(self, limit: ConcurrencyLimit, request: ClientRequest, seconds: float) -> None:
         """Log that a request waits for a slot while none becomes free, once in a while."""
@@ -166,7 +139,7 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
 
 
 def _limit_rate(
-    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
+    rate: RateLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _LimitWaits
 ) -> Send:
     async def rated(request: ClientRequest) -> Response:
         origin, begun = request.url.origin, clock.now()
@@ -229,7 +202,7 @@ def _make_deadline_error(rate: RateLimit, request: ClientRequest) -> DeadlineExc
 
 
 def _limit_concurrency(
-    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _LimitWaits
 ) -> Send:
     async def counted(request: ClientRequest) -> Response:
         lease = limit.try_acquire(request.url.origin)
@@ -259,7 +232,7 @@ def _limit_concurrency(
 
 
 async def _wait_for_lease(
-    limit: ConcurrencyLimit, request: ClientRequest, make_waiter: MakeWaiter, waits: _Waits
+    limit: ConcurrencyLimit, request: ClientRequest, make_waiter: MakeWaiter, waits: _LimitWaits
 ) -> Lease:
     woken, now = make_waiter(), waits.now
     lease = Lease(limit, woken.wake)
@@ -283,7 +256,7 @@ async def _wait_and_warn(
     woken: Waiter,
     make_waiter: MakeWaiter,
     request: ClientRequest,
-    waits: _Waits,
+    waits: _LimitWaits,
 ) -> None:
     """Wait for a queued lease; log a warning while no slot becomes free."""
     begun = moved_at = waits.now()
@@ -366,7 +339,7 @@ def _limit_shared_rate(
     make_waiter: MakeWaiter,
     send: Send,
     local: Send,
-    waits: _Waits,
+    waits: _LimitWaits,
 ) -> Send:
     """Return the layer for a rate limit with a store; without an answer, it uses `local`."""
     store = cast(Store, rate.store)
@@ -432,7 +405,7 @@ def _make_wait_error(request: ClientRequest) -> DeadlineExceeded:
 
 
 def _limit_shared_concurrency(
-    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _Waits
+    limit: ConcurrencyLimit, clock: Clock, make_waiter: MakeWaiter, send: Send, waits: _LimitWaits
 ) -> Send:
     """Return the layer for a concurrency limit with a store.
 
@@ -469,7 +442,7 @@ async def _acquire_shared(
     request: ClientRequest,
     clock: Clock,
     make_waiter: MakeWaiter,
-    waits: _Waits,
+    waits: _LimitWaits,
 ) -> None:
     """Wait for a slot; return without one if the store has no answer."""
     begun = clock.now()

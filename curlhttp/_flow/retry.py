@@ -272,8 +272,14 @@ class Attempts:
             raise self._make_deadline_error()
         if self.watches:
             await self._notify("before_sleep", delay=delay)
-        await self._clock.sleep(delay)
-        self._hooks.totals.outcomes.add_wait(self._origin, self._waits_for, delay)
+        begun = self._clock.now()
+        try:
+            await self._clock.sleep(delay)
+        except BaseException:  # cancelled
+            delay = self._clock.now() - begun
+            raise
+        finally:
+            self._hooks.totals.outcomes.add_wait(self._origin, self._waits_for, delay)
 
     def next_request(self, request: ClientRequest, delay: float) -> ClientRequest:
         """Return the request of the next attempt.

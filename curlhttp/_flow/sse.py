@@ -12,6 +12,7 @@ from curlhttp._engine.engine import MAX_DRAINED, Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody, Read
+from curlhttp._flow.waits import Waits
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -64,6 +65,7 @@ class EventSource:
         self._clock = clock
         self._make_waiter = make_waiter
         self._waiter: Waiter | None = None  # where it waits between connections
+        self._waits = Waits(clock.now, hooks.totals.outcomes)
         self._hooks = hooks
         self._request = request
         self._reconnections = reconnections
@@ -88,7 +90,7 @@ class EventSource:
         """
         if self._read is None and not self._has_ended:
             try:
-                await self._connect()
+                await self._connect(self._request.copy())
             except BaseException:
                 self._break_off()
                 raise
@@ -166,8 +168,7 @@ class EventSource:
 
     # one connection
 
-    async def _connect(self) -> None:
-        request = self._request.copy()
+    async def _connect(self, request: ClientRequest) -> None:
         if request.deadline is None and request.timeout.total is not None:
             # One total timeout for all connections, as for all attempts of any request.
             total = self._clock.now() + request.timeout.total
@@ -220,22 +221,28 @@ class EventSource:
                 return
             self._prepare(failure, delay)
             await self._report(failure, delay)
-            await self._wait(delay)
+            request = await self._wait(delay)
             try:
                 if not self._has_ended:
-                    await self._connect()
+                    await self._connect(request)
                     self._parser.retry = asked
                 return
             except RequestException as error:
                 if not self._has_ended:
                     failure = error.with_traceback(None)  # its frames hold this object
 
-    async def _wait(self, delay: float) -> None:
-        """Wait for the delay, or until another thread or task ends the stream."""
+    async def _wait(self, delay: float) -> ClientRequest:
+        """Wait for the delay, or until the stream is ended; return the next request."""
+        begun = self._clock.now()
         waiter = self._waiter = self._make_waiter()
-        if not self._has_ended:  # otherwise nobody would wake the waiter
-            await waiter.wait(0.0 if network.skip(delay) else delay)
-        self._waiter = None
+        try:
+            if not self._has_ended:  # otherwise nobody would wake the waiter
+                await waiter.wait(0.0 if network.skip(delay) else delay)
+        finally:
+            self._waiter = None
+            # Also a wait that was cancelled.
+            request = self._waits.end(self._request, "reconnect", begun)
+        return request
 
     def _retry_after(self, failure: RequestException | None) -> float | None:
         if isinstance(failure, HTTPError) and isinstance(failure.response, Response):

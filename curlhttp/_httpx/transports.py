@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from curlhttp._curl import has_unix_sockets
 from curlhttp._curl.options import check_tls
-from curlhttp._engine.engine import Engine, Incoming
+from curlhttp._engine.engine import Engine, Incoming, Totals
 from curlhttp._engine.log import DEBUG, RequestLog, log
 from curlhttp._engine.run import send_sync
 from curlhttp._httpx.network_stream import (
@@ -44,6 +44,7 @@ from curlhttp._models.exiting import check_running
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
@@ -132,6 +133,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
 
             self._address_checker = AddressChecker(to_address_guard(guard), self._limits.dns_ttl)
         self._retries = retries
+        self._totals = Totals()
         self._set_up()
 
     def _set_up(self) -> None:
@@ -140,6 +142,20 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     @abstractmethod
     def _engine(self) -> Engine:
         """Return the engine, a new one if the last was closed."""
+
+    @abstractmethod
+    def _get_engines(self) -> list[ReportingEngine]:
+        """Return the engines that are open."""
+
+    def stats(self) -> ClientStats:
+        """Return what is open and waiting right now, and what the transport has done.
+
+        See Client.stats. httpx sends redirects and retries of its authentication as requests of
+        their own.
+        """
+        from curlhttp._client.stats import Sources, collect
+
+        return collect(Sources(self._totals, self._get_engines()))
 
     async def _respond(self, request: RequestT) -> ResponseT:
         """Send a request and return the response, whose body is read later."""
@@ -204,6 +220,9 @@ class _TransportBase(Generic[RequestT, ResponseT]):
                     raise
             left -= 1
             await engine.runtime.sleep(pause)
+            if pause:
+                self._totals.outcomes.add_wait(sent.url.origin, "backoff", pause)
+            self._totals.add("retries")
             pause = pause * 2 or _FIRST_PAUSE
 
 
@@ -219,11 +238,15 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
         from curlhttp._curl.engines.blocking import BlockingEngine
 
         made = BlockingEngine(self._limits)
+        made.totals = self._totals
         # Without a lock: one that another thread holds during a fork stays locked in the child.
         engine: BlockingEngine = self.__dict__.setdefault("_running", made)
         if engine is not made:
             made.close()
         return engine
+
+    def _get_engines(self) -> list[ReportingEngine]:
+        return [] if self._running is None else [self._running]
 
     def handle_request(self, request: RequestT) -> ResponseT:
         """Send a request and return the response, whose body is read later.
@@ -264,8 +287,12 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
         if engine is None or engine.is_closed:
             multiplexes = bool(self._transport.http2)
             make = self._loops.make_engine
-            return make(self._engines, loop, self._limits, multiplexes=multiplexes)
+            engine = make(self._engines, loop, self._limits, multiplexes=multiplexes)
+            engine.totals = self._totals
         return engine
+
+    def _get_engines(self) -> list[ReportingEngine]:
+        return list(self._engines.copy().values())
 
     async def handle_async_request(self, request: RequestT) -> ResponseT:
         """Send a request and return the response, whose body is read later.

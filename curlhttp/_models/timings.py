@@ -39,7 +39,10 @@ class Timings(NamedTuple):
         local: address and port on this side, or None.
         limit: waiting for a ConcurrencyLimit or an AdaptiveLimit, before the transfer.
         rate: waiting for a RateLimit, before the transfer.
-        backoff: waiting to retry, before the transfer; also if the server asked for it.
+        backoff: waiting to retry or to reconnect, before the transfer; also if the server asked for
+            it.
+        coalesce: waiting for the transfer of an equal request, which began before this one; the
+            other times are those of that transfer.
     """
 
     queue: float
@@ -54,6 +57,7 @@ class Timings(NamedTuple):
     limit: float = 0.0
     rate: float = 0.0
     backoff: float = 0.0
+    coalesce: float = 0.0
 
 
 NO_TIME = Timings(0, 0, 0, 0, 0, 0, False, None)
@@ -98,7 +102,7 @@ def note_wait(request: ClientRequest, reason: str, seconds: float) -> ClientRequ
 
     Args:
         request: of the next attempt. Later attempts are not derived from the copy.
-        reason: "limit", "rate", "backoff" or "retry_after".
+        reason: see OriginStats.waits.
         seconds: how long.
     """
     made, waits = request.copy(), get_waits(request)
@@ -121,7 +125,7 @@ def drop_waits(request: ClientRequest) -> None:
 
 def _get_seconds(request: ClientRequest) -> tuple[float, float, float]:
     waits = get_waits(request)
-    backoff = waits.get("backoff", 0.0) + waits.get("retry_after", 0.0)
+    backoff = sum(waits.get(name, 0.0) for name in ("backoff", "retry_after", "reconnect"))
     return waits.get("limit", 0.0), waits.get("rate", 0.0), backoff
 
 

@@ -13,6 +13,7 @@ from curlhttp._models.body import rewind
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import REDIRECT_METHOD
 from curlhttp._models.response import REDIRECT_STATUSES
+from curlhttp._models.timings import drop_waits
 from curlhttp._models.url import BLANKS, decode_reference
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
 from curlhttp.exceptions import UnrewindableBodyError
@@ -124,13 +125,15 @@ def build_redirect(
         dropped.update(("authorization", *map(str.lower, sensitive_headers)))
     if not keeps_body:
         dropped.update(name.lower() for name in request.read_headers() if is_content_field(name))
-    return request.derive(
+    made = request.derive(
         method=method,
         url=url.without_userinfo(),
         headers=drop_headers(request.headers, dropped),
         body=_rewind(request, response_status) if keeps_body else None,
         auth=auth,
     )
+    drop_waits(made)
+    return made
 
 
 def _choose_auth(request: ClientRequest, url: URL) -> Auth | None:

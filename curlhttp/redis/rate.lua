@@ -26,10 +26,14 @@ if freed[1] then
 end
 
 owed = math.max(0, owed - math.max(0, now - due))  -- a pause reduces what is owed
+-- After a pause, the first requests connect and load modules, so they arrive later than those that
+-- follow them, and the second that begins then would have more than the rate.
+if due <= now then late = math.max(late, 45000) end
 if late > owed then
     owed, share = late, math.max(share, late)
 end
-local repaid = math.min(owed, share / 1e6 * interval)
+-- What a burst sends at once does not wait for this.
+local repaid = turn > now and math.min(owed, share / 1e6 * interval) or 0
 owed = owed - repaid
 if owed <= 0 then share = 0 end
 due = math.max(due, now) + interval + repaid

@@ -118,8 +118,8 @@ def increment_after_response(retries: AnyRetry, method: str, url: str, raw: AnyR
         raise e.RetryError(given_up, request_sent=True) from given_up.reason
 
 
-def pause(retries: AnyRetry, raw: RawResponse | None, sent: ClientRequest) -> None:
-    """Wait as long as a Retry says before the next attempt of a request.
+def pause(retries: AnyRetry, raw: RawResponse | None, sent: ClientRequest) -> float:
+    """Wait as long as a Retry says before the next attempt of a request; return the seconds.
 
     Raises:
         DeadlineExceeded: the total time limit ends before that.
@@ -132,7 +132,9 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: ClientRequest) -> No
                 "the next attempt",
                 request_sent=True,
             )
+        begun = now()
         retries.sleep(raw)
+        return now() - begun
     except (urllib3_errors.InvalidHeader, ValueError, OverflowError) as error:
         # ValueError and OverflowError: the number is too large for Python.
         raise e.InvalidHeader(error, request_sent=True) from error

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from curlhttp._engine.engine import Totals
 from curlhttp._engine.log import INFO, RequestLog, log
 from curlhttp._engine.network import network
 from curlhttp._engine.run import send_sync
@@ -40,6 +41,7 @@ from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
     import curlhttp.requests._types as t
+    from curlhttp._client.stats import ClientStats
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._engine.engine import Engine
@@ -182,6 +184,7 @@ class HTTPAdapter(BaseAdapter):
     ]
 
     _engine: BlockingEngine | None = None
+    _totals: Totals | None = None
     _http2: bool = False
     _address_checker: AddressChecker | None = None
     _guard: GuardInput = None
@@ -581,7 +584,7 @@ class HTTPAdapter(BaseAdapter):
                 if error.response is not None and error.response._head.redirects:
                     return _keep_incomplete(error)
                 retries = increment_after_error(retries, method, url, error)
-                _pause(retries, None, sent, request)
+                self._pause(retries, None, sent, request)
             else:
                 raw = RawResponse(received)
                 try:
@@ -594,9 +597,27 @@ class HTTPAdapter(BaseAdapter):
                     return raw
                 retries = again
                 raw.drain_conn()
-                _pause(retries, raw, sent, request)
+                self._pause(retries, raw, sent, request)
             if sent.body is not None:
                 sent.body.rewind()
+
+    def _pause(
+        self,
+        retries: t.AnyRetry,
+        raw: RawResponse | None,
+        sent: ClientRequest,
+        request: PreparedRequest,
+    ) -> None:
+        from curlhttp.requests._retries import pause
+
+        totals = self._get_totals()
+        try:
+            seconds = pause(retries, raw, sent)
+        except RequestException as error:
+            error.request = request
+            raise
+        totals.outcomes.add_wait(sent.url.origin, "backoff", seconds)
+        totals.add("retries")
 
     # --- through pools ---
 
@@ -720,6 +741,11 @@ class HTTPAdapter(BaseAdapter):
             return _send_logged(engine, sent)
         return _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
 
+    def _get_totals(self) -> Totals:
+        """Return what counts for this adapter, also after its engine was closed."""
+        found = self._totals
+        return self.__dict__.setdefault("_totals", Totals()) if found is None else found
+
     def _make_engine(self) -> BlockingEngine:
         from curlhttp._curl.engines.blocking import BlockingEngine
 
@@ -733,6 +759,7 @@ class HTTPAdapter(BaseAdapter):
             keeps_streams=True,
         )
         # No lock, because a lock that is held during a fork stays locked in the child.
+        made.totals = self._get_totals()
         engine: BlockingEngine = self.__dict__.setdefault("_engine", made)
         if engine is not made:
             made.close()
@@ -801,16 +828,16 @@ def never_retries(retries: t.AnyRetry) -> bool:
     )
 
 
-def _pause(
-    retries: t.AnyRetry, raw: RawResponse | None, sent: ClientRequest, request: PreparedRequest
-) -> None:
-    from curlhttp.requests._retries import pause
+def collect_stats(adapters: Iterable[BaseAdapter]) -> ClientStats:
+    """Return what all HTTPAdapters among some have done."""
+    from curlhttp._client.stats import Sources, collect, merge
 
-    try:
-        pause(retries, raw, sent)
-    except RequestException as error:
-        error.request = request
-        raise
+    found = {id(each): each for each in adapters if isinstance(each, HTTPAdapter)}
+    sources = (
+        Sources(each._get_totals(), [engine for engine in (each._engine,) if engine is not None])
+        for each in found.values()
+    )
+    return merge([collect(each) for each in sources])
 
 
 def _keep_incomplete(error: RequestException) -> RawResponse:

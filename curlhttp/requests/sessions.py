@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     import curlhttp.requests._types as t
+    from curlhttp._client.stats import ClientStats
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
     from curlhttp._policy.guard import GuardInput
     from curlhttp.requests.cookies import RequestsCookieJar
@@ -772,6 +773,15 @@ class Session(SessionRedirectMixin):
         """Close the connections; a later request opens new ones."""
         for adapter in self.adapters.values():
             adapter.close()
+
+    def stats(self) -> ClientStats:
+        """Return what is open and waiting right now, and what the session's HTTPAdapters have done.
+
+        See curlhttp.Client.stats; requests has none.
+        """
+        from curlhttp.requests.adapters import collect_stats
+
+        return collect_stats(self.adapters.values())
 
     def mount(self, prefix: str, adapter: BaseAdapter) -> None:
         """Use an adapter for all URLs that begin with a prefix.

@@ -26,7 +26,7 @@ from curlhttp import (
 from curlhttp import exceptions as e
 from curlhttp._engine.outcomes import FULL, MAX_ORIGINS, OTHER, Outcomes
 from curlhttp._flow import limits
-from curlhttp.testing import Mock
+from curlhttp.testing import Answer, Mock
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -44,7 +44,7 @@ from tests.servers.websocket import echo, speaking
 from tests.support.colours import AnyClient
 from tests.support.downloads import download
 from tests.support.pace import paced
-from tests.support.scripted import Scripted, asks, steady
+from tests.support.scripted import Scripted, asks, moved, steady
 
 parser = pytest.importorskip("prometheus_client.parser", reason="the extra test")
 pytestmark = pytest.mark.anyio
@@ -555,3 +555,114 @@ async def test_a_pool_timeout_ends_a_wait_of_several_parts(
     async with await client.stream("GET", app.url + "/bytes/5000000"):
         with anyio.fail_after(30), pytest.raises(e.PoolTimeout):
             await client.get(app.url, timeout=Timeout(pool=SLOW))
+
+
+# --- waits between connections and for other requests, losers, and other ways to send ---
+
+
+async def test_a_wait_for_the_transfer_of_an_equal_request_is_counted(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    slow_at(app, "/slow")
+    client = make_client(coalesce=True)
+    responses = await client.gather(3, "GET", app.url + "/slow")
+    assert len(app.requests) == 1
+    found = Scrape(client)
+    assert found.values("wait_seconds_count", "reason", app.url) == {"coalesce": 2}
+    assert found.values("responses_total", "status", app.url) == {"2xx": 1}
+    waits = sorted(response.timings.coalesce for response in responses)
+    assert waits[0] == 0 < waits[1]
+    spent = found.values("wait_seconds_sum", "reason", app.url)["coalesce"]
+    assert spent == pytest.approx(sum(waits))
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_a_wait_for_an_equal_request_that_is_cancelled_is_counted(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    client = make_client(coalesce=True)
+    url = app.url + "/stalls"
+    app.route("/stalls", _stall)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.get, url)
+        while not app.requests:
+            await anyio.sleep(0.002)
+        with anyio.move_on_after(SLOW):
+            await client.get(url)
+        tasks.cancel_scope.cancel()
+    found = Scrape(client)
+    assert found.values("wait_seconds_count", "reason", app.url) == {"coalesce": 1}
+    assert found.errors(app.url)["Cancelled"] >= 1
+
+
+async def test_waits_before_sse_connects_again_are_counted(scripted: Scripted) -> None:
+    events = Answer(
+        headers={"Content-Type": "text/event-stream"}, content=b"retry: 30000\ndata: a\n\n"
+    )
+    client, engine = scripted([events, events, 204])
+    async with client.sse("http://a/") as stream:
+        assert [event.data async for event in stream] == ["a", "a"]
+    found = Scrape(client)
+    spent = found.values("wait_seconds_sum", "reason", "http://a:80")
+    assert spent == {"reconnect": pytest.approx(sum(engine.sleeps))}
+
+
+async def test_the_hop_after_a_wait_has_not_waited_itself(scripted: Scripted) -> None:
+    events = Answer(headers={"Content-Type": "text/event-stream"}, content=b"data: a\n\n")
+    client, _ = scripted([events, moved("http://b/"), events, 204])
+    async with client.sse("http://a/") as stream:
+        times = []
+        async for _ in stream:
+            response = stream.real.response
+            times.append([each.timings.backoff for each in (*response.history, response)])
+    (first,), (redirect, last) = times
+    assert (first, last) == (0, 0)
+    assert redirect > 0
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_a_cancelled_wait_before_a_retry_is_counted(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    client = make_client(retry=steady(1000))
+    with refused_port() as port, anyio.move_on_after(SLOW):
+        await client.get(f"http://127.0.0.1:{port}/")
+    (stats,) = client.real.stats().origins.values()
+    assert 0 < stats.waits["backoff"].seconds < 1000
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("fault", ["503", "reset"])
+async def test_the_loser_of_a_hedge_that_failed_is_counted(
+    make_client: MakeClient, app: AppServer, fault: str, streams: bool
+) -> None:
+    second = threading.Event()
+    lost = threading.Event()
+
+    def answer(record: Record, conn: AppConnection) -> None:
+        if not second.is_set():
+            second.set()
+            lost.wait(30)
+            conn.reply(200)
+        else:
+            if fault == "503":
+                conn.reply(503)
+            else:
+                conn.reset()
+            lost.set()
+
+    app.route("/fails-then", answer)
+    client = make_client(hedge=Hedge(after=0.02))
+    if streams:
+        async with await client.stream("GET", app.url + "/fails-then") as response:
+            assert response.real.status_code == 200
+            await response.read()
+    else:
+        assert (await client.get(app.url + "/fails-then")).status_code == 200
+    stats = client.real.stats().origins[app.url]
+    if fault == "503":
+        assert (stats.responses, stats.errors) == ({"2xx": 1, "5xx": 1}, {})
+    else:
+        assert stats.responses == {"2xx": 1}
+        assert list(stats.errors.values()) == [1]
+    assert stats.durations.count == 2

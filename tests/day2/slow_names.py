@@ -31,6 +31,10 @@ import curlhttp
 from tests.day2.name_server import PORT, NameServer, WebServer, enter_namespace
 
 KINDS = ("drops-aaaa", "drops-a", "drops", "late", "late-aaaa", "unknown")
+ODD_KINDS = (
+    *("v4", "v6", "servfail", "notimp", "garbage", "cut", "truncated", "many", "odd", "loop"),
+)
+SOME_WAYS = ("Client", "map", "asyncio", "trio", "Session", "httpx", "curl")
 _TIMEOUT = curlhttp.Timeout(connect=3)
 _LONG = curlhttp.Timeout(connect=100)
 _GUARD = 60  # seconds
@@ -312,6 +316,7 @@ def _run(way: str, kind: str, folder: str) -> str:
 
 def _run_all(folder: str) -> dict[str, str]:
     cases = [(way, kind) for way in (*WAYS, "curl", "command line") for kind in KINDS]
+    cases += [(way, kind) for way in SOME_WAYS for kind in ODD_KINDS]
     cases += [(way, "drops") for way in HANGING]
     cases += [("many", "drops-aaaa"), ("many mapped", "drops-aaaa")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -240,3 +240,25 @@ async def test_the_sni_hostname_is_sent_and_checked(
     with pytest.raises(Exception, match="certificate") as caught:
         await client.get(url, extensions={"sni_hostname": "elsewhere.test"})
     assert type(caught.value).__name__ == "ConnectError"
+
+
+async def test_a_transport_counts_what_it_does(
+    make_httpx: Make, app: AppServer, refused: int, library: Any
+) -> None:
+    client = make_httpx(transport={"retries": 2})
+    for path in ("/", "/status/503"):
+        await client.get(app.url + path)
+    async with client.stream("GET", app.url) as response:
+        await response.aread() if not client.is_blocking else response.read()
+    with pytest.raises(library.ConnectError):
+        await client.get(f"http://127.0.0.1:{refused}/")
+    stats = client.transport.stats()
+    assert (stats.attempts, stats.retries) == (6, 2)
+    assert stats.origins[app.url].responses == {"2xx": 2, "5xx": 1}
+    found = stats.origins[f"http://127.0.0.1:{refused}"]
+    assert (found.errors, found.waits["backoff"].seconds) == ({"ConnectionError": 3}, 0.5)
+    assert [each.origin for each in stats.connections] == [app.url]
+    assert "curlhttp_errors_total" in stats.as_prometheus()
+    await client.aclose()
+    after = client.transport.stats()
+    assert (after.attempts, after.connections) == (6, ())

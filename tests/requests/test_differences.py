@@ -25,6 +25,7 @@ from tests.servers import (
     HTTPProxy,
     RawConnection,
     RawServer,
+    refused_port,
     respond,
     respond_and_close,
     response,
@@ -720,3 +721,44 @@ def test_content_is_no_form(session: requests.Session, app: AppServer) -> None:
     with pytest.raises(TypeError, match="data= takes a form"):
         session.post(app.url, content=form)
     assert not app.requests
+
+
+def test_a_session_counts_what_it_does(app: AppServer) -> None:
+    session = requests.Session()
+    session.mount(app.url + "/echo", requests.adapters.HTTPAdapter())
+    with refused_port() as port:
+        for path in ("/", "/echo", "/status/503"):
+            session.get(app.url + path)
+        with session.get(app.url, stream=True) as response:
+            assert response.content
+        with pytest.raises(requests.ConnectionError):
+            session.get(f"http://127.0.0.1:{port}/")
+    stats = session.stats()
+    assert stats.attempts == 5
+    assert stats.origins[app.url].responses == {"2xx": 3, "5xx": 1}
+    assert stats.origins[app.url].durations.count == 4
+    assert stats.origins[f"http://127.0.0.1:{port}"].errors == {"ConnectionError": 1}
+    assert sum(each.open for each in stats.connections) >= 1
+    assert "curlhttp_responses_total" in stats.as_prometheus()
+    session.close()
+    after = session.stats()
+    assert (after.attempts, after.connections) == (5, ())
+    assert requests.Session().stats().attempts == 0
+    assert pickle.loads(pickle.dumps(session)).stats().attempts == 0
+
+
+def test_retries_of_a_session_are_counted(app: AppServer) -> None:
+    session = requests.Session()
+    retry = Retry(total=2, backoff_factor=0.01, status_forcelist=[503], raise_on_status=False)
+    session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+    session.get(app.url + "/status/503")
+    stats = session.stats()
+    assert (stats.attempts, stats.retries) == (3, 2)
+    assert stats.origins[app.url].waits["backoff"].count == 2
+    session.close()
+
+
+def test_a_session_without_our_adapters_has_statistics_too() -> None:
+    session = requests.Session()
+    session.mount("http://", requests.adapters.BaseAdapter())
+    assert session.stats().attempts == 0
