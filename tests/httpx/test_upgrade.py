@@ -325,7 +325,8 @@ async def test_a_refused_connection_is_tried_again(
         naps.append(seconds)
 
     engine: Any = client.transport._engine()
-    monkeypatch.setattr(type(engine), "sleep", lambda self, seconds: nap(seconds))
+    runtime = engine.runtime._replace(sleep=nap)
+    monkeypatch.setattr(type(engine), "runtime", property(lambda self: runtime))
     with pytest.raises(library.ConnectError):
         await client.get(f"http://127.0.0.1:{refused}/", headers=HEADERS)
     assert naps == [0.0]
