@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
+from sys import get_asyncgen_hooks
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from curlhttp._models.progress import Progress, ProgressMeter
     from curlhttp._runtime.loops import Loop
 
+_NO_ENGINE = object(), None
 _BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them to disk
 
 
@@ -119,6 +121,10 @@ class AsyncClient(BaseClient):
         self._find_running_loop = _runtime.find_running_loop
         self._run_blocking = _runtime.in_thread_or_leave
         self._engines: dict[Loop, EventLoopEngine] = {}
+        # Of the last request: the hook of its loop, and the engine. One tuple, because other
+        # threads may have other loops.
+        self._last_engine: tuple[object, EventLoopEngine | None] = _NO_ENGINE
+        self.is_closed = False  # not on the class, where Python finds it more slowly
         self._uses_libcurl = transport is None or hasattr(transport, "wrap")
         given = self._given_transport = None if transport is None else self._to_engine(transport)
         if given is not None:
@@ -164,9 +170,25 @@ class AsyncClient(BaseClient):
 
     def _engine(self) -> Engine:
         """Return the engine of the running event loop."""
-        engine = self._engines.get(self._find_running_loop())
+        # A loop sets a hook when it begins to run. Nothing else of it is found as fast.
+        hook, engine = self._last_engine
+        if (
+            engine is None
+            or get_asyncgen_hooks()[0] is not hook
+            or engine.is_closed
+            or self.is_closed
+        ):
+            return self._find_engine()
+        return engine
+
+    def _find_engine(self) -> Engine:
+        loop = self._find_running_loop()
+        engine = self._engines.get(loop)
         if engine is None or engine.is_closed or self.is_closed:
             return self._make_engine()
+        hook = get_asyncgen_hooks()[0]
+        if getattr(hook, "__self__", None) is loop:
+            self._last_engine = hook, engine
         return engine
 
     def _make_engine(self) -> Engine:
@@ -428,6 +450,7 @@ class AsyncClient(BaseClient):
         Connections of ended loops are closed as well. Later requests raise ClientClosed.
         """
         self.is_closed = True
+        self._last_engine = _NO_ENGINE
         if self._caching is not None:
             await self._caching.aclose()
         given = self._given_transport

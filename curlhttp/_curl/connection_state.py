@@ -29,12 +29,12 @@ except ImportError:  # Windows
 Route = tuple[str, str, int, int]  # from PREREQFUNCTION: address of the peer, ours; the ports
 
 _select: Any = select  # Any: no platform has all of it
-_END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
+END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
 _CLOSED = getattr(select, "POLLNVAL", 0)
 if hasattr(select, "poll"):
-    _END |= _select.POLLHUP | _select.POLLERR | _CLOSED
+    END |= _select.POLLHUP | _select.POLLERR | _CLOSED
 else:
-    _END = 16  # select reports none, but a retired connection does
+    END = 16  # select reports none, but a retired connection does
 _READABLE = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 # Offsets in struct tcp_info (linux/tcp.h): milliseconds since data and since an ACK came; bytes.
@@ -157,18 +157,18 @@ class Connection:
     def is_clean(self) -> bool:
         """Return whether the server neither closed it nor, on HTTP/1, sent unrequested data."""
         events = self.events(0)
-        return not events or (self.multiplexes and not events[0][1] & _END)
+        return not events or (self.multiplexes and not events[0][1] & END)
 
     def has_ended(self) -> bool:
         """Return whether the server closed it and libcurl has not."""
         events = self.events(0)
-        return bool(events) and bool(events[0][1] & _END) and not events[0][1] & _CLOSED
+        return bool(events) and bool(events[0][1] & END) and not events[0][1] & _CLOSED
 
     def retire(self) -> None:
         """Let no further request go out on it; those under way continue."""
         self.is_retired = True
-        # Pretend that it has ended, so that find_clean needs no check of is_retired.
-        ended = [(self.descriptor, _END & ~_CLOSED)]
+        # Pretend that it has ended, so that nobody has to look at is_retired.
+        ended = [(self.descriptor, END & ~_CLOSED)]
         self.events = lambda wait: ended
 
     def is_unproven(self) -> bool:
@@ -192,7 +192,7 @@ class Connection:
     def has_data(self) -> bool:
         """Return whether it has data to read, other than its end and the TLS alert before that."""
         events = self.events(0)
-        if not events or events[0][1] & _END:
+        if not events or events[0][1] & END:
             return False  # a server may send why it closes (RFC 9110, section 15.5.9)
         data = _peek(self.descriptor)
         # TLS sends an alert before the end.
@@ -297,55 +297,50 @@ class OpenConnections:
     Attributes:
         chosen: sockets of connections on which requests have just gone out, so that they are open.
             A driver that uses this clears it in each turn.
+        by_route: the connections, by what libcurl reports.
+        quarantine: as given.
     """
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.chosen: set[int | None] = set()
-        self._quarantine = quarantine
-        self._by_route: dict[Route, Connection] = {}
+        self.quarantine = quarantine
+        self.by_route: dict[Route, Connection] = {}
         self._routes: dict[int, Route] = {}  # by descriptor, whose number may be reused
 
-    def find_clean(self, route: Route, request: ClientRequest | None) -> Connection | None:
-        """Return the connection if another request may go out on it.
-
-        Args:
-            route: as libcurl reports it; an unknown one is not clean.
-            request: is about to go out.
-        """
-        connection = self._by_route.get(route)
-        if connection is None or connection.events(0) or self._quarantine.until:
-            return self._check(connection, request)
-        self.chosen.add(connection.certain)
-        return connection
-
-    def _check(
+    def check(
         self, connection: Connection | None, request: ClientRequest | None
     ) -> Connection | None:
+        """Return a connection that is not surely clean, if another request may go out on it.
+
+        Args:
+            connection: an unknown one is not clean.
+            request: is about to go out.
+        """
         if connection is None or connection.multiplexes:
             return connection if connection is not None and connection.is_clean() else None
         assert request is not None
         if connection.has_data():
-            self._quarantine.add(request)
-        return connection if connection.is_clean() and not self._quarantine.has(request) else None
+            self.quarantine.add(request)
+        return connection if connection.is_clean() and not self.quarantine.has(request) else None
 
     def find(self, route: Route) -> Connection | None:
         """Return the connection of a route, None if it is unknown."""
-        return self._by_route.get(route)
+        return self.by_route.get(route)
 
     def forget(self, route: Route | None) -> None:
         """Forget a connection, so that no further request goes out on it."""
-        connection = None if route is None else self._by_route.get(route)
+        connection = None if route is None else self.by_route.get(route)
         if connection is None or route is None:
             return
         if isinstance(connection, _UnixSocketConnection):  # nobody knows which of them it is
             connection.retire()
             return
-        del self._by_route[route], self._routes[connection.descriptor]
+        del self.by_route[route], self._routes[connection.descriptor]
 
     def end(self, connection: Connection) -> None:
         """End a connection that libcurl keeps although no request may go out on it."""
         route = self._routes.get(connection.descriptor)
-        if route is not None and self._by_route.get(route) is connection:
+        if route is not None and self.by_route.get(route) is connection:
             self.forget(route)
             if _bound_to(route[3], [connection.descriptor]) is not None:
                 shut_down(connection.descriptor)
@@ -353,7 +348,7 @@ class OpenConnections:
     def quarantine_server(self, route: Route | None, request: ClientRequest) -> None:
         """Forget a connection, and put the server of a request in quarantine."""
         self.forget(route)
-        self._quarantine.add(request)
+        self.quarantine.add(request)
 
     def add(
         self,
@@ -382,25 +377,25 @@ class OpenConnections:
             return None
         if descriptor in self._routes:  # the earlier socket with this number was closed
             self.forget(self._routes[descriptor])
-        if route in self._by_route:
+        if route in self.by_route:
             self.forget(route)
         self._routes[descriptor] = route
-        connection = self._by_route[route] = Connection(descriptor, multiplexes, is_tls, origin)
+        connection = self.by_route[route] = Connection(descriptor, multiplexes, is_tls, origin)
         return connection
 
     def _add_unnamed(self, route: Route, descriptor: int, origin: str) -> Connection:
-        others = self._by_route.get(route)
+        others = self.by_route.get(route)
         if isinstance(others, _UnixSocketConnection) and not others.are_closed():
             others.add(descriptor)
             return others
-        connection = self._by_route[route] = _UnixSocketConnection(descriptor, origin)
+        connection = self.by_route[route] = _UnixSocketConnection(descriptor, origin)
         return connection
 
     def open(self) -> list[Connection]:
         """Return the connections that are still open; may be called from any thread."""
         return [
             connection
-            for route, connection in self._by_route.copy().items()
+            for route, connection in self.by_route.copy().items()
             if _is_open(connection.descriptor, route[3])
         ]
 
@@ -411,7 +406,7 @@ def _is_open(descriptor: int, port: int) -> bool:
     if _bound_to(port, [descriptor]) is None:
         return False
     events = _make_event_reader(descriptor)(0)
-    return not events or not events[0][1] & _END
+    return not events or not events[0][1] & END
 
 
 def _bound_to(port: int, sockets: Sequence[int]) -> int | None:

@@ -31,7 +31,7 @@ from curlhttp._curl.head import has_unasked_upgrade
 from curlhttp._curl.lookups import Lookups, NameLookup
 from curlhttp._curl.poller import Poller, SelectSockets, make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
-from curlhttp._curl.result import finish
+from curlhttp._curl.result import finish, finish_failed
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer, leak
 from curlhttp._models.config import Limits
@@ -54,16 +54,18 @@ class Multiplexing:
 
     Attributes:
         learned: whether the connections of an origin multiplex, until `report_learned`.
+        known: another object after each change of what set_pipewait depends on.
         has_http2: there may be HTTP/2 connections.
         on_shared: called with an origin as soon as its connections are known to carry many
             requests at once; or None.
     """
 
-    __slots__ = ("_by_origin", "_generations", "has_http2", "learned", "on_shared")
+    __slots__ = ("_by_origin", "_generations", "has_http2", "known", "learned", "on_shared")
 
     def __init__(self) -> None:
         self.learned: dict[str, bool] = {}
         self.has_http2 = False
+        self.known = object()
         self.on_shared: Callable[[str], object] | None = None
         self._by_origin: dict[str, bool] = {}  # on TLS: whether its connections multiplex
         self._generations: dict[str, int] = {}  # of connections, by origins with a draining one
@@ -85,14 +87,19 @@ class Multiplexing:
         # server refused, which matters for requests that must not go out twice.
         if shares is None:
             transfer.read_log(self._on_alpn)
-        elif shares:
+            return
+        if shares:
             self.has_http2 = True
             if transfer.sends_once:
                 transfer.read_log()
+                return
+        if not self._generations:  # the same is set for the next request, if it is like this one
+            transfer.shares_as = self.known
 
     def drain(self, connection: Connection) -> None:
         """Keep further requests off a retired connection that still carries some."""
         if not connection.is_draining:
+            self.known = object()
             connection.is_draining = True
             if len(self._generations) >= _ORIGINS:
                 self._generations.clear()
@@ -102,6 +109,7 @@ class Multiplexing:
     def _on_alpn(self, origin: str, shares: bool) -> None:
         if len(self._by_origin) >= _ORIGINS:  # each one costs the log of one more request then
             self._by_origin.clear()
+        self.known = object()
         self._by_origin[origin] = self.learned[origin] = shares
         self.has_http2 = self.has_http2 or shares
 
@@ -235,7 +243,8 @@ class Driver:
 
     def _note_unwatched(self, descriptor: int) -> None:
         for transfer in self.running.values():
-            transfer.note_unwatched(descriptor)
+            if transfer.sends and not transfer.lines:
+                transfer.note_unwatched(descriptor)
 
     def _break(self, error: BaseException) -> NoReturn:
         """Raise the exception of a callback, such as KeyboardInterrupt."""
@@ -293,24 +302,31 @@ class Driver:
         """Start a prepared transfer."""
         request = transfer.request
         assert request is not None
-        if transfer.handle.multiplexes:
+        if transfer.handle.multiplexes and transfer.shares_as is not self.multiplexing.known:
             self.multiplexing.set_pipewait(transfer, request.url.origin)
         easy = transfer.easy
         if FAILED or self._names.surplus:
             self._names.set_removals(easy, request)
         self.multi.add_handle(easy)
-        self._act_at_once()
+        if self._libcurl_due != 0.0:  # else it acts at once already
+            self._act_at_once()
         self.running[easy] = transfer
         transfer.attached = self
-        self._start_read_timeout(transfer, request)
+        # As in _start_read_timeout, without a call.
+        transfer.check_at = 0.0
+        timeout = request.timeout
+        limit = timeout.read if timeout.write is None else get_first_limit(request)
+        if limit is not None and transfer.last_activity + limit < self._read_timeouts.next_check:
+            self._start_read_timeout(transfer, request)
         if self.broken is not None:
             self.fail_all()
 
     def _start_read_timeout(self, transfer: Transfer, request: ClientRequest) -> None:
-        timeout = request.timeout
-        limit = timeout.read if timeout.write is None else get_first_limit(request)
+        transfer.check_at = 0.0
+        limit = get_first_limit(request)
         if limit is not None:
-            check = self._read_timeouts.start(transfer, limit)
+            check = transfer.last_activity + limit
+            self._read_timeouts.next_check = min(check, self._read_timeouts.next_check)
             if check < self._check_at:
                 self._check_at = check
                 self.rearm(check)
@@ -326,12 +342,12 @@ class Driver:
         if request is not None and transfer.attached:
             request.timeout = replace(request.timeout, read=seconds)
             transfer.last_activity = monotonic()
-            self._read_timeouts.stop(transfer)
             self._start_read_timeout(transfer, request)
 
     def use_own_connection(self, transfer: Transfer) -> None:
         """Stop an added transfer from waiting for a connection that it might share."""
         transfer.handle.wait_to_share(False)
+        transfer.shares_as = None
         self.restart(transfer)
 
     def restart(self, transfer: Transfer) -> None:
@@ -350,8 +366,6 @@ class Driver:
             self._lookups.stop(transfer)
         transfer.attached = None
         del self.running[transfer.easy]
-        if transfer.timeout_queue is not None:
-            self._read_timeouts.stop(transfer)
         if transfer.is_new_connection:
             assert transfer.request is not None
             self._names.add(transfer.request)
@@ -363,11 +377,15 @@ class Driver:
     def _remove_handle(self, transfer: Transfer) -> None:
         try:
             self.multi.remove_handle(transfer.easy)
-        except SystemError as error:
+        except BaseException as error:
+            self._check_removal(transfer, error)
+
+    def _check_removal(self, transfer: Transfer, error: BaseException) -> None:
+        """Raise the exception of a removal, unless there was nothing to remove."""
+        if isinstance(error, SystemError):
             self._break(error)
-        except pycurl.error:
-            if not self._is_collected(transfer):
-                raise
+        if not (isinstance(error, pycurl.error) and self._is_collected(transfer)):
+            raise error
 
     def _is_collected(self, transfer: Transfer) -> bool:
         """Return whether the garbage collector has already closed the handle or the multi."""
@@ -488,10 +506,14 @@ class Driver:
     def _socket_action(self, descriptor: int, bits: int) -> None:
         try:
             self.multi.socket_action(descriptor, bits)
-        except pycurl.error as error:
-            self.broken = self.broken or error
         except BaseException as error:
+            self._note_failed_action(error)
+
+    def _note_failed_action(self, error: BaseException) -> None:
+        """Note that libcurl's action failed, or raise the exception of a callback."""
+        if not isinstance(error, pycurl.error):
             self._break(error)
+        self.broken = self.broken or error
 
     # time
 
@@ -522,6 +544,7 @@ class Driver:
     def _handle(self, events: list[tuple[int, int]]) -> None:
         """Handle sockets that are ready, and timers that are due."""
         now = monotonic()
+        socket_action = self.multi.socket_action
         for descriptor, bits in events:
             if descriptor in self._idle:
                 # Stop watching it until libcurl needs it again.
@@ -531,7 +554,10 @@ class Driver:
                 self._last_event[descriptor] = now
                 if bits & _IN:
                     self._last_read[descriptor] = now
-                self._socket_action(descriptor, bits)
+                try:
+                    socket_action(descriptor, bits)
+                except BaseException as error:
+                    self._note_failed_action(error)
             if self._to_resume and monotonic() - now > _SLICE:
                 break  # the poller reports the other sockets again
         self._end_turn(now, has_events=bool(events))
@@ -569,7 +595,7 @@ class Driver:
         while True:
             more, finished, failed = self.multi.info_read()
             for easy in finished:
-                self._finish(easy, 0, "")
+                self._finish_well(easy)
             for easy, code, message in failed:
                 self._finish(easy, code, message)
             if not more:
@@ -577,11 +603,34 @@ class Driver:
         if self.broken is not None:
             self.fail_all()
 
-    def _finish(self, easy: object, code: int, message: str) -> None:
+    def _finish_well(self, easy: object) -> None:
+        """Finish a transfer that libcurl calls successful."""
         transfer = self.running.get(easy)
         if transfer is None:
             return  # it was failed meanwhile, because a callback of another one failed
-        finish(transfer, code, message)
+        finish(transfer)
+        if transfer.restarts or transfer.is_new_connection or transfer.handle.connects_only:
+            self._end(transfer, 0, "")
+            return
+        # What most transfers need of _end() and remove().
+        transfer.done = True
+        transfer.attached = None
+        del self.running[easy]
+        try:
+            self.multi.remove_handle(easy)
+        except BaseException as error:
+            self._check_removal(transfer, error)
+        if transfer.wake is not None:
+            transfer.wake()
+
+    def _finish(self, easy: object, code: int, message: str) -> None:
+        """Finish a transfer that libcurl calls failed."""
+        transfer = self.running.get(easy)
+        if transfer is not None:
+            finish_failed(transfer, code, message)
+            self._end(transfer, code, message)
+
+    def _end(self, transfer: Transfer, code: int, message: str) -> None:
         if transfer.restarts:
             if transfer.lookup is not None:
                 transfer.handle.cut_log()
@@ -703,14 +752,16 @@ class Driver:
         self._end_drained()
         self._end_stuck_transfers()
         look_at = self._look_again(now) if self.multiplexing.has_http2 else math.inf
-        for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
-            self._retire_if_silent(transfer)
-            self._fail(transfer, error)
+        if self._read_timeouts.next_check <= now:
+            silent = self._read_timeouts.find_silent(self.running.values(), now, self._last_event)
+            for transfer, error in silent:
+                self._retire_if_silent(transfer)
+                self._fail(transfer, error)
         if self._alarm_at <= now:
             self._alarm_at = math.inf
             self._on_alarm()
         resumes = [due for due, _ in self._resume_at.values()]
-        self._check_at = min([self._read_timeouts.next_check(), look_at, self._alarm_at, *resumes])
+        self._check_at = min([self._read_timeouts.next_check, look_at, self._alarm_at, *resumes])
         if self._to_resume:
             self._act_at_once()  # libcurl's timer was read after it was asked for
 
@@ -718,8 +769,10 @@ class Driver:
         """End transfers that libcurl (8.23) would leave running: silent ones, and endless ones."""
         for transfer in list(self.running.values()):
             lines, request = transfer.lines, transfer.request
+            if not lines:  # it waits for its response, as most do
+                continue
             assert request is not None
-            if lines and has_unasked_upgrade(lines, request):
+            if has_unasked_upgrade(lines, request):
                 self._fail(transfer, head_error(lines, request))
             elif transfer.ends_by_framing():
                 self._fail(transfer, transfer.failed)
@@ -780,7 +833,6 @@ class Driver:
     def close(self) -> None:
         """Close all connections; may block, because libcurl waits for name lookups."""
         self.rearm = lambda due: None  # type: ignore[method-assign]
-        self._read_timeouts.clear()
         with suppress(pycurl.error):  # it was closed by the garbage collector
             self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # its exceptions would be lost
             for transfer in list(self.running.values()):

@@ -235,6 +235,18 @@ class Handle:
         if request.connects_only:
             self._set_connecting(transport.proxy)
 
+    @property
+    def is_special(self) -> bool:
+        """Return whether it has settings that only some requests need."""
+        return (
+            self._has_body
+            or self._has_body_lines
+            or self._streams
+            or self._timeout_ms > 0
+            or self.connects_only
+            or self.is_dirty
+        )
+
     def _set_transport(self, transport: NetworkRoute) -> None:
         if self._transport is not None:
             self.easy.reset()

@@ -68,6 +68,11 @@ def _mask(what: int) -> int:
 
 def _ready(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return descriptors with bits of epoll or poll as descriptors with CSELECT bits."""
+    for _, mask in found:
+        if mask != 1:
+            break
+    else:  # most are only readable
+        return found
     # Errors and hang-ups are reported as readable, because libcurl finds the reason by reading.
     return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
 
@@ -102,13 +107,16 @@ class PollSockets:
     """A few sockets, for a thread that waits itself (poll).
 
     Changing what is watched makes no system call, because most changes are undone before a wait.
+
+    Attributes:
+        wanted: what is reported of each socket.
     """
 
     def __init__(self) -> None:
-        self._wanted: dict[int, int] = {}
+        self.wanted: dict[int, int] = {}
         self._polled: dict[int, int] = {}
         self._poll = _select.poll().poll
-        self.watch = self._wanted.__setitem__
+        self.watch = self.wanted.__setitem__
 
     def fileno(self) -> int:
         """Raise, because the owner must call `poll` instead of waiting for a descriptor."""
@@ -116,12 +124,12 @@ class PollSockets:
 
     def forget(self, descriptor: int) -> None:
         """Stop reporting a socket."""
-        self._wanted.pop(descriptor, None)
+        self.wanted.pop(descriptor, None)
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return the sockets that are ready."""
-        if self._wanted != self._polled:  # most waits are for the same as the last one
-            self._polled = self._wanted.copy()
+        if self.wanted != self._polled:  # most waits are for the same as the last one
+            self._polled = self.wanted.copy()
             poller = _select.poll()
             for descriptor, what in self._polled.items():
                 poller.register(descriptor, _mask(what))
@@ -130,7 +138,7 @@ class PollSockets:
 
     def descriptors(self) -> list[int]:
         """Return the sockets; any thread may call this."""
-        return list(self._wanted)
+        return list(self.wanted)
 
     def close(self) -> None:
         """Do nothing, because there is no descriptor."""
@@ -178,11 +186,15 @@ _SLICE = 0.1  # seconds of one wait: on Windows, Ctrl-C does not end it
 
 
 class SelectSockets:
-    """A set of sockets by select, for platforms without the others (Windows)."""
+    """A set of sockets by select, for platforms without the others (Windows).
+
+    Attributes:
+        wanted: what is reported of each socket.
+    """
 
     def __init__(self) -> None:
-        self._wanted: dict[int, int] = {}
-        self.watch = self._wanted.__setitem__
+        self.wanted: dict[int, int] = {}
+        self.watch = self.wanted.__setitem__
 
     def fileno(self) -> int:
         """Raise, because the owner must call `poll` instead of waiting for a descriptor."""
@@ -190,14 +202,14 @@ class SelectSockets:
 
     def forget(self, descriptor: int) -> None:
         """Stop reporting a socket."""
-        self._wanted.pop(descriptor, None)
+        self.wanted.pop(descriptor, None)
 
     def descriptors(self) -> list[int]:
         """Return the sockets; any thread may call this."""
-        return list(self._wanted)
+        return list(self.wanted)
 
     def _get_watched(self) -> list[tuple[int, int]]:
-        return list(self._wanted.items())
+        return list(self.wanted.items())
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return the sockets that are ready."""

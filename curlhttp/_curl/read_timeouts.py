@@ -1,15 +1,13 @@
 """Read and write timeouts: find transfers that have been silent for too long.
 
 libcurl's low-speed limit counts whole seconds and does not stop while a transfer is paused. Here
-activity sets no timer. A transfer is checked when its first read timeout would expire, and again
-when the next one would, counted from the last activity. A write timeout replaces the read timeout
-until the body has gone out.
+activity sets no timer. A transfer is checked when its read timeout would expire, counted from the
+last activity. A write timeout replaces the read timeout until the body has gone out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from heapq import heappop, heappush
+from collections.abc import Collection, Mapping
 from math import inf
 
 import pycurl
@@ -22,6 +20,7 @@ from curlhttp._models.errors import read_timeout_error
 from curlhttp._models.request import ClientRequest
 from curlhttp.exceptions import Timeout
 
+_LOOK = 20e-6  # seconds from one look at all transfers to the next, for each of them
 _CHECKS = 4  # per write timeout, which ends that much later at most if other streams are busy
 
 
@@ -36,93 +35,51 @@ def get_first_limit(request: ClientRequest) -> float | None:
 class ReadTimeouts:
     """The times at which the transfers of one driver have to be checked.
 
-    Transfers with the same timeout are due in the order in which they start, so each distinct
-    timeout has a queue that needs no sorting. The few that live longer are in a heap.
+    A transfer costs nothing at its start and at its end. Instead, all of them are looked at when
+    the first one may have been silent for too long, which is rare: most end long before that.
+
+    Attributes:
+        next_check: the monotonic time of the next look, math.inf for none.
     """
 
-    __slots__ = ("_queues", "_rechecks", "_serial")
+    __slots__ = ("next_check",)
 
     def __init__(self) -> None:
-        self._queues: dict[float, dict[Transfer, float]] = {}
-        self._rechecks: list[tuple[float, int, Transfer]] = []
-        self._serial = 0  # breaks ties, because transfers cannot be compared
+        self.next_check = inf
 
-    def start(self, transfer: Transfer, seconds: float) -> float:
-        """Begin to check a transfer, which starts now.
-
-        Args:
-            transfer: prepared.
-            seconds: the shortest of its limits, see get_first_limit.
-
-        Returns:
-            The monotonic time of its first check.
-        """
-        queue = self._queues.get(seconds)
-        if queue is None:
-            queue = self._queues[seconds] = {}
-        check = queue[transfer] = transfer.last_activity + seconds
-        transfer.timeout_queue = queue
-        return check
-
-    def stop(self, transfer: Transfer) -> None:
-        """Stop checking a transfer."""
-        queue = transfer.timeout_queue
-        if queue is not None:
-            queue.pop(transfer, None)  # it may be in _rechecks, which notices
-            transfer.timeout_queue = None
-            transfer.recheck_at = 0.0
-
-    def take_silent(
-        self, now: float, last_event: Mapping[int, float]
+    def find_silent(
+        self, transfers: Collection[Transfer], now: float, last_event: Mapping[int, float]
     ) -> list[tuple[Transfer, Timeout]]:
-        """Remove and return the transfers that were silent for too long, with their errors.
+        """Return the transfers that were silent for too long, with their errors.
 
         Args:
+            transfers: all that are running.
             now: the monotonic time.
             last_event: the time of the last event of each socket.
         """
         found = []
-        for transfer in self._take_due(now):
+        next_check = inf
+        for transfer in transfers:
             request = transfer.request
             assert request is not None
-            due, sends = _get_next_check(transfer, request, now, last_event)
+            due = transfer.check_at
+            if not due:
+                limit = get_first_limit(request)
+                if limit is None:
+                    continue
+                due = transfer.last_activity + limit
             if due <= now:
-                found.append((transfer, _failure(transfer, request, sends=sends)))
-            else:
-                transfer.recheck_at = due
-                self._serial += 1
-                heappush(self._rechecks, (due, self._serial, transfer))
+                if not transfer.check_at:
+                    transfer.progress_mark = transfer.upload_mark = None
+                due, sends = _get_next_check(transfer, request, now, last_event)
+                if due <= now:
+                    found.append((transfer, _failure(transfer, request, sends=sends)))
+                    continue
+                transfer.check_at = due
+            next_check = min(next_check, due)
+        # A look at many takes time, so there are not more looks then than this.
+        self.next_check = max(next_check, now + len(transfers) * _LOOK)
         return found
-
-    def _take_due(self, now: float) -> list[Transfer]:
-        """Remove and return the transfers that are due for a check."""
-        found = []
-        for seconds, queue in list(self._queues.items()):
-            while queue and next(iter(queue.values())) <= now:
-                found.append(first := next(iter(queue)))
-                first.progress_mark = first.upload_mark = None
-                del queue[first]
-            if not queue:
-                del self._queues[seconds]
-        rechecks = self._rechecks
-        while rechecks and rechecks[0][0] <= now:
-            due, _, transfer = heappop(rechecks)
-            # Otherwise it has ended, and may carry another request by now.
-            if transfer.attached and transfer.recheck_at == due:
-                found.append(transfer)
-        return found
-
-    def next_check(self) -> float:
-        """Return the monotonic time of the next check, math.inf for none."""
-        checks = [next(iter(queue.values())) for queue in self._queues.values() if queue]
-        if self._rechecks:
-            checks.append(self._rechecks[0][0])
-        return min(checks, default=inf)
-
-    def clear(self) -> None:
-        """Stop checking all transfers."""
-        self._queues.clear()
-        self._rechecks.clear()
 
 
 def _get_next_check(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pycurl
 
-from curlhttp._curl.connection_state import Connection, OpenConnections, Route
+from curlhttp._curl.connection_state import END, Connection, OpenConnections, Route
 from curlhttp._curl.errors import (
     HTTP2_STREAM,
     early_response_error,
@@ -151,24 +151,24 @@ class RequestSender:
     handle: Handle
     connections: OpenConnections
     sends_once: bool
+    # Reset for each attempt by Transfer, with its own state:
+    request: ClientRequest | None
+    failed: BaseException | None
+    wake: Callable[[], None] | None
+    route: Route | None
+    connection: Connection | None
+    restarts: bool
+    is_new_connection: bool
+    _connecting: bool
+    code: int
+    sends: int
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.sockets: list[int] = []
         self.last_activity = 0.0
         self.message = ""
-        self._reset_sending()
         self._reset_dirty()
-
-    def _reset_sending(self) -> None:
-        """Reset the state that every attempt changes."""
-        self.request: ClientRequest | None = None
-        self.failed: BaseException | None = None
-        self.wake: Callable[[], None] | None = None
-        self.route: Route | None = None
-        self.connection: Connection | None = None
-        self.restarts = self.is_new_connection = self._connecting = False
-        self.code = self.sends = 0
 
     def _reset_dirty(self) -> None:
         """Reset the state that an attempt changes only if it makes the handle dirty."""
@@ -230,7 +230,20 @@ class RequestSender:
         if self._connecting:
             connection = self.connection = self._note_connection(route)
         else:
-            connection = self.connections.find_clean(route, self.request)
+            connections = self.connections
+            connection = connections.by_route.get(route)
+            # Most are clean, which needs no call to see.
+            if (
+                connection is None
+                or connections.quarantine.until
+                or (
+                    (events := connection.events(0))
+                    and (not connection.multiplexes or events[0][1] & END)
+                )
+            ):
+                connection = connections.check(connection, self.request)
+            else:
+                connections.chosen.add(connection.certain)
             if self.sends_once and connection is not None and connection.is_unproven():
                 connection.retire()
                 connection = None

@@ -25,50 +25,75 @@ from curlhttp._curl.head import (
     parse_final_head,
     parse_response_head,
 )
-from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.outcomes import FULL
+from curlhttp._curl.transfer import FIRST_BYTE, TOTAL, Transfer
+from curlhttp._engine.outcomes import MOST_PENDING
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import MICROSECOND, CurlTimings, make_timings
 from curlhttp.exceptions import RequestException, WriteTimeout
 
+# Made without their __init__, which Python calls more slowly.
+_new_head, _new_response = Head.__new__, Response.__new__
 
-def finish(transfer: Transfer, code: int, message: str) -> None:
-    """Record how a transfer ended, at once, before its connection serves another one.
+
+def finish_failed(transfer: Transfer, code: int, message: str) -> None:
+    """Record how a transfer failed, at once, before its connection serves another one.
 
     Args:
         transfer: libcurl has ended it.
-        code: libcurl's result code, 0 for success.
+        code: libcurl's result code.
         message: libcurl's text for it.
     """
     request = transfer.request
     assert request is not None
-    if code:
-        transfer.code, transfer.message = code, message
-        lines = transfer.lines
-        if transfer.failed is None and code != pycurl.E_OPERATION_TIMEDOUT:
-            transfer.failed = transfer.blocked  # the guard allowed no address
-            if transfer.failed is None:
-                os_errno = transfer.easy.getinfo(pycurl.OS_ERRNO)
-                transfer.failed = find_descriptor_shortage(request, code, message, os_errno)
-        # This replaces libcurl's own error, which only says that the connection ended.
-        if transfer.failed is None and has_unasked_upgrade(lines, request):
-            transfer.failed = head_error(lines, request)
-        elif transfer.note_refusal():  # another connection would be refused too
-            transfer.restarts = False
-        elif not transfer.is_fed_by_task:  # otherwise the task that feeds it restarts it
-            transfer.restarts = transfer.restarts or transfer.may_restart()
-        return
+    transfer.code, transfer.message = code, message
+    lines = transfer.lines
+    if transfer.failed is None and code != pycurl.E_OPERATION_TIMEDOUT:
+        transfer.failed = transfer.blocked  # the guard allowed no address
+        if transfer.failed is None:
+            os_errno = transfer.easy.getinfo(pycurl.OS_ERRNO)
+            transfer.failed = find_descriptor_shortage(request, code, message, os_errno)
+    # This replaces libcurl's own error, which only says that the connection ended.
+    if transfer.failed is None and has_unasked_upgrade(lines, request):
+        transfer.failed = head_error(lines, request)
+    elif transfer.note_refusal():  # another connection would be refused too
+        transfer.restarts = False
+    elif not transfer.is_fed_by_task:  # otherwise the task that feeds it restarts it
+        transfer.restarts = transfer.restarts or transfer.may_restart()
+
+
+def finish(transfer: Transfer) -> None:
+    """Check a transfer that libcurl calls successful, before its connection serves another one.
+
+    Args:
+        transfer: libcurl has ended it; `failed` says whether its response is invalid.
+    """
     connection = transfer.connection
     if connection is not None:
         # The server may have chosen HTTP/1.1 although HTTP/2 was offered.
-        if connection.multiplexes and transfer.lines:
-            connection.multiplexes = not transfer.lines[0].startswith(b"HTTP/1")
+        if connection.multiplexes and transfer.lines and transfer.lines[0].startswith(b"HTTP/1"):
+            connection.multiplexes = False
         # A response that is longer than the bytes read from the socket came before its request.
-        if connection.counts_bytes and not transfer.may_be_response(transfer.size, ends=True):
+        if (
+            connection.counts_bytes
+            and not connection.multiplexes
+            and not transfer.may_be_response(transfer.size, ends=True)
+        ):
             transfer.reject_early_response(has_head=transfer.head is not None)
             return
-    head = _check_response(transfer, request)
+    head, lines = transfer.head, transfer.lines
+    # Most responses are one head, whose Content-Length is what came. All others need more checks.
+    if head is None and lines and lines[-1] == b"\r\n" and lines.count(b"\r\n") == 1:
+        head = _new_head(Head).fill(b"".join(lines))
+        if (
+            head.status_code >= 200
+            and f"\ncontent-length: {transfer.size}\r\n" in head.lower
+            and not head.may_have_codings
+        ):
+            transfer.head = head
+            return
+    assert transfer.request is not None
+    head = _check_response(transfer, transfer.request)
     if head is None or (head.may_have_codings and head.is_framed_twice):
         # Another recipient may find another end of the body (RFC 9112, section 6.3).
         transfer.connections.forget(transfer.route)
@@ -141,14 +166,25 @@ def make_response(transfer: Transfer) -> Response:
         raise_failure(transfer)
     head = transfer.head or get_head(transfer)
     content = b"".join(transfer.pieces)  # no copy of a single piece
-    times = transfer.timings()
-    response = Response(request, head, content, times)
+    if transfer.is_new_connection or transfer.route is None or transfer.queue_seconds:
+        times = transfer.timings()
+        queue, first, total, _, steps = times
+    else:  # the same without a call
+        queue, steps, info = 0.0, None, transfer.getinfo
+        first, total = info(FIRST_BYTE), info(TOTAL)
+        times = queue, first, total, transfer.route, steps
+    response = _new_response(Response)
+    response.request = request
+    response._head = head
+    response.status_code = head.status_code
+    response._content = content
+    response._times = times
     # Most responses have no coding, which needs no parsing to see.
     if head.may_have_codings and "\ncontent-encoding" in head.lower and request.decode and content:
         decode_body(response, request)
     pending = transfer.totals.pending
-    pending.append((request.url.origin, head.status_code, times))
-    if len(pending) >= FULL:
+    pending += request.url.origin, head.status_code, queue, first, total, steps
+    if len(pending) >= MOST_PENDING:
         transfer.totals.outcomes.fold()
     return response
 

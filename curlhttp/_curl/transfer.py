@@ -34,6 +34,7 @@ from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings
+from curlhttp._models.url import URL
 from curlhttp.exceptions import ConnectionError
 
 _CATCHES_UP = 0.1  # seconds by which late timers do not slow down a response with a maximum rate
@@ -48,8 +49,8 @@ _FRAMING_PER_BYTE, _UNDELIVERED = 100, 512 * 1024
 _NAMELOOKUP_TIME_T = pycurl.NAMELOOKUP_TIME_T
 _CONNECT_TIME_T = pycurl.CONNECT_TIME_T
 _APPCONNECT_TIME_T = pycurl.APPCONNECT_TIME_T
-_STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
-_TOTAL_TIME_T = pycurl.TOTAL_TIME_T
+FIRST_BYTE = pycurl.STARTTRANSFER_TIME_T
+TOTAL = pycurl.TOTAL_TIME_T
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
 
@@ -70,7 +71,10 @@ class Transfer(RequestSender):
 
     Attributes:
         easy: the pycurl.Curl of the handle.
+        getinfo: of the pycurl.Curl.
         shares: as given.
+        shares_as: what its driver knew when it decided whether a request like this one may wait for
+            a connection to share; or None.
         head: the final head of a response that streams, or is complete.
         pieces: the body that was received and not read yet.
         size: bytes of the body that were received.
@@ -80,8 +84,8 @@ class Transfer(RequestSender):
         feeds_in_task: the caller's task is busy with the request's body, and cannot read the
             response.
         attached: the driver that it runs on, or None.
-        timeout_queue: the driver's queue of read timeouts that it is or was in, or None.
-        recheck_at: the monotonic time when the driver checks whether it is silent, 0.0 for none.
+        check_at: the monotonic time when the driver checks again whether it is silent; 0.0 before
+            the first check.
         progress_mark: numbers of header lines and of bytes sent at the last such check, or None.
         upload_mark: bytes of the body that had gone out at the last such check, or None.
         upload_at: the monotonic time of the last check that found more of them.
@@ -98,6 +102,11 @@ class Transfer(RequestSender):
     __slots__ = (
         "_check_size_at",  # bytes of the body up to which it needs no check
         "_folded",  # number of the first pieces that are joined from many
+        "_last_lines",  # the header lines of the last request
+        "_last_method",
+        "_last_timeout",
+        "_last_transport",
+        "_last_url",  # None if more was set for it than for most
         "_limited_until",  # when a piece of a response with a maximum rate may come next
         "_max_size",  # bytes that the body may have, known from the first check on
         "_read_mark",  # bytes read from the socket, and bytes of the body, at the first check
@@ -107,10 +116,12 @@ class Transfer(RequestSender):
         "attempts",
         "bytes_received",
         "bytes_sent",
+        "check_at",
         "done",
         "driver",
         "easy",
         "feeds_in_task",
+        "getinfo",
         "head",
         "is_cut_short",
         "key",
@@ -122,14 +133,22 @@ class Transfer(RequestSender):
         "pieces",
         "progress_mark",
         "queue_seconds",
-        "recheck_at",
         "shares",
+        "shares_as",
         "size",
-        "timeout_queue",
         "totals",
         "upload_at",
         "upload_mark",
     )
+
+    # Set by `clean`:
+    head: Head | None
+    done: bool
+    paused: bool
+    size: int
+    queue_seconds: float
+    _unread: int
+    _check_size_at: float
 
     def __init__(self, limits: Limits, shares: Shares, totals: Totals | None = None) -> None:
         self.totals = totals or Totals()
@@ -140,15 +159,15 @@ class Transfer(RequestSender):
         self.shares = shares
         self.origin = ""
         self.attached: _RunsTransfers | None = None
-        self.timeout_queue: dict[Transfer, float] | None = None
-        self.recheck_at = 0.0
+        self.check_at = 0.0
         self.progress_mark: tuple[int, int] | None = None
         self.upload_mark: int | None = None
         self.upload_at = 0.0
         super().__init__()
-        self._reset()
         self.handle = Handle(limits, self._callbacks(), shares)
         self.easy = self.handle.easy
+        self.getinfo = self.easy.getinfo
+        self.clean()
 
     def _callbacks(self) -> Callbacks:
         return Callbacks(
@@ -169,18 +188,10 @@ class Transfer(RequestSender):
             on_log=self._on_log,
         )
 
-    def _reset(self) -> None:
-        """Reset the state that every attempt changes."""
-        self._reset_sending()
-        self.done = self.paused = False
-        self.size = self._unread = 0
-        self.queue_seconds = 0.0
-        self.head: Head | None = None
-        # Most bodies are smaller, and need no check of their head or pieces.
-        self._check_size_at: float = _FIRST_CHECK
-
     def _reset_dirty(self) -> None:
         super()._reset_dirty()
+        self._last_url: URL | None = None
+        self.shares_as: object = None
         self.feeds_in_task = self.is_cut_short = False
         self._folded = 0
         self._limited_until = 0.0
@@ -197,7 +208,33 @@ class Transfer(RequestSender):
         """
         self.request = request
         self.attempts += 1
-        self.handle.prepare(request)
+        # Most requests of a transfer are like the one before, for which everything is set.
+        if (
+            request.url is not self._last_url
+            or request.transport is not self._last_transport
+            or request.timeout is not self._last_timeout
+            or request._shared_headers._lines is not self._last_lines
+            or request.method != self._last_method
+            or request._headers is not None
+            or request.body is not None
+            or request.deadline is not None
+            or request.extensions is not None
+            or request.max_response_size is not None
+            or request.stream
+            or type(request) is not ClientRequest
+        ):
+            self._prepare_anew(request)
+        self.last_activity = monotonic()
+
+    def _prepare_anew(self, request: ClientRequest) -> None:
+        """Prepare to send a request that is not like the one before."""
+        handle = self.handle
+        handle.prepare(request)
+        self._last_url = self.shares_as = None
+        if request.extensions is None and request._headers is None and not handle.is_special:
+            self._last_transport, self._last_timeout = request.transport, request.timeout
+            self._last_lines, self._last_method = request.header_lines(), request.method
+            self._last_url = request.url
         if request.extensions is not None and (request_log := get_request_log(request)) is not None:
             self._collect_log(request_log, request)
         body = request.body
@@ -211,7 +248,6 @@ class Transfer(RequestSender):
             self.bytes_sent += len(body.data)
         if request.max_response_size is not None:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
-        self.last_activity = monotonic()
 
     def _collect_log(self, request_log: RequestLog, request: ClientRequest) -> None:
         """Add libcurl's log of a request that is about to go out to its log."""
@@ -437,10 +473,10 @@ class Transfer(RequestSender):
 
     def timings(self) -> CurlTimings:
         """Return where the time went so far, as libcurl counts it; few callers need it in full."""
-        info = self.easy.getinfo
+        info = self.getinfo
         # Before the first byte libcurl reports the end.
-        first_byte = info(_STARTTRANSFER_TIME_T) if self.lines else 0
-        total = info(_TOTAL_TIME_T)
+        first_byte = info(FIRST_BYTE) if self.lines else 0
+        total = info(TOTAL)
         route, steps = self.route, None
         if route is None or self.is_new_connection:
             steps = info(_NAMELOOKUP_TIME_T), info(_CONNECT_TIME_T), info(_APPCONNECT_TIME_T)
@@ -474,7 +510,13 @@ class Transfer(RequestSender):
             self._count_sent()
             self._reset_dirty()
             self.handle.clean()
-        self._reset()
+        # The state that every attempt changes, also that of the base class: one function for all.
+        self.request = self.failed = self.wake = self.route = self.connection = self.head = None
+        self.restarts = self.is_new_connection = self._connecting = self.done = self.paused = False
+        self.code = self.sends = self.size = self._unread = 0
+        self.queue_seconds = 0.0
+        # Most bodies are smaller, and need no check of their head or pieces.
+        self._check_size_at = _FIRST_CHECK
         self.lines.clear()
         self.pieces.clear()
 

@@ -68,14 +68,15 @@ class Network:
             refused it, or a limit did not admit it in time.
     """
 
-    override: NetworkOverride | None = None
-    mocked: NetworkOverride | None = None
-    skipped: float = 0.0
     fallback_observers: tuple[Callable[[ClientRequest, Response | Exception], None], ...] = ()
     refusal_observers: tuple[RefusalObserver, ...] = ()
     _instrumentation: Instrumentation | None = None
 
     def __init__(self) -> None:
+        # Not on the class, where Python finds them more slowly.
+        self.override: NetworkOverride | None = None
+        self.mocked: NetworkOverride | None = None
+        self.skipped: float = 0.0
         self.counts_sends: set[object] = set()
 
     def mock(self, override: NetworkOverride | None) -> None:

@@ -8,14 +8,13 @@ Everything else is rare, and counted at once.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from curlhttp._models.timings import MICROSECOND, CurlTimings, Timings
 from curlhttp.exceptions import RequestException, Timeout
@@ -28,17 +27,21 @@ if TYPE_CHECKING:
 MAX_ORIGINS = 100  # that have their own counts
 OTHER = "other"  # stands for all further ones
 FULL = 512  # responses that wait to be added up
+_EACH = 6  # values of each of them
+MOST_PENDING = FULL * _EACH
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_find_bucket = partial(bisect_left, [round(each / MICROSECOND) for each in BUCKETS])
-_get_origin, _get_status, _get_times = map(itemgetter, range(3))
+_BOUNDS = [round(each / MICROSECOND) for each in BUCKETS]
 _get_key = itemgetter(0, 1)
 
 K = TypeVar("K", str, float)
 
 RefusalObserver: TypeAlias = "Callable[[ClientRequest, RequestException], object]"
 
-Pending: TypeAlias = "list[tuple[str, int, CurlTimings]]"
-"""The origin, the status and the timings of responses."""
+Pending: TypeAlias = "list[Any]"  # Any: of each value its own type
+"""The origin, the status, and the timings but the addresses of one response after another.
+
+They are not in tuples, because the garbage collector would run more often the more of these wait.
+"""
 
 
 @dataclass(frozen=True)
@@ -159,11 +162,17 @@ class _Counts:
         self.phases: dict[str, _Sum] = {}
         self.waits: dict[str, _Sum] = {}
         self._durations = _Sum()
-        self._buckets = [0] * (len(BUCKETS) + 1)
+        self._buckets = [0] * len(BUCKETS)
 
-    def add_responses(self, status_code: int, times: Iterable[CurlTimings]) -> None:
+    def add_responses(
+        self,
+        status_code: int,
+        queues: Sequence[float],
+        firsts: Sequence[int],
+        totals: Sequence[int],
+        steps: Sequence[tuple[int, int, int] | None],
+    ) -> None:
         """Add responses with the same status; no Python code runs for each of them."""
-        queues, firsts, totals, _, steps = zip(*times, strict=True)
         number, first, total = len(totals), sum(firsts), sum(totals)
         self.responses[f"{status_code // 100}xx"] += number
         self._add_durations(totals)
@@ -188,9 +197,12 @@ class _Counts:
         for name, micros in _split(phase, times):
             self.add_phase(name, micros)
 
-    def _add_durations(self, totals: tuple[int, ...]) -> None:
-        for bucket, number in Counter(map(_find_bucket, totals)).items():
-            self._buckets[bucket] += number
+    def _add_durations(self, totals: Sequence[int]) -> None:
+        ordered, below = sorted(totals), 0
+        for bucket, bound in enumerate(_BOUNDS):
+            upto = bisect_right(ordered, bound, below)
+            self._buckets[bucket] += upto - below
+            below = upto
         self._durations.add(len(totals), sum(totals))
 
     def add_phase(self, name: str, micros: float, number: int = 1) -> None:
@@ -245,7 +257,8 @@ class Outcomes:
     """The counts of all origins; any thread may add to them.
 
     Attributes:
-        pending: responses that are not added up; whoever appends calls `fold` when there are FULL.
+        pending: responses that are not added up; whoever appends calls `fold` at MOST_PENDING
+            values.
         observers: called with a request and an error if an attempt is not made, because a breaker
             refused it, or because a limit did not admit it in time.
     """
@@ -280,10 +293,18 @@ class Outcomes:
             pending = self.pending
             batch = pending[:]
             del pending[: len(batch)]  # others may have appended meanwhile
-            names = map(self._names.__getitem__, map(_get_origin, batch))
-            rows = zip(names, map(_get_status, batch), map(_get_times, batch), strict=True)
-            for (name, status), group in groupby(sorted(rows, key=_get_key), _get_key):
-                self._get(name).add_responses(status, map(_get_times, group))
+            origins, statuses, queues, firsts, totals, steps = (
+                batch[each::_EACH] for each in range(_EACH)
+            )
+            columns = queues, firsts, totals, steps
+            if batch and _are_equal(origins) and _are_equal(statuses):  # as mostly
+                self._get(origins[0]).add_responses(statuses[0], *columns)
+            else:
+                names = map(self._names.__getitem__, origins)
+                rows = sorted(zip(names, statuses, *columns, strict=True), key=_get_key)
+                for (name, status), group in groupby(rows, _get_key):
+                    _, _, *parts = zip(*group, strict=True)
+                    self._get(name).add_responses(status, *parts)
             while self._opened:
                 self._get(self._opened.pop()).openings += 1
 
@@ -295,8 +316,9 @@ class Outcomes:
             status_code: of the response.
             times: of the attempt.
         """
-        self.pending.append((origin, status_code, _to_curl_timings(times)))
-        if len(self.pending) >= FULL:
+        queue, first, total, _, steps = _to_curl_timings(times)
+        self.pending += origin, status_code, queue, first, total, steps
+        if len(self.pending) >= MOST_PENDING:
             self.fold()
 
     def add_failure(
@@ -347,6 +369,10 @@ class Outcomes:
         with self._lock:
             self.fold()
             return {name: counts.read() for name, counts in sorted(self._by_origin.items())}
+
+
+def _are_equal(values: Sequence[object]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 def _name_error(error: BaseException) -> str | None:

@@ -172,7 +172,8 @@ def redirects(
                         response = await send(request)
                     else:
                         response = await send(with_cookies(request, jar))
-                    if response.sets_cookies:
+                    # As sets_cookies, without a call.
+                    if "\nset-cookie:" in response._head.lower:
                         store_cookies(jar, response)
                 if followed:
                     response.history = [*history, *response.history]

@@ -72,13 +72,19 @@ class Head:
     __slots__ = ("block", "lower", "may_have_codings", "status_code", "trailers")
 
     def __init__(self, block: bytes, trailers: bytes = b"") -> None:
+        self.fill(block)
+        self.trailers: bytes = trailers
+
+    def fill(self, block: bytes) -> Head:
+        """Set all attributes, and return this head; for those that are made by `Head.__new__`."""
         self.block: bytes = block
         start = block[:13]  # "HTTP/1.1 200 " or "HTTP/2 200 \r\n"
         self.status_code: int = _known_status(start) or _read_status(start)
         # To find a field without parsing all of them; a search in str is three times faster.
         self.lower: str = block.lower().decode("latin-1")
         self.may_have_codings: bool = "-encoding" in self.lower
-        self.trailers: bytes = trailers
+        self.trailers = b""
+        return self
 
     def _status_line(self) -> tuple[str, str]:
         """Return version and reason as received."""

@@ -452,7 +452,7 @@ def test_responses_do_not_pile_up(app: AppServer) -> None:
     with curlhttp.Client() as client:
         for _ in range(FULL + 3):
             client.get(app.url)
-        assert len(client.totals.pending) == 3
+        assert client.totals.pending.count(200) == 3
         assert client.stats().origins[app.url].responses == {"2xx": FULL + 3}
         assert not client.totals.pending
 

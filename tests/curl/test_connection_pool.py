@@ -624,13 +624,14 @@ def test_a_connection_moves_from_one_driver_to_another(
 
 
 def test_a_driver_whose_callback_failed_is_not_reused(app: AppServer) -> None:
-    def fail(descriptor: int, what: int) -> None:
-        raise MemoryError("no room in the poller")
+    class Full(dict[int, int]):
+        def __setitem__(self, descriptor: int, what: int) -> None:
+            raise MemoryError("no room in the poller")
 
     with Client() as client:
         client.get(app.url + "/")
         (driver,) = client._engine._drivers.all  # type: ignore[attr-defined]
-        driver.poller.watch = fail
+        driver.poller.wanted = Full()
         with pytest.raises(MemoryError):
             client.get(app.url + "/delay/0.05")
         assert client.get(app.url + "/").status_code == 200

@@ -307,7 +307,9 @@ async def test_a_transfer_does_not_start_over_for_ever(
     seen = len(h2_app.requests)
     with monkeypatch.context() as patch:
         # As if each connection that is open were found wanting, and no other one were opened.
-        patch.setattr(OpenConnections, "find_clean", lambda *_: None)
+        patch.setattr(OpenConnections, "check", lambda *_: None)
+        found_wanting = property(lambda _: {"a server": 1.0}, lambda *_: None)
+        patch.setattr(Quarantine, "until", found_wanting, raising=False)
         patch.setattr(Handle, "avoid_reuse", lambda *_: None)
         with pytest.raises(ConnectionError, match="could be sent") as caught, anyio.fail_after(30):
             await any_client.get(url, stream=streams, timeout=30)

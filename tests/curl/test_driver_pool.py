@@ -22,17 +22,21 @@ def _record(client: Client) -> list[Any]:
     """Return a list that gets what the client's only driver does from now on."""
     (driver,) = client._engine._drivers.all  # type: ignore[attr-defined]
     done: list[Any] = []
-    act, poll = driver._socket_action, driver.poller.poll
+    multi, poll = driver.multi, driver.poller.poll
 
-    def acting(descriptor: int, bits: int) -> None:
-        done.append((descriptor, bits))
-        act(descriptor, bits)
+    class Recorded:
+        def socket_action(self, descriptor: int, bits: int) -> Any:
+            done.append((descriptor, bits))
+            return multi.socket_action(descriptor, bits)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(multi, name)
 
     def polling(seconds: float | None) -> Any:
         done.append("poll")
         return poll(seconds)
 
-    driver._socket_action, driver.poller.poll = acting, polling
+    driver.multi, driver.poller.poll = Recorded(), polling
     return done
 
 

@@ -22,10 +22,9 @@ class Upload:
 
     sends, paused, starving, attached = 1, False, False, True
     wake = handle = True
-    last_activity = fed_at = recheck_at = upload_at = 0.0
+    last_activity = fed_at = check_at = upload_at = 0.0
     uploaded = fed = 0
     is_read_out = False
-    timeout_queue: Any = None
     upload_mark = progress_mark = None
 
     def __init__(self, content: Any, timeout: Any) -> None:
@@ -47,11 +46,11 @@ def run_out(upload: Any, happens: Callable[[float], float]) -> tuple[float, type
     """
     timeouts, limit = ReadTimeouts(), get_first_limit(upload.request)
     assert limit is not None
-    timeouts.start(upload, limit)
+    timeouts.next_check = limit
     for _ in range(100):
-        now = timeouts.next_check()
+        now = timeouts.next_check
         assert now < inf
-        found = timeouts.take_silent(now, {SOCKET: happens(now)})
+        found = timeouts.find_silent([upload], now, {SOCKET: happens(now)})
         if found:
             ((_, error),) = found
             return now, type(error)
@@ -60,6 +59,29 @@ def run_out(upload: Any, happens: Callable[[float], float]) -> tuple[float, type
 
 def nothing(now: float) -> float:
     return 0.0
+
+
+def test_a_later_transfer_does_not_delay_the_check_of_an_earlier_one() -> None:
+    first: Any = Upload(b"x", Timeout(read=4))
+    second: Any = Upload(b"x", Timeout(read=4))
+    second.last_activity = 3.0
+    timeouts = ReadTimeouts()
+    assert timeouts.find_silent([second, first], 3.5, {}) == []
+    assert timeouts.next_check == 4
+    assert [found for found, _ in timeouts.find_silent([second, first], 4.0, {})] == [first]
+    assert timeouts.next_check == 7
+
+
+def test_many_transfers_are_not_looked_at_all_the_time() -> None:
+    many: list[Any] = [Upload(b"x", Timeout(read=4)) for _ in range(10_000)]
+    for number, each in enumerate(many):
+        each.last_activity = number / 1e6
+    timeouts, now, looks, found = ReadTimeouts(), 0.0, 0, 0
+    while found < len(many):
+        found += len(timeouts.find_silent(many[found:], now, {}))
+        now = timeouts.next_check
+        looks += 1
+    assert looks < 10
 
 
 @pytest.mark.parametrize("read", [None, 0.5, 60])

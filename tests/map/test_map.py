@@ -44,7 +44,6 @@ async def assert_free(client: AnyClient) -> None:
             await anyio.sleep(0.001)
     assert not engine._pool.slots.waiters
     assert not engine._driver.running
-    assert not any(engine._driver._read_timeouts._queues.values())
     assert all(transfer.request is None for transfer in engine._pool.all)
     if client.is_blocking:
         assert not engine._jobs

@@ -23,6 +23,7 @@ from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.incoming import OpenTransfer
 from curlhttp._curl.poller import PollSockets, WakeableSockets, make_wakeable_poller
+from curlhttp._curl.read_timeouts import get_first_limit
 from curlhttp._curl.result import (
     check_opened,
     count_failure,
@@ -452,7 +453,7 @@ def _ignore() -> None:
 # Transfers bring their own connections, so a driver keeps none. It keeps what its curl_multi has
 # cached: names, TLS sessions, and the authorities, which libcurl parses once for each curl_multi.
 
-_REMOVE = pycurl.POLL_REMOVE
+_REMOVE, _TIMERS, _IN = pycurl.POLL_REMOVE, pycurl.SOCKET_TIMEOUT, int(pycurl.CSELECT_IN)
 
 
 class DriverPool:
@@ -532,9 +533,9 @@ class PooledDriver(Driver):
                     self._check_for_alert(descriptor)
                 if self.multiplexing.has_http2:
                     self._note_unwatched(descriptor)
-                self.poller.forget(descriptor)
+                self.poller.wanted.pop(descriptor, None)  # as forget() and watch(), without a call
             else:
-                self.poller.watch(descriptor, what)
+                self.poller.wanted[descriptor] = what
         except BaseException as error:
             self.broken = unwrap_callback_error(error)
 
@@ -560,14 +561,25 @@ class PooledDriver(Driver):
         self.running[easy] = transfer
         transfer.attached = self
         if not (self._draining or self._resume_at):
-            self._check_at = math.inf  # it was for transfers that have ended
-        self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
+            # They were for transfers that have ended.
+            self._check_at = self._read_timeouts.next_check = math.inf
+        try:
+            self.multi.socket_action(_TIMERS, 0)
+        except BaseException as error:
+            self._note_failed_action(error)
         if transfer.is_new_connection:  # a local one is established at once, which saves a wait
             self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
         if self.running:  # it has to wait, so it needs a read timeout
             super()._read_timer()
-            self._start_read_timeout(transfer, request)
+            # As _start_read_timeout, where nobody else waits.
+            transfer.check_at = 0.0
+            timeout = request.timeout
+            limit = timeout.read if timeout.write is None else get_first_limit(request)
+            if limit is not None:
+                check = self._read_timeouts.next_check = transfer.last_activity + limit
+                if check < self._check_at:
+                    self._check_at = check
 
     def step(self) -> None:
         """Wait until a socket is ready or a timer is due, and handle that."""
@@ -582,9 +594,12 @@ class PooledDriver(Driver):
             return self._handle(events)
         descriptor, bits = events[0]
         now = self._last_event[descriptor] = monotonic()
-        if bits & pycurl.CSELECT_IN:
+        if bits & _IN:
             self._last_read[descriptor] = now
-        self._socket_action(descriptor, bits)
+        try:
+            self.multi.socket_action(descriptor, bits)
+        except BaseException as error:
+            self._note_failed_action(error)
         self._collect()
         if self.running:  # most waits are for the response, and end here
             self._end_turn(now, has_events=True)

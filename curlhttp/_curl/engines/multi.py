@@ -275,7 +275,11 @@ class MultiEngine(ABC):
         # A middleware may have waited, so the race may be decided by now.
         if request is None or self.is_closed or race.winner() is not None:
             return self._pool.slots.release(slot)
-        rival = self._start_in_slot(request, slot)
+        try:
+            rival = self._launch(request, slot)
+        except BaseException:
+            self._pool.slots.release(slot)
+            raise
         race.add(rival, self._driver)
         if rival.feed is not None:
             await self._pump(rival, race)
@@ -308,8 +312,20 @@ class MultiEngine(ABC):
             raise client_closed(request)
         # A request that need not wait does not pay for a queue entry.
         slots = self._pool.slots
-        origin = "" if slots.per_origin is None else self._get_slot_origin(request)
-        return self._start_in_slot(request, origin) if slots.acquire(origin) else None
+        if slots.per_origin is not None:
+            origin = self._get_slot_origin(request)
+            if not slots.acquire(origin):
+                return None
+        elif slots.waiters or slots.used >= slots.total:
+            return None
+        else:
+            origin = ""
+            slots.used += 1
+        try:
+            return self._launch(request, origin)
+        except BaseException:
+            slots.release(origin)
+            raise
 
     async def _start(self, request: ClientRequest) -> Transfer:
         """Start a transfer as soon as there is a slot."""
@@ -378,14 +394,6 @@ class MultiEngine(ABC):
         if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
             return ""  # requests share connections, which libcurl limits
         return request.url.origin
-
-    def _start_in_slot(self, request: ClientRequest, origin: str) -> Transfer:
-        """Start a transfer in a slot that was acquired."""
-        try:
-            return self._launch(request, origin)
-        except BaseException:
-            self._pool.slots.release(origin)
-            raise
 
     def _launch(self, request: ClientRequest, origin: str) -> Transfer:
         pool = self._pool
@@ -478,8 +486,17 @@ class MultiEngine(ABC):
         return tell_state([self._connections], running, waits)
 
     def _release(self, transfer: Transfer) -> None:
-        self._store_idle(transfer)
-        self._pool.slots.release(transfer.origin)
+        pool = self._pool
+        if self.is_closed:
+            self._store_idle(transfer)
+        else:
+            transfer.clean()
+            pool.idle.append(transfer)
+        slots = pool.slots
+        if slots.waiters or slots.per_origin is not None:
+            slots.release(transfer.origin)
+        else:
+            slots.used -= 1
 
     def _store_idle(self, transfer: Transfer) -> None:
         if self.is_closed:  # the handle may be closed too, if the loop was closed by hand

@@ -121,8 +121,9 @@ class AsyncioEngine(EventLoopEngine):
         future = self._loop.create_future()
         # It takes a third of a partial's memory; there may be thousands.
         waited.wake = MethodType(settle, future)
-        for rival in rivals:
-            rival.wake = waited.wake
+        if rivals:
+            for rival in rivals:
+                rival.wake = waited.wake
         return future
 
     async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
