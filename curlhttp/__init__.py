@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.websocket import AsyncWebSocket, WebSocket
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
-    from curlhttp._engine.outcomes import OriginStats, TimeStats
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.config import Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.json_codec import JSON
+    from curlhttp._models.origin_stats import OriginStats, TimeStats
     from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
@@ -333,7 +333,7 @@ _NAMES = {
     "curlhttp._policy.shared_store": "Store",
     "curlhttp._client.cache": "Cache",
     "curlhttp._client.stats": "ClientStats ConnectionStats LimitStats",
-    "curlhttp._engine.outcomes": "OriginStats TimeStats",
+    "curlhttp._models.origin_stats": "OriginStats TimeStats",
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",
     "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",

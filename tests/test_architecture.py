@@ -449,7 +449,10 @@ def test_the_drop_in_loads_when_it_is_used() -> None:
 def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
     from tests.servers import AppServer
 
-    heavy = "asyncio anyio urllib3 requests ssl email http.client http.cookiejar logging hashlib"
+    heavy = (
+        "asyncio anyio urllib3 requests ssl email http.client http.cookiejar logging hashlib "
+        "socket selectors signal curlhttp._models.origin_stats"
+    )
     late = "packages help utils cookies compat auth _original_response _retries _urllib3"
     modules = " ".join(f"curlhttp.requests.{name}" for name in late.split())
     names = f"{heavy} curlhttp._client.client {modules}"

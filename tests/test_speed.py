@@ -23,6 +23,8 @@ import pytest
 import curlhttp
 import curlhttp.requests as requests
 from curlhttp._curl.dns import FAILED
+from tests.servers import RawServer
+from tests.servers.websocket import echo, speaking
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 200\r\n\r\n" + bytes(200)
 _THINKS = 0.005  # seconds for which the server waits: a request that waits once is what users have
@@ -32,6 +34,8 @@ _TRACED = 30  # requests, of which the middle one counts: some look for silence 
 _BLOCKING_BYTECODES = 1_740
 _ASYNC_BYTECODES = 2_200
 _SESSION_BYTECODES = 2_860
+# A message of 64 B there and back; on 3.11, 908.
+_MESSAGE_BYTECODES = 1_000
 # Four of them are the task's; before 3.11 each of the three coroutines has a separate frame.
 _WAITING_OBJECTS = 12.5 if sys.version_info >= (3, 11) else 15.5
 
@@ -108,6 +112,33 @@ def test_a_get_of_the_drop_in_runs_no_more_bytecodes_than_it_did(url: str) -> No
     with requests.Session() as session:
         found = _traced(partial(session.get, url))
     assert 0 < found <= _SESSION_BYTECODES, _hint(found, _SESSION_BYTECODES)
+
+
+def test_a_websocket_message_runs_no_more_bytecodes_than_it_did() -> None:
+    pytest.importorskip("websockets", reason="the extra ws is not installed")
+    message = bytes(64)
+
+    async def count(url: str) -> int:
+        counts = []
+        async with curlhttp.AsyncClient() as client, client.websocket(url, compression=None) as ws:
+            for _ in range(_TRACED):
+                with _Bytecodes() as bytecodes:
+                    await ws.send(message)
+                    assert await ws.recv() == message
+                counts.append(bytecodes.count)
+        return median_low(counts)
+
+    with RawServer(speaking(echo)) as server:
+        url = server.url.replace("http", "ws", 1)
+        with curlhttp.Client() as client, client.websocket(url, compression=None) as ws:
+
+            def exchange() -> None:
+                ws.send(message)
+                assert ws.recv() == message
+
+            blocking = _traced(exchange)
+        found = max(blocking, asyncio.run(count(url)))
+    assert 0 < found <= _MESSAGE_BYTECODES, _hint(found, _MESSAGE_BYTECODES)
 
 
 def _traced(get: Callable[[], object]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from curlhttp._engine.engine import COUNTED, Counted, EngineState, Totals
-from curlhttp._engine.outcomes import OriginStats, TimeStats, merge_origins
+from curlhttp._models.origin_stats import OriginStats, TimeStats, merge_origins
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import CircuitBreaker

@@ -12,7 +12,6 @@ import _socket
 import math
 import os
 import select
-import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,13 +35,13 @@ if hasattr(select, "poll"):
 else:
     END = 16  # select reports none, but a retired connection does
 _READABLE = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
-_TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
+_TCP_INFO = getattr(_socket, "TCP_INFO", None) if sys.platform == "linux" else None
 # Offsets in struct tcp_info (linux/tcp.h): milliseconds since data and since an ACK came; bytes.
 _SINCE_DATA, _SINCE_ACK, _BYTES_RECEIVED = 52, 56, 128
 _UNPROVEN = 5.0  # seconds of silence, after which a non-idempotent request gets another connection
 _FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
 _NOTHING = bytes(4)
-_ANY_FAMILY, _ANY_KIND = int(socket.AF_INET), int(socket.SOCK_STREAM)
+_ANY_FAMILY, _ANY_KIND = int(_socket.AF_INET), int(_socket.SOCK_STREAM)
 _ALERT = b"\x17\x03\x03\x00\x13"  # how an alert of TLS 1.3 begins: a record of 19 bytes
 _ALERT_SIZES = (24, 25)  # with its header; nothing else fits in. Linux counts a FIN as a byte
 _QUARANTINE_SECONDS = 60.0
@@ -180,7 +179,7 @@ class Connection:
         if not self.multiplexes or _TCP_INFO is None:
             return False
         try:
-            info = _borrow(self.descriptor).getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 60)
+            info = _borrow(self.descriptor).getsockopt(_socket.IPPROTO_TCP, _TCP_INFO, 60)
         except OSError:  # HTTP/3 uses UDP
             return False
         since = (
@@ -422,8 +421,8 @@ def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
 
 
 def _is_udp(descriptor: int) -> bool:
-    kind = _borrow(descriptor).getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
-    return kind == socket.SOCK_DGRAM
+    kind = _borrow(descriptor).getsockopt(_socket.SOL_SOCKET, _socket.SO_TYPE)
+    return kind == _socket.SOCK_DGRAM
 
 
 def _make_event_reader(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:
@@ -439,8 +438,8 @@ def _make_event_reader(descriptor: int) -> Callable[[int], list[tuple[int, int]]
 def _peek(descriptor: int) -> bytes:
     """Return the first bytes that a connection has to read, b"" for its end or none."""
     try:
-        with socket.socket(fileno=socket.dup(descriptor)) as duplicate:
-            return duplicate.recv(5, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
+        with duplicate_socket(descriptor) as duplicate:
+            return duplicate.recv(5, _socket.MSG_PEEK | getattr(_socket, "MSG_DONTWAIT", 0))
     except OSError:
         return b""
 
@@ -453,21 +452,23 @@ def shut_down(descriptor: int, is_still: Callable[[int], bool] | None = None) ->
         is_still: returns whether it is still open, where another thread may close it.
     """
     if descriptor >= 0:
-        with suppress(OSError), _duplicate(descriptor) as duplicate:
+        with suppress(OSError), duplicate_socket(descriptor) as duplicate:
             if is_still is None or is_still(descriptor):
-                duplicate.shutdown(socket.SHUT_RDWR)
+                duplicate.shutdown(_socket.SHUT_RDWR)
 
 
 @contextmanager
-def _duplicate(descriptor: int) -> Iterator[_socket.socket]:
+def duplicate_socket(descriptor: int) -> Iterator[_socket.socket]:
     """Yield a duplicate that nobody else closes, or the socket itself if no number is left."""
     try:
-        duplicate = socket.socket(fileno=socket.dup(descriptor))
+        duplicate = _socket.socket(_ANY_FAMILY, _ANY_KIND, 0, _socket.dup(descriptor))
     except OSError:
         yield _borrow(descriptor)
     else:
-        with duplicate:
+        try:
             yield duplicate
+        finally:
+            duplicate.close()
 
 
 def _bytes_read(tcp: _BorrowedSocket) -> int:
@@ -494,7 +495,7 @@ def _bytes_received(tcp: _BorrowedSocket) -> int:
     """Return how many bytes a socket received since it was opened, 0 if unknown."""
     assert _TCP_INFO is not None
     try:
-        info = tcp.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)
+        info = tcp.getsockopt(_socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)
     except OSError:
         return 0
     return int.from_bytes(info[_BYTES_RECEIVED:], sys.byteorder)

@@ -79,7 +79,7 @@ _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
 }
 
 _ON_QUIC = frozenset({pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, _HTTP3, _QUIC_CONNECT_ERROR})
-_FUNCTIONS_OF_QUIC = re.compile(r"\bng(?:tcp2|http3)_\w+ (?:returned error: )?")
+_FUNCTIONS_OF_QUIC = r"\bng(?:tcp2|http3)_\w+ (?:returned error: )?"
 
 NOT_HTTP = "the response does not begin with a status line"
 _CUT_HANDSHAKES = ("unexpected eof", "schannel: failed to receive handshake")
@@ -166,7 +166,7 @@ def make_error(failure: TransferFailure) -> e.RequestException:
 
 def _get_message(failure: TransferFailure) -> str:
     """Return libcurl's message without names of ngtcp2 functions and nghttp2 callback errors."""
-    message = _FUNCTIONS_OF_QUIC.sub("QUIC: ", failure.message)
+    message = re.sub(_FUNCTIONS_OF_QUIC, "QUIC: ", failure.message)
     return f": {message}" if message and not get_stream_reset(message) else ""
 
 
@@ -261,12 +261,12 @@ _WITHOUT_TLS = "wrong version number"  # OpenSSL's words for an answer that is n
 _BAD_HEADER = "response header"  # in libcurl's message for a folded trailer, for example
 
 _TLS_FAILED = "TLS failed; check the certificate, or pass verify= or cert="
-_VERIFY_RESULT = re.compile(r"verify result: (.+?)(?: \(\d+\))?$").search
+_VERIFY_RESULT = r"verify result: (.+?)(?: \(\d+\))?$"
 
 
 def _untrusted(message: str) -> str:
     """Return what is wrong with a certificate, in OpenSSL's words, which programs look for."""
-    result = _VERIFY_RESULT(message)
+    result = re.search(_VERIFY_RESULT, message)
     why = f": {result[1]}" if result else ": Hostname mismatch" * ("subject name" in message)
     return f"certificate verify failed{why}; check the certificate, or pass verify= or cert="
 

@@ -77,7 +77,7 @@ _UPLOAD_BUFFER = 256 * 1024  # bytes
 _LARGE_UPLOAD = 16 * _UPLOAD_BUFFER
 _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
-_NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
+_NOT_OURS = rb"(?i:%b)\s*[:;]" % _UNSENT  # compiled when it is first used
 
 
 class Callbacks(NamedTuple):
@@ -289,7 +289,9 @@ class Handle:
             # frames the body, because two different lengths could mean two messages. It keeps a
             # correct line in its place.
             framing = _framing(request)
-            lines = [line for line in lines if not _NOT_OURS(line) or line.lower() == framing]
+            lines = [
+                line for line in lines if not re.match(_NOT_OURS, line) or line.lower() == framing
+            ]
         if request.get_header("accept") is None:
             lines = [*lines, b"Accept:"]  # libcurl would add one
         extensions = request.extensions

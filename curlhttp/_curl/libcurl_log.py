@@ -106,9 +106,10 @@ class DebugLog:
 LogEvent: TypeAlias = Literal["refused", "goaway", "downgrades", "alpn"]
 
 _TEXT = int(pycurl.INFOTYPE_TEXT)
-_REFUSED = re.compile(rb"HTTP/[23] stream \d+ refused by server").match
-_GOAWAY = re.compile(rb"received GOAWAY, error=\d+, last_stream=(\d+)").match
-_RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl(?: \(error 0x([0-9a-f]+))?").match
+# Patterns are compiled when they are first used: few connections need them.
+_REFUSED = rb"HTTP/[23] stream \d+ refused by server"
+_GOAWAY = rb"received GOAWAY, error=\d+, last_stream=(\d+)"
+_RESET_BY_US = r"HTTP/2 stream (\d+) reset by curl(?: \(error 0x([0-9a-f]+))?"
 # Codes with which nghttp2 resets a stream because of its content (RFC 9113, section 7).
 _OWN_REASONS = frozenset({0x1, 0x2, 0x3, 0x5, 0x6, 0x7, 0x8, 0x9})
 
@@ -131,9 +132,9 @@ def parse_log_event(kind: int, text: bytes) -> tuple[LogEvent, int] | None:
     # Six bytes decide most lines, which is cheaper than three patterns.
     start = text[:6]
     if start == b"HTTP/2" or start == b"HTTP/3":
-        return ("refused", 0) if _REFUSED(text) else None
+        return ("refused", 0) if re.match(_REFUSED, text) else None
     if start == b"receiv":
-        found = _GOAWAY(text)
+        found = re.match(_GOAWAY, text)
         return None if found is None else ("goaway", int(found[1]))
     if start == b"Downgr":
         return "downgrades", 0
@@ -148,7 +149,7 @@ def get_stream_reset(message: str) -> int:
 
     libcurl resets the streams that a GOAWAY with an error excludes.
     """
-    found = _RESET_BY_US(message)
+    found = re.match(_RESET_BY_US, message)
     return 0 if found is None else int(found[1])
 
 
@@ -157,5 +158,5 @@ def is_excluded_by_goaway(message: str) -> bool:
 
     It resets the streams after the last one that the server may have processed.
     """
-    found = _RESET_BY_US(message)
+    found = re.match(_RESET_BY_US, message)
     return found is not None and found[2] is not None and int(found[2], 16) not in _OWN_REASONS

@@ -5,8 +5,8 @@ Options without a name in pycurl are numbers from curl.h.
 
 from __future__ import annotations
 
+import _socket
 import re
-import socket
 from typing import cast
 
 import pycurl
@@ -32,7 +32,7 @@ _PIECES_A_SECOND = 8  # at least, of a response whose rate is limited
 _LEAST_BUFFER = 1024  # libcurl's own minimum; likewise the next
 _LEAST_UPLOAD_BUFFER, _UPLOAD_BUFFER = 16 * 1024, 64 * 1024
 
-_CONNECT_TO = re.compile(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)").fullmatch
+_CONNECT_TO = r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)"
 
 _HTTP_VERSIONS = {
     False: pycurl.CURL_HTTP_VERSION_1_1,
@@ -218,7 +218,7 @@ def _route_options(transport: NetworkRoute) -> list[Option]:
 def get_connect_target(transport: NetworkRoute, host: str, port: int) -> tuple[str, int]:
     """Return the host and port that CURLOPT_CONNECT_TO selects: the first matching entry."""
     for entry in transport.connect_to:
-        match = _CONNECT_TO(entry)
+        match = re.fullmatch(_CONNECT_TO, entry)
         assert match is not None
         name, its_port, other, other_port = match.groups()
         if name.strip("[]") in ("", host) and its_port in ("", str(port)):
@@ -259,7 +259,7 @@ def _local_end(address: str, interface: str | None) -> list[Option]:
 
 def _interface_exists(interface: str) -> bool:
     try:
-        socket.if_nametoindex(interface)
+        _socket.if_nametoindex(interface)
     except OSError:
         return False
     return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import select
-import socket
+import sys
 from contextlib import suppress
 from math import ceil
 from threading import current_thread, main_thread
@@ -18,6 +18,11 @@ from typing import Any, Protocol
 import pycurl
 
 from curlhttp._curl.errors import report_descriptor_shortage
+
+if sys.platform == "win32":
+    from socket import socketpair  # which connects two TCP sockets
+else:
+    from _socket import socketpair
 
 _select: Any = select  # Any: no platform has all of it
 _IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT
@@ -245,7 +250,7 @@ class Wakeup:
 
     def __init__(self) -> None:
         with report_descriptor_shortage():
-            self._near, self._far = socket.socketpair()
+            self._near, self._far = socketpair()
         for end in (self._near, self._far):
             end.setblocking(False)
         self.descriptor = self._near.fileno()

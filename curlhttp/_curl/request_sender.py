@@ -10,14 +10,19 @@ from __future__ import annotations
 import _socket
 import math
 import os
-import socket
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pycurl
 
-from curlhttp._curl.connection_state import END, Connection, OpenConnections, Route
+from curlhttp._curl.connection_state import (
+    END,
+    Connection,
+    OpenConnections,
+    Route,
+    duplicate_socket,
+)
 from curlhttp._curl.errors import (
     HTTP2_STREAM,
     early_response_error,
@@ -57,20 +62,22 @@ _BAD_SOCKET = int(pycurl.SOCKET_BAD)
 _READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE)
 
 
-class _SocketAddress(NamedTuple):
-    """The socket that libcurl wants, as pycurl describes it."""
+if TYPE_CHECKING:
 
-    family: int
-    socktype: int
-    protocol: int
-    addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
+    class _SocketAddress(NamedTuple):
+        """The socket that libcurl wants, as pycurl describes it."""
+
+        family: int
+        socktype: int
+        protocol: int
+        addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
 
 
 # A socket is no descriptor on Windows.
 _set_inheritable = getattr(os, "set_handle_inheritable", os.set_inheritable)
 
 
-class _CopiedSocket(socket.socket):
+class _CopiedSocket(_socket.socket):
     """A socket that pycurl copies, and then drops without closing it."""
 
     # Not a Python function, because an exception of a signal handler in a finalizer is lost.
@@ -393,7 +400,7 @@ class RequestSender:
 
     # libcurl's callbacks where the transport has a guard of addresses
 
-    def _on_open(self, purpose: int, target: _SocketAddress) -> socket.socket | int:
+    def _on_open(self, purpose: int, target: _SocketAddress) -> _socket.socket | int:
         """Return a socket for an address, or refuse the address; then libcurl tries the next."""
         try:
             return self._make_socket(target)
@@ -401,7 +408,7 @@ class RequestSender:
             self.failed = unwrap_callback_error(error)
             return _BAD_SOCKET
 
-    def _make_socket(self, target: _SocketAddress) -> socket.socket | int:
+    def _make_socket(self, target: _SocketAddress) -> _socket.socket | int:
         from curlhttp._curl.address_guard import blocked  # only requests with a guard need it
 
         request = self.request
@@ -609,7 +616,7 @@ def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int
     if not options:
         return 0
     try:
-        with socket.socket(fileno=socket.dup(descriptor)) as duplicate:
+        with duplicate_socket(descriptor) as duplicate:
             for option in options:
                 duplicate.setsockopt(*option)
     except (OSError, TypeError):

@@ -11,8 +11,8 @@ set or a list is one step of the interpreter.
 
 from __future__ import annotations
 
+import _socket
 import math
-import socket
 import sys
 from _queue import Empty, SimpleQueue  # those of gevent, if it is used, are not for real threads
 from collections.abc import Callable
@@ -29,9 +29,9 @@ _GRACE = 0.05  # seconds for the other family, once one is known (RFC 8305, sect
 _HANGS = 0.5  # seconds after which a query gets no more grace
 
 _FAMILIES = {
-    None: (socket.AF_INET6, socket.AF_INET),
-    4: (socket.AF_INET,),
-    6: (socket.AF_INET6,),
+    None: (_socket.AF_INET6, _socket.AF_INET),
+    4: (_socket.AF_INET,),
+    6: (_socket.AF_INET6,),
 }
 _Name = tuple[str, int]  # a host and an address family
 _Wake = Callable[[], object]
@@ -134,7 +134,7 @@ class _Queries:
         """Start with an empty state, because a child has none of the threads."""
         self._pending: dict[_Name, _Query] = {}
         self._threads = {
-            int(family): _Threads(self._answer) for family in (socket.AF_INET, socket.AF_INET6)
+            family: _Threads(self._answer) for family in (_socket.AF_INET, _socket.AF_INET6)
         }
 
     def join(self, name: _Name, wake: _Wake) -> _Query:
@@ -257,10 +257,11 @@ class Lookup:
 
 
 def _addresses(host: str, family: int) -> list[str]:
-    find = socket.getaddrinfo
+    # The one that programs replace, if something has loaded it: that costs as much as a request.
+    find = getattr(sys.modules.get("socket"), "getaddrinfo", _socket.getaddrinfo)
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None:  # its own one waits in a greenlet, and this is a thread
         find = gevent.get_original("socket", "getaddrinfo")
     # As bytes, because Python would encode text with IDNA again.
-    found = find(host.encode("ascii"), None, family, socket.SOCK_STREAM)
+    found = find(host.encode("ascii"), None, family, _socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curlhttp._models.timings import MICROSECOND, CurlTimings, Timings
 from curlhttp.exceptions import RequestException, Timeout
@@ -22,6 +21,7 @@ from curlhttp.exceptions import RequestException, Timeout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from curlhttp._models.origin_stats import OriginStats, TimeStats
     from curlhttp._models.request import ClientRequest
 
 MAX_ORIGINS = 100  # that have their own counts
@@ -33,8 +33,6 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 _BOUNDS = [round(each / MICROSECOND) for each in BUCKETS]
 _get_key = itemgetter(0, 1)
 
-K = TypeVar("K", str, float)
-
 RefusalObserver: TypeAlias = "Callable[[ClientRequest, RequestException], object]"
 
 Pending: TypeAlias = "list[Any]"  # Any: of each value its own type
@@ -42,98 +40,6 @@ Pending: TypeAlias = "list[Any]"  # Any: of each value its own type
 
 They are not in tuples, because the garbage collector would run more often the more of these wait.
 """
-
-
-@dataclass(frozen=True)
-class TimeStats:
-    """How often something took time, and how long.
-
-    Attributes:
-        count: how often.
-        seconds: the sum.
-    """
-
-    count: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class OriginStats:
-    """How the attempts at one origin have ended, and where their time went.
-
-    A buffered response is complete. A streamed one counts when its head arrives, with the time
-    until then; if its body fails, the error counts, too.
-
-    Attributes:
-        responses: how many there were by class of their status: "1xx" to "5xx".
-        errors: failed attempts by the name of the exception, "Cancelled" for those that the caller
-            cancelled, and "other" for exceptions that are not a RequestException.
-        timeouts: those of them that a time limit ended, by what the attempt was busy with: one of
-            the phases, "send" for the request's body, or what it waited for.
-        refusals: attempts that a breaker refused.
-        openings: how often the circuit has opened.
-        phases: what attempts spent on "dns", "connect", "tls", "server" (from the connection to the
-            first byte of the response) and "body" (from there to the end).
-        waits: what requests waited for before an attempt: "pool" (a connection), "limit" (a
-            ConcurrencyLimit or AdaptiveLimit), "rate" (a RateLimit), "backoff" (before a retry),
-            "retry_after" (before a retry, because the server asked for it), "reconnect" (before
-            `sse` connects again) and "coalesce" (the transfer of an equal request).
-        durations: the seconds of attempts without these waits.
-        buckets: how many attempts took at most so many seconds.
-    """
-
-    responses: Mapping[str, int] = field(default_factory=dict)
-    errors: Mapping[str, int] = field(default_factory=dict)
-    timeouts: Mapping[str, int] = field(default_factory=dict)
-    refusals: int = 0
-    openings: int = 0
-    phases: Mapping[str, TimeStats] = field(default_factory=dict)
-    waits: Mapping[str, TimeStats] = field(default_factory=dict)
-    durations: TimeStats = TimeStats()
-    buckets: Mapping[float, int] = field(default_factory=dict)
-
-
-def merge_origins(found: Iterable[Mapping[str, OriginStats]]) -> dict[str, OriginStats]:
-    """Return the sums of several counts by origin, sorted."""
-    by_origin: dict[str, list[OriginStats]] = {}
-    for counts in found:
-        for origin, stats in counts.items():
-            by_origin.setdefault(origin, []).append(stats)
-    return {origin: _merge(stats) for origin, stats in sorted(by_origin.items())}
-
-
-def _merge(found: list[OriginStats]) -> OriginStats:
-    return OriginStats(
-        _add_numbers(each.responses for each in found),
-        _add_numbers(each.errors for each in found),
-        _add_numbers(each.timeouts for each in found),
-        sum(each.refusals for each in found),
-        sum(each.openings for each in found),
-        _add_times(each.phases for each in found),
-        _add_times(each.waits for each in found),
-        _add_time(each.durations for each in found),
-        _add_numbers(each.buckets for each in found),
-    )
-
-
-def _add_numbers(found: Iterable[Mapping[K, int]]) -> dict[K, int]:
-    total: Counter[K] = Counter()
-    for each in found:
-        total.update(each)
-    return dict(total)
-
-
-def _add_times(found: Iterable[Mapping[str, TimeStats]]) -> dict[str, TimeStats]:
-    by_name: dict[str, list[TimeStats]] = {}
-    for each in found:
-        for name, spent in each.items():
-            by_name.setdefault(name, []).append(spent)
-    return {name: _add_time(spent) for name, spent in by_name.items()}
-
-
-def _add_time(found: Iterable[TimeStats]) -> TimeStats:
-    counts, seconds = zip(*((each.count, each.seconds) for each in found), strict=True)
-    return TimeStats(sum(counts), sum(seconds))
 
 
 class _Sum:
@@ -148,6 +54,8 @@ class _Sum:
         self.total += total
 
     def read(self, unit: float = 1.0) -> TimeStats:
+        from curlhttp._models.origin_stats import TimeStats
+
         return TimeStats(self.count, self.total * unit)
 
 
@@ -216,6 +124,8 @@ class _Counts:
         for bound, number in zip(BUCKETS, self._buckets, strict=False):
             below += number
             numbers[float(bound)] = below
+        from curlhttp._models.origin_stats import OriginStats
+
         return OriginStats(
             dict(self.responses),
             dict(self.errors),

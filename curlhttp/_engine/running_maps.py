@@ -9,7 +9,6 @@ a running map, a wait costs one look at an empty dict.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from _thread import _count as count_other_threads
 from collections.abc import Callable
@@ -24,7 +23,6 @@ _LONGEST_OWN = 5e-3  # ... of this thread's map that does not
 _LONGEST_OTHER = 50e-3  # ... of another thread's
 _PATIENCE = 10.0  # seconds of a wait in a map's own code, where other threads may help
 _COOPERATIVE = {"gevent.monkey", "eventlet.patcher"}  # with which other greenlets run in a wait
-_ENDING_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 LOOK_AGAIN = 5.0  # seconds of a wait, after which other threads may have ended
 
 
@@ -102,9 +100,10 @@ def is_only_thread() -> bool:
 
 def _has_signal_handler() -> bool:
     """Return whether Python code may run in this wait, except when the program is to end."""
-    return any(
-        callable(signal.getsignal(each)) for each in signal.valid_signals() - _ENDING_SIGNALS
-    )
+    import signal  # here, because it makes enumerations, and few programs come here
+
+    others = signal.valid_signals() - {signal.SIGINT, signal.SIGTERM}
+    return any(callable(signal.getsignal(each)) for each in others)
 
 
 def _has_native_threads() -> bool:

@@ -472,11 +472,12 @@ def _find_body_class(source: object) -> Callable[..., StreamBody] | None:
 
 # --- multipart/form-data (RFC 7578) ---
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
-_BREAKS = re.compile(r"[\r\n\0]").search
+# Patterns are compiled when they are first used, because few programs send files.
+_TCHARS = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_BREAKS = r"[\r\n\0]"
 # RFC 2046, section 5.1.1. A blank needs quotes, and cannot be the last character.
-_BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]").fullmatch
-_PARAMETERS = re.compile(r';[ \t]*([^\s;="]+)[ \t]*=[ \t]*("[^"]*"|[^;]*)').findall
+_BOUNDARY = r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]"
+_PARAMETERS = r';[ \t]*([^\s;="]+)[ \t]*=[ \t]*("[^"]*"|[^;]*)'
 # WHATWG HTML, "multipart/form-data encoding algorithm".
 _ESCAPES = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 # Values up to this size are copied together, so that many small fields make few pieces.
@@ -616,13 +617,15 @@ def _find_boundary(content_type: str) -> str | None:
     Raises:
         InvalidHeader: it cannot be a boundary, or there are two.
     """
-    found = [value for name, value in _PARAMETERS(content_type) if name.lower() == "boundary"]
+    found = [
+        value for name, value in re.findall(_PARAMETERS, content_type) if name.lower() == "boundary"
+    ]
     if not found:
         return None
     value = str(found[0]).strip(" \t")
     quoted = len(value) > 1 and value[0] == value[-1] == '"'
     boundary = value[1:-1] if quoted else value
-    if len(found) > 1 or not _BOUNDARY(boundary) or (" " in boundary and not quoted):
+    if len(found) > 1 or not re.fullmatch(_BOUNDARY, boundary) or (" " in boundary and not quoted):
         raise InvalidHeader(
             f"Invalid boundary in Content-Type {content_type!r:.200}: there must be one, of 1 to "
             "70 letters, digits and '()+_,-./:=? (RFC 2046, section 5.1.1); without one in the "
@@ -728,7 +731,7 @@ def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
 
 def _make_header_line(name: str, value: object) -> str:
     text = _to_text(value)
-    if not _TOKEN(name) or _BREAKS(text):
+    if not re.fullmatch(_TCHARS, name) or re.search(_BREAKS, text):
         raise InvalidHeader(f"a part cannot have the header {name!r} with this value")
     return f"\r\n{name}: {text}"
 

@@ -521,7 +521,7 @@ def _make_size_error(max_size: int) -> ResponseTooLarge:
 
 # --- charsets ---
 
-_OTHER_THAN_LETTERS = re.compile("[^a-z0-9]+")
+_OTHER_THAN_LETTERS = "[^a-z0-9]+"
 _LONGEST_NAME = 40  # characters
 
 # A server may name any of Python's codecs. Some are not charsets, some take quadratic time, and
@@ -586,7 +586,7 @@ def known_charset(name: str) -> str | None:
     """
     if len(name) > _LONGEST_NAME:
         return None
-    plain = _OTHER_THAN_LETTERS.sub("_", name.lower()).strip("_")
+    plain = re.sub(_OTHER_THAN_LETTERS, "_", name.lower()).strip("_")
     found = _MORE_NAMES.get(plain) or aliases.get(plain, plain)
     return found if found in _CHARSETS else None
 

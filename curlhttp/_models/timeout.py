@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from curlhttp._models.frozen import dataclass
 
 TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
 

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 _HOST = re.compile(r"(?:[a-z0-9_~-]{1,63}\.)*[a-z0-9_~-]{1,63}\.?").fullmatch
-_ZONE = re.compile(r"[A-Za-z0-9._~-]{1,64}").fullmatch
 _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?").fullmatch
-_NUMBER = re.compile(r"0x([0-9a-f]+)|(0[0-7]*)|([1-9][0-9]*)").fullmatch
+# Like other texts of patterns here, compiled when it is first used, because few programs need it.
+_ZONE = r"[A-Za-z0-9._~-]{1,64}"
+_NUMBER = r"0x([0-9a-f]+)|(0[0-7]*)|([1-9][0-9]*)"
 
 
 class Origin(NamedTuple):
@@ -91,7 +92,7 @@ def _canonical_ipv6(text: str) -> tuple[str, str, str]:
     if not percent:
         return host, f"[{host}]", f"[{host}]"
     zone = zone.removeprefix("25")  # RFC 6874: the percent sign itself is escaped
-    if not _ZONE(zone):
+    if not re.fullmatch(_ZONE, zone):
         raise InvalidURL("malformed IPv6 zone")
     return f"{host}%{zone}", f"[{host}]", f"[{host}%25{zone}]"
 
@@ -140,7 +141,7 @@ def _canonical_ipv4(host: str) -> str:
 
 
 def _parse_number(text: str) -> int:
-    match = _NUMBER(text)
+    match = re.fullmatch(_NUMBER, text)
     if match is None:
         raise InvalidURL("malformed IPv4 address")
     hexadecimal, octal, decimal = match.groups()
@@ -327,14 +328,15 @@ _PATH = r"[\w.~!$&'()*+,;=:@/-]*"
 _QUERY = r"[\w.~!$&'()*+,;=:@/?-]*"
 # An escape in canonical form: upper case, and not of an unreserved character.
 _ESCAPE = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[BCDF])"
-_CANONICAL = re.compile(
-    r"(https?://[a-z0-9._\-:\[\]]+)"
-    rf"(/{_PATH}(?:{_ESCAPE}{_PATH})*(?:\?(?=.){_QUERY}(?:{_ESCAPE}{_QUERY})*)?)",
-    re.ASCII,
-).fullmatch
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):").match
-_PARTS = re.compile(r"(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL).fullmatch
-_FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]").search
+_CANONICAL_START = r"(https?://[a-z0-9._\-:\[\]]+)"
+_match_plain = re.compile(rf"{_CANONICAL_START}(/{_PATH}(?:\?(?=.){_QUERY})?)", re.ASCII).fullmatch
+_WITH_ESCAPES = (
+    rf"(?a:{_CANONICAL_START}"
+    rf"(/{_PATH}(?:{_ESCAPE}{_PATH})*(?:\?(?=.){_QUERY}(?:{_ESCAPE}{_QUERY})*)?))"
+)
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]*):"
+_PARTS = r"(?s)(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?"
+_FORBIDDEN_IN_AUTHORITY = r"[\s\x00-\x1f\x7f-\x9f\\]"
 
 
 # Around the URL in a field. Not str.strip(), because UTF-8 has the bytes 85 and A0, as in "\u00e0".
@@ -468,7 +470,7 @@ class URL(_URLBuilder):
             InvalidSchema, InvalidURL: the result cannot be requested.
         """
         text = _to_text(location).strip(BLANKS)
-        if _SCHEME(text):
+        if re.match(_SCHEME, text):
             return parse_url(text)
         if text.startswith("//"):
             return parse_url(f"{self.scheme}:{text}")
@@ -637,7 +639,7 @@ def _to_text(text: str | bytes | None) -> str:
 
 
 def _parse(text: str) -> URL:
-    match = _CANONICAL(text)
+    match = re.fullmatch(_WITH_ESCAPES, text) if "%" in text else _match_plain(text)
     if match is not None:
         prefix, target = match.groups()
         if "/." not in target:  # a dot segment, perhaps
@@ -680,7 +682,7 @@ def _add_url_to_errors(text: str) -> Iterator[None]:
 
 
 def _split_scheme(text: str) -> tuple[str, str]:
-    match = _SCHEME(text)
+    match = re.match(_SCHEME, text)
     scheme = match[1].lower() if match else ""
     if scheme in ("http", "https"):
         return scheme, text[len(scheme) + 1 :]
@@ -702,14 +704,14 @@ def _split_scheme(text: str) -> tuple[str, str]:
 
 def _split(text: str) -> tuple[str | None, str, str | None, str | None]:
     """Return authority, path, query and fragment; None for a missing part."""
-    match = cast("re.Match[str]", _PARTS(text))  # it matches any text
+    match = cast("re.Match[str]", re.fullmatch(_PARTS, text))  # it matches any text
     authority, path, query, fragment = match.groups()
     return authority, path, query, fragment
 
 
 def _split_userinfo(authority: str) -> tuple[str, str]:
     # Parsers disagree about which "@" or "\" ends the userinfo, and so about the host: refuse both.
-    if _FORBIDDEN_IN_AUTHORITY(authority):
+    if re.search(_FORBIDDEN_IN_AUTHORITY, authority):
         raise InvalidURL("white space, control character or backslash in the authority")
     userinfo, _, host_port = authority.rpartition("@")
     if "@" in userinfo:

@@ -26,17 +26,20 @@ _LONGEST_CACHED = 2048  # characters; limits the memory of the caches
 _KEPT = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|[46]0|5[B-E]|7[BCDF])"
 _PATH = r"[\w.~!$&'()*+,;=:@/-]*"
 _QUERY = r"[\w.~!$&'()*+,;=:@/?-]*"
-_CANONICAL = re.compile(
-    r"(https?://(?:[\w.~!$&'()*+,;=:-]+@)?[a-z0-9_][a-z0-9_.-]*"
-    r"(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?)"
-    rf"(/{_PATH}(?:{_KEPT}{_PATH})*)?"
-    rf"(?:\?({_QUERY}(?:{_KEPT}{_QUERY})*))?(?:#({_QUERY}(?:{_KEPT}{_QUERY})*))?",
-    re.ASCII,
+_HOST_PORT = r"[a-z0-9_][a-z0-9_.-]*(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
+_match_plain = re.compile(
+    rf"(https?://{_HOST_PORT})(/{_PATH})?(?:\?({_QUERY}))?(?:#({_QUERY}))?", re.ASCII
 ).fullmatch
-_DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)").search
+# The other patterns are compiled when they are first used, because many programs do not need them.
+_CANONICAL = (
+    rf"(?a:(https?://(?:[\w.~!$&'()*+,;=:-]+@)?{_HOST_PORT})"
+    rf"(/{_PATH}(?:{_KEPT}{_PATH})*)?"
+    rf"(?:\?({_QUERY}(?:{_KEPT}{_QUERY})*))?(?:#({_QUERY}(?:{_KEPT}{_QUERY})*))?)"
+)
+_DOT_SEGMENT = r"/\.\.?(?:/|\Z)"
 _PLAIN = r"[\w.~!#$&'()*+,/:;=?@\[\]-]*"
-_QUOTED = re.compile(rf"{_PLAIN}(?:{_KEPT}{_PLAIN})*", re.ASCII).fullmatch
-_ESCAPE = re.compile(r"%([^\W_]{2})")
+_QUOTED = rf"(?a:{_PLAIN}(?:{_KEPT}{_PLAIN})*)"
+_ESCAPE = r"%([^\W_]{2})"
 
 _Split: TypeAlias = "tuple[str, str, str, str]"  # scheme to port, path, query, fragment
 
@@ -62,6 +65,9 @@ def prepare_url(url: str, query: str = "") -> str:
 
 @lru_cache(4096)
 def _prepare_cached(url: str) -> str:
+    match = _match_plain(url)
+    if match and match[2] and match[3] != "" and match[4] != "" and "/." not in url:
+        return url  # no part of it would change
     return _join(url, "", _split(url))
 
 
@@ -71,13 +77,13 @@ def _join(url: str, query: str, split: _Split | None) -> str:
     start, path, own, fragment = split
     query = f"{own}&{query}" if own and query else own or query
     text = f"{start}{path}{'?' if query else ''}{query}{'#' if fragment else ''}{fragment}"
-    return text if _QUOTED(text) else requote_uri(text)
+    return text if re.fullmatch(_QUOTED, text) else requote_uri(text)
 
 
 def _split(url: str) -> _Split | None:
     """Split a URL into quoted parts; return None for a URL that stays unchanged."""
-    match = _CANONICAL(url)
-    if match is not None and not _DOT_SEGMENT(match[2] or ""):
+    match = _match_plain(url) or re.fullmatch(_CANONICAL, url)
+    if match is not None and not re.search(_DOT_SEGMENT, match[2] or ""):
         return match[1], match[2] or "/", match[3] or "", match[4] or ""
     url = url.lstrip()
     if ":" in url and url[:4].lower() != "http":
@@ -127,19 +133,25 @@ def _to_a_labels(host: str) -> str:
 
 # --- for a "%" that begins no escape ---
 
-_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-has_bare_percent = _BARE_PERCENT.search
-_TO_PARTS = re.compile(r"([^/?#]*(?://[^/?#]*)?)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL).fullmatch
+_BARE_PERCENT = r"%(?![0-9A-Fa-f]{2})"
+_TO_PARTS = r"(?s)([^/?#]*(?://[^/?#]*)?)([^?#]*)(\?[^#]*)?(#.*)?"
+
+
+def has_bare_percent(text: str) -> bool:
+    """Return whether a "%" begins no escape."""
+    return re.search(_BARE_PERCENT, text) is not None
 
 
 def escape_bare_percents(text: str) -> str:
     """Return text in which each "%" that begins no escape is escaped, and no other."""
-    return _BARE_PERCENT.sub("%25", text)
+    return re.sub(_BARE_PERCENT, "%25", text)
 
 
 def escape_percents(url: str) -> str:
     """Return a URL in which, as in urllib3, one bare "%" makes every "%" of its part literal."""
-    start, *parts = cast("re.Match[str]", _TO_PARTS(url)).groups("")  # it matches any text
+    start, *parts = cast("re.Match[str]", re.fullmatch(_TO_PARTS, url)).groups(
+        ""
+    )  # it matches any text
     return start + "".join(
         [part.replace("%", "%25") if has_bare_percent(part) else part for part in parts]
     )
@@ -154,7 +166,7 @@ def unquote_unreserved(uri: str) -> str:
     Raises:
         InvalidURL: a "%" is followed by letters or digits that are not hexadecimal.
     """
-    return _ESCAPE.sub(_unescape, uri) if "%" in uri else uri
+    return re.sub(_ESCAPE, _unescape, uri) if "%" in uri else uri
 
 
 def _unescape(escape: re.Match[str]) -> str:

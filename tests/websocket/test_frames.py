@@ -51,7 +51,7 @@ def bulk(pieces: Iterator[bytes], max_size: int | None = None) -> tuple[list[Eve
     skipped = 0
     for piece in pieces:
         buffer.add(piece)
-        while buffer:
+        while buffer.data:
             messages = protocol.state is State.OPEN and protocol.current_size is None
             first, data = buffer.take(500, messages=messages)
             if first:
@@ -120,9 +120,9 @@ def test_the_beginning_of_a_message_is_counted_and_dropped() -> None:
     buffer = FrameBuffer(frame(2, bytes(1000))[:500], None)
     first, data = buffer.take(100, messages=True)
     assert (first, bytes(data)) == (0, b"")
-    assert (bool(buffer), buffer.held, buffer.size) == (False, 500, 500)
+    assert (bool(buffer.data), buffer.held, buffer.size) == (False, 500, 500)
     buffer.clear()
-    assert (bool(buffer), buffer.held, buffer.size) == (False, 0, 0)
+    assert (bool(buffer.data), buffer.held, buffer.size) == (False, 0, 0)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -51,8 +51,9 @@ class Heartbeat:
 
     Attributes:
         latency: seconds from the last ping to its pong, or None before the first.
-        last_received: when bytes last arrived, in monotonic seconds.
+        last_received: when bytes last arrived while a ping was pending, in monotonic seconds.
         due: when to send the next ping, or to check for a pong, in monotonic seconds.
+        pending_ping: the data and the time of a ping whose pong has not come; None for none.
     """
 
     def __init__(self, interval: float | None, limit: float | None, now: float) -> None:
@@ -62,15 +63,15 @@ class Heartbeat:
         self._interval = interval
         self._limit = limit
         self._count = 0
-        self._pending_ping: tuple[bytes, float] | None = None  # its data and time
+        self.pending_ping: tuple[bytes, float] | None = None  # its data and time
 
     def make_ping(self, now: float) -> bytes | None:
         """Return the data of a ping to send now, or None if none is due."""
-        if self._interval is None or self._pending_ping is not None or now < self.due:
+        if self._interval is None or self.pending_ping is not None or now < self.due:
             return None
         self._count += 1
         data = struct.pack("!I", self._count)
-        self._pending_ping = data, now
+        self.pending_ping = data, now
         self.due = now + (self._interval if self._limit is None else self._limit)
         return data
 
@@ -82,12 +83,12 @@ class Heartbeat:
             has_read_all: whether everything that arrived was read; otherwise, a pong may wait
                 behind unread messages.
         """
-        if self._pending_ping is None or self._limit is None:
+        if self.pending_ping is None or self._limit is None:
             return False
         if not has_read_all:
             self.last_received = now
         # Any bytes count, because a pong may be behind a long message.
-        silent_at = max(self._pending_ping[1], self.last_received) + self._limit
+        silent_at = max(self.pending_ping[1], self.last_received) + self._limit
         self.due = max(self.due, silent_at)
         return now >= silent_at
 
@@ -96,9 +97,9 @@ class Heartbeat:
 
         Source: RFC 6455, section 5.5.3.
         """
-        if self._pending_ping is not None and data == self._pending_ping[0]:
-            self.latency = now - self._pending_ping[1]
-            self._pending_ping = None
+        if self.pending_ping is not None and data == self.pending_ping[0]:
+            self.latency = now - self.pending_ping[1]
+            self.pending_ping = None
             self.due = now + (self._interval or 0.0)
 
 
@@ -159,9 +160,12 @@ class MessageBuffer:
     def add_message(self, data: bytes, *, is_text: bool) -> tuple[int, str] | None:
         """Add a whole message; return why to close if it is invalid."""
         try:
-            self._put(str(data, "utf-8") if is_text else data)
+            message = str(data, "utf-8") if is_text else data
         except UnicodeDecodeError:
             return _INVALID, "a text message is not UTF-8"
+        if not self.discards:  # as in _put; most messages come here
+            self.messages.append(message)
+            self.size += len(message) + _OVERHEAD
         return None
 
     def _add_fragment(self, data: bytes, is_last: bool) -> None:
@@ -192,6 +196,7 @@ _SLICE = 16 * 1024
 _MAX_AHEAD = 64 * 1024  # bytes of messages to read without a receiver
 _TURN = 0.02  # seconds of parsing after which other tasks may run
 _FLUSH_INTERVAL = 0.1  # seconds between attempts to send bytes that the server did not accept
+_DRAIN_EVERY = 64 * 1024  # bytes
 _DATA, _PING, _PONG = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT), Opcode.PING, Opcode.PONG
 _ABNORMAL, _NORMAL, _GONE, _FAILED = 1006, 1000, 1001, 1011
 
@@ -230,6 +235,10 @@ class WebSocketConnection:
         self._packs_frames = not protocol.extensions  # which would compress messages
         self._pending_pong: bytes | None = None  # its data, until the server accepts more bytes
         self._written = 0  # bytes
+        self._drains_at = _DRAIN_EVERY  # bytes written, then the stream lets others run
+        self._is_behind = False  # the last write left bytes unsent; others may be sent meanwhile
+        # Copies of what the protocol knows, which computes it each time.
+        self._is_open = protocol.state is State.OPEN
         self.inbox: MessageBuffer = MessageBuffer()
         self._is_at_end = False  # the server sends no more bytes
         self._has_receiver = False
@@ -265,7 +274,7 @@ class WebSocketConnection:
             end = None if seconds is None else self._now() + seconds
             is_late = False
             while True:
-                if self._received or self._is_at_end:
+                if (self._received.data or self._is_at_end) and not self.inbox.messages:
                     is_late |= await self._parse_in_turns(end)
                 with self._lock:
                     if self.inbox.messages:
@@ -294,7 +303,7 @@ class WebSocketConnection:
             with self._lock:
                 self._parse()
                 is_enough = self.inbox.messages and not self.inbox.discards
-                if not self._received or is_enough or self._has_ended:
+                if not self._received.data or is_enough or self._has_ended:
                     return False
             if self._is_overdue():
                 return False
@@ -307,12 +316,14 @@ class WebSocketConnection:
 
     async def _receive_more(self, end: float | None) -> bool:
         """Wait for bytes, or for the end; return False if neither came in time."""
-        limit = self._get_close_deadline()
-        until = limit if end is None or (limit is not None and limit < end) else end
-        if self._is_overdue():  # the server keeps sending instead of closing its side
-            return self._finish_in_lock(None)
+        limit, until = None, end
+        if not self._is_open:
+            limit = self._get_close_deadline()
+            until = limit if end is None or (limit is not None and limit < end) else end
+            if self._is_overdue():  # the server keeps sending instead of closing its side
+                return self._finish_in_lock(None)
         left = None if until is None else max(0.0, until - self._now())
-        is_behind = self._stream.unsent() > 0
+        is_behind = self._is_behind and self._stream.unsent() > 0
         if is_behind:
             left = _FLUSH_INTERVAL if left is None else min(left, _FLUSH_INTERVAL)
         try:
@@ -324,6 +335,8 @@ class WebSocketConnection:
                 self._flush()
             if data is not None:
                 self._add_received(data)
+                if data and not self._has_ended:
+                    self._parse_slice()
             elif is_behind and (until is None or self._now() < until):
                 return True  # the wait was shorter, to flush
             elif until is limit:
@@ -337,7 +350,7 @@ class WebSocketConnection:
 
     def _get_close_deadline(self) -> float | None:
         """Return the time by which a closing WebSocket must end, or None."""
-        if self.protocol.state is State.OPEN or self.settings.close_timeout is None:
+        if self._is_open or self.settings.close_timeout is None:
             return None
         if self._closing_since is None:
             self._closing_since = self._now()
@@ -351,7 +364,8 @@ class WebSocketConnection:
 
     def _add_received(self, data: bytes) -> None:
         """Add received bytes; b"" means that no more will arrive."""
-        self.heartbeat.last_received = self._now()
+        if self.heartbeat.pending_ping is not None:
+            self.heartbeat.last_received = self._now()
         if data:
             self._received.add(data)
         else:
@@ -359,27 +373,28 @@ class WebSocketConnection:
 
     def _parse(self) -> None:
         """Parse a slice of the received bytes."""
-        if self._received and not self._has_ended:
+        if self._received.data and not self._has_ended:
             self._parse_slice()
-        if self._is_at_end and not self._received:
+        if self._is_at_end and not self._received.data:
             self._finish(None)
 
     def _parse_slice(self) -> None:
         protocol, received, left = self.protocol, self._received, _SLICE
-        flushes = self._stream.unsent() > 0
-        while left > 0 and received:
-            is_plain = protocol.state is State.OPEN and protocol.current_size is None
+        flushes = self._is_behind
+        while left > 0 and received.data:
+            is_plain = self._is_open and protocol.current_size is None
             first, data = received.take(left, messages=is_plain)
             left -= len(data) + 2  # the smallest head, so that empty messages count
             if first:
                 wrong = self.inbox.add_message(bytes(data), is_text=first == TEXT)
                 if wrong is not None:
-                    protocol.fail(*wrong)
+                    self._fail(*wrong)
                     flushes = True
             elif data:
                 protocol.receive_data(bytes(data))
                 for frame in protocol.events_received():
                     self._on_frame(frame)  # type: ignore[arg-type]  # the handshake is done
+                self._is_open = protocol.state is State.OPEN
                 flushes = True
         if flushes:
             self._flush()
@@ -389,13 +404,17 @@ class WebSocketConnection:
         if opcode in _DATA:
             wrong = self.inbox.add(frame)
             if wrong is not None:
-                self.protocol.fail(*wrong)
+                self._fail(*wrong)
         elif opcode is _PING:
             self._pending_pong = bytes(frame.data)
             if not self._stream.unsent():
                 self._answer_ping()
         elif opcode is _PONG:
             self.heartbeat.add_pong(bytes(frame.data), self._now())
+
+    def _fail(self, code: int, reason: str) -> None:
+        self.protocol.fail(code, reason)
+        self._is_open = self.protocol.state is State.OPEN
 
     def _answer_ping(self) -> None:
         """Answer the last ping, and with it all earlier pings (RFC 6455, section 5.5.3)."""
@@ -408,15 +427,16 @@ class WebSocketConnection:
         """Write the protocol's pending data and a frame, and retry unsent bytes."""
         if self._has_ended:
             return
-        unsent = self._stream.unsent()
-        if not unsent:
+        unsent = self._stream.unsent() if self._is_behind else 0
+        if not unsent and self._pending_pong is not None:
             self._answer_ping()
-        pending = self.protocol.data_to_send()
-        data = b"".join([*pending, frame]) if pending else frame
-        if data or unsent:
+        if self.protocol.writes:
+            frame = b"".join([*self.protocol.data_to_send(), frame])
+        if frame or unsent:
             try:
-                self._stream.write(data)
-                self._written += len(data)
+                self._stream.write(frame)
+                self._written += len(frame)
+                self._is_behind = self._stream.unsent() > 0
             except RequestException as error:
                 # Bytes received earlier may contain the reason. Receiving will detect the end.
                 self._error = self._error or error
@@ -429,6 +449,7 @@ class WebSocketConnection:
         self._error = self._error or error
         with suppress(Exception):  # the protocol may have received EOF already
             self.protocol.receive_eof()
+        self._is_open = False
         self._received.clear()
         self.response.end(error)
         for waiter in self._end_waiters:
@@ -452,19 +473,17 @@ class WebSocketConnection:
         else:
             raise TypeError(f"a message must be str or bytes, not {type(message).__name__}")
         with self._lock:
-            if self._packs_frames:
-                self._send_frame(pack_message(first, data))
-            else:
+            if not self._packs_frames:
                 protocol = self.protocol
                 self._send(protocol.send_text if first == TEXT else protocol.send_binary, data)
-        await self._drain()
-
-    def _send_frame(self, frame: bytes) -> None:
-        if self._has_ended or self._error is not None or self.protocol.state is not State.OPEN:
-            raise self.make_closed_error()
-        self._flush(frame)
-        if self._error is not None:
-            raise self.make_closed_error()
+            elif self._is_open and not self._has_ended and self._error is None:
+                self._flush(pack_message(first, data))
+                if self._error is not None:
+                    raise self.make_closed_error()
+            else:
+                raise self.make_closed_error()
+        if self._is_behind or self._written >= self._drains_at:
+            await self._drain()
 
     async def ping(self, data: bytes) -> None:
         """Send a ping; see `send`."""
@@ -486,6 +505,7 @@ class WebSocketConnection:
             raise self.make_closed_error()
 
     async def _drain(self) -> None:
+        self._drains_at = self._written + _DRAIN_EVERY
         limit, sent = self.response.request.timeout.write, self._sent()
         try:
             while not await self._stream.drain(limit):
@@ -537,8 +557,9 @@ class WebSocketConnection:
             self.abort()
 
     def _begin_to_close(self, code: int, reason: str) -> None:
-        if not self._has_ended and self.protocol.state is State.OPEN:
+        if not self._has_ended and self._is_open:
             self.protocol.send_close(code, reason)
+            self._is_open = False
             self._is_closed_by_us = True
             self._closing_since = self._now()
             self._flush()
@@ -630,7 +651,7 @@ class WebSocketConnection:
         try:
             while self._has_room() and not self._has_ended:
                 self._parse()  # also bytes that arrived with the handshake
-                if not (self._received or self._has_ended):
+                if not (self._received.data or self._has_ended):
                     data = self._stream.receive_now()
                     if data is None:
                         return True
@@ -650,13 +671,10 @@ class WebSocketConnection:
 
     def _keep_alive(self, now: float, has_read_all: bool) -> None:
         if self.heartbeat.is_silent(now, has_read_all=has_read_all):
-            self.protocol.fail(_FAILED, f"no pong within {self.settings.ping_timeout:g} s")
+            self._fail(_FAILED, f"no pong within {self.settings.ping_timeout:g} s")
             self._flush()
             self._finish(None)
-        elif (
-            self.protocol.state is State.OPEN
-            and (data := self.heartbeat.make_ping(now)) is not None
-        ):
+        elif self._is_open and (data := self.heartbeat.make_ping(now)) is not None:
             self.protocol.send_ping(data)
             self._flush()
 

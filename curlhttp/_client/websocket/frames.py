@@ -37,7 +37,10 @@ def pack_message(first: int, data: bytes) -> bytes:
         head = _TWO_HEAD.pack(first, _MASKED | _TWO_BYTES, size)
     else:
         head = _EIGHT_HEAD.pack(first, _MASKED | _EIGHT_BYTES, size)
-    mask = _make_mask()
+    try:
+        mask = _masks.pop()
+    except IndexError:  # at first, or another thread was faster
+        mask = _make_mask()
     return b"".join((head, mask, apply_mask(data, mask)))
 
 
@@ -48,13 +51,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def _make_mask() -> bytes:
-    """Return four bytes that nobody can predict (RFC 6455, section 5.3)."""
-    while True:
-        try:
-            return _masks.pop()
-        except IndexError:  # at first, or another thread was faster
-            random = os.urandom(4 * _MASKS)
-            _masks.extend([random[at : at + 4] for at in range(0, len(random), 4)])
+    """Return four bytes that nobody can predict (RFC 6455, section 5.3), and keep more of them."""
+    random = os.urandom(4 * _MASKS)
+    mask, *others = [random[at : at + 4] for at in range(0, len(random), 4)]
+    _masks.extend(others)
+    return mask
 
 
 class FrameBuffer:
@@ -65,25 +66,22 @@ class FrameBuffer:
         max_size: the maximum size of a message in bytes, or None.
 
     Attributes:
+        data: what can be parsed before more bytes arrive.
         held: the size in bytes of an incomplete frame that is kept until it is complete.
     """
 
     def __init__(self, data: bytes, max_size: int | None) -> None:
-        self._data = memoryview(data)
+        self.data = memoryview(data)
         self._max_size: float = math.inf if max_size is None else max_size
         self._rest = 0  # bytes of the current frame that the other parser still needs
         self._parts: Parts[bytes] = Parts()  # of the held frame
         self._missing = 0  # bytes until its head, or the whole frame, is complete
         self.held: int = 0
 
-    def __bool__(self) -> bool:
-        """Return whether there is anything to parse before more bytes arrive."""
-        return bool(self._data)
-
     @property
     def size(self) -> int:
         """Return the number of bytes that are not parsed yet."""
-        return len(self._data) + self.held
+        return len(self.data) + self.held
 
     def add(self, data: bytes) -> None:
         """Append received bytes."""
@@ -95,13 +93,13 @@ class FrameBuffer:
                 return
             data = self._parts.take(data)
             self.held = 0
-        elif self._data:
-            data = b"".join((self._data, data))
-        self._data = memoryview(data)
+        elif self.data:
+            data = b"".join((self.data, data))
+        self.data = memoryview(data)
 
     def clear(self) -> None:
         """Drop all bytes."""
-        self._data, self._parts, self.held = memoryview(b""), Parts(), 0
+        self.data, self._parts, self.held = memoryview(b""), Parts(), 0
 
     def take(self, most: int, *, messages: bool) -> tuple[int, memoryview]:
         """Return the first byte and payload of a message, or (0, bytes) for `websockets` to parse.
@@ -112,8 +110,14 @@ class FrameBuffer:
             most: the maximum number of bytes for `websockets`.
             messages: False if `websockets` needs all frames.
         """
-        data = self._data
+        data = self.data
         if not self._rest:
+            if messages and len(data) > 1 and data[0] in _MESSAGES:
+                size = data[1]
+                end = 2 + size
+                if size < _TWO_BYTES and end <= len(data) and size <= self._max_size:
+                    self.data = data[end:]  # most messages are small and come as a whole
+                    return data[0], data[2:end]
             begin, size = _read_head(data)
             end = begin + size
             if begin > len(data):
@@ -121,21 +125,21 @@ class FrameBuffer:
             if messages and data[0] in _MESSAGES and data[1] < _MASKED and size <= self._max_size:
                 if end > len(data):
                     return 0, self._hold(end)
-                self._data = data[end:]
+                self.data = data[end:]
                 return data[0], data[begin:end]
             self._rest = end
         taken = data[: min(most, self._rest)]
         self._rest -= len(taken)
-        self._data = data[len(taken) :]
+        self.data = data[len(taken) :]
         return 0, taken
 
     def _hold(self, needed: int) -> memoryview:
         """Keep the beginning of a frame until `needed` bytes of it have arrived."""
-        self._missing = needed - len(self._data)
-        self.held = len(self._data)
-        self._parts.add(bytes(self._data))
-        self._data = memoryview(b"")
-        return self._data
+        self._missing = needed - len(self.data)
+        self.held = len(self.data)
+        self._parts.add(bytes(self.data))
+        self.data = memoryview(b"")
+        return self.data
 
 
 def _read_head(data: memoryview) -> tuple[int, int]:

@@ -41,7 +41,6 @@ class LoopStream(Stream):
     ) -> None:
         self._call_soon = call_soon
         self._piece: bytes | None = None  # received and not returned yet
-        self._written = 0  # bytes since other tasks had their turn
         super().__init__(transfer, release)
         transfer.wake = partial(_end, ref(self), transfer)
 
@@ -49,15 +48,6 @@ class LoopStream(Stream):
         """Return what `receive` would, None if it would have to wait."""
         piece, self._piece = self._piece, None
         return super().receive_now() if piece is None else piece
-
-    def write(self, data: bytes) -> None:
-        """Queue bytes to send, and send what can go out at once; never blocks.
-
-        Raises:
-            RequestException: the connection broke, or was closed.
-        """
-        self._written += len(data)
-        super().write(data)
 
     def _should_yield(self) -> bool:
         """Return whether so much was written at once that other tasks should get their turn."""
@@ -126,47 +116,23 @@ class AsyncioStream(LoopStream):
             # It stays in _piece meanwhile, so that a cancelled caller does not lose it.
             await asyncio.sleep(0)
         else:
-            await self._wait_to_receive(seconds)
+            if self._error is not None:
+                raise self._error
+            if not self._watches:
+                self._sockets.add_reader(self.descriptor, _on_readable, ref(self))
+                self._watches = True
+            future = self._reader = self._loop.create_future()
+            timer = None if seconds is None else self._loop.call_later(seconds, _settle, future)
+            try:
+                await future
+            finally:
+                self._reader = None
+                if timer is not None:
+                    timer.cancel()
         piece, self._piece = self._piece, None
         if piece is None and self._error is not None:
             raise self._error
         return piece
-
-    async def _wait_to_receive(self, seconds: float | None) -> None:
-        if self._error is not None:
-            raise self._error
-        if not self._watches:
-            self._sockets.add_reader(self.descriptor, _on_readable, ref(self))
-            self._watches = True
-        future = self._reader = self._loop.create_future()
-        timer = None if seconds is None else self._loop.call_later(seconds, _settle, future)
-        try:
-            await future
-        finally:
-            self._reader = None
-            if timer is not None:
-                timer.cancel()
-
-    def _on_readable(self) -> None:
-        future = self._reader
-        if future is None or self._piece is not None:
-            # Nobody wants more now, so bytes wait in the socket, which slows the sender.
-            self._sockets.remove_reader(self.descriptor)
-            self._watches = False
-            return
-        try:
-            piece = Stream.receive_now(self)
-        except Exception:  # stored in _error
-            self._stop_watching()
-        else:
-            if piece is None:
-                return
-            self._piece = piece
-            if not piece or len(piece) == PIECE:
-                # At its end the socket stays readable; after a full piece there is more, which
-                # the next caller finds without a turn of the loop.
-                self._stop_watching()
-        _settle(future)
 
     def _stop_watching(self) -> None:
         if self._watches:
@@ -243,10 +209,29 @@ def _settle(future: asyncio.Future[None]) -> None:
 # The loop keeps its callbacks alive. They hold no stream, so that a dropped stream is collected.
 
 
-def _on_readable(stream: ref[AsyncioStream]) -> None:
-    found = stream()
-    if found is not None:
-        found._on_readable()
+def _on_readable(reference: ref[AsyncioStream]) -> None:
+    stream = reference()
+    if stream is None:
+        return
+    future = stream._reader
+    if future is None or stream._piece is not None:
+        # Nobody wants more now, so bytes wait in the socket, which slows the sender.
+        stream._stop_watching()
+        return
+    try:
+        piece = Stream.receive_now(stream)
+    except Exception:  # stored in _error
+        stream._stop_watching()
+    else:
+        if piece is None:
+            return
+        stream._piece = piece
+        if not piece or len(piece) == PIECE:
+            # At its end the socket stays readable; after a full piece there is more, which the next
+            # caller finds without a turn of the loop.
+            stream._stop_watching()
+    if not future.done():  # its task may have been cancelled just now
+        future.set_result(None)
 
 
 def _on_writable(stream: ref[AsyncioStream]) -> None:

@@ -76,6 +76,7 @@ class Stream:
         self._error: BaseException | None = None
         self._easy = transfer.easy
         self._unsent: deque[memoryview] = deque()
+        self._written = 0  # bytes; tasks count them from one turn of the others to the next
         info = transfer.easy.getinfo
         self.descriptor: int = info(pycurl.ACTIVESOCKET)
         request = transfer.request
@@ -119,6 +120,7 @@ class Stream:
         Raises:
             RequestException: the connection broke, or was closed.
         """
+        self._written += len(data)
         if self._unsent:
             self._unsent.append(memoryview(data))
         elif data:

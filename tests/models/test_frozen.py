@@ -1,0 +1,109 @@
+"""The frozen dataclasses that are made faster behave as those of dataclasses do."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from curlhttp._models.config import TLS, Limits, Proxy
+from curlhttp._models.frozen import dataclass
+from curlhttp._models.timeout import Timeout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fast:
+    """A value."""
+
+    name: str
+    size: int | None = 1
+
+    def __post_init__(self) -> None:
+        if self.size == 0:
+            raise ValueError("no size")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """A value."""
+
+    name: str
+    size: int | None = 1
+
+    def __post_init__(self) -> None:
+        if self.size == 0:
+            raise ValueError("no size")
+
+
+def _result(act: Callable[[Any], object], kind: Any) -> str:
+    try:
+        found = act(kind)
+    except Exception as error:
+        found = repr(error)
+    return str(found).replace("Slow", "Fast")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda kind: kind(name="a"),
+        lambda kind: kind(),
+        lambda kind: kind("a"),
+        lambda kind: kind(name="a", siez=2),
+        lambda kind: kind(name="a", size=0),
+        lambda kind: kind(name="a") == kind(name="a", size=1),
+        lambda kind: kind(name="a") == kind(name="b"),
+        lambda kind: kind(name="a") == ("a", 1),
+        lambda kind: hash(kind(name="a")) == hash(("a", 1)),
+        lambda kind: setattr(kind(name="a"), "size", 2),
+        lambda kind: delattr(kind(name="a"), "size"),
+        lambda kind: dataclasses.replace(kind(name="a"), size=None),
+        lambda kind: dataclasses.replace(kind(name="a"), size=0),
+        lambda kind: dataclasses.asdict(kind(name="a")),
+        lambda kind: [(each.name, each.type, each.kw_only) for each in dataclasses.fields(kind)],
+        lambda kind: pickle.loads(pickle.dumps(kind(name="a", size=5))),
+        lambda kind: copy.deepcopy(kind(name="a", size=5)),
+        lambda kind: (inspect.signature(kind), kind.__init__.__annotations__),
+        lambda kind: (kind.__init__.__qualname__, kind.__init__.__module__),
+        lambda kind: (kind.__match_args__, kind.__slots__, hasattr(kind(name="a"), "__dict__")),
+    ],
+)
+def test_it_does_what_a_dataclass_does(act: Callable[[Any], object]) -> None:
+    assert _result(act, Fast) == _result(act, Slow)
+
+
+def test_a_dataclass_may_derive_from_it() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class More(Timeout):
+        why: str = ""
+
+    more = More(read=3, why="x")
+    assert (more.read, more.why) == (3, "x")
+    assert more != More(read=3)
+    with pytest.raises(FrozenInstanceError):
+        more.why = "y"  # type: ignore[misc]
+
+
+def test_a_plain_class_may_add_attributes_to_it() -> None:
+    class Named(Timeout):
+        label: str
+
+    named = Named(read=3)
+    named.label = "x"
+    assert named.label == "x"
+    with pytest.raises(FrozenInstanceError):
+        named.read = 4  # type: ignore[misc]
+    del named.label
+    assert not hasattr(named, "label")
+
+
+@pytest.mark.parametrize("value", [Timeout(read=3), Limits(), TLS(), Proxy(url="http://a:1")])
+def test_settings_of_users_are_equal_after_a_copy(value: Any) -> None:
+    assert pickle.loads(pickle.dumps(value)) == value == copy.copy(value)
+    assert dataclasses.is_dataclass(value)
