@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,9 +10,11 @@ from time import monotonic
 from typing import Any
 
 import anyio
+import pycurl
 import pytest
 
 from curlhttp import Timeout
+from curlhttp._curl.streams import stream
 from curlhttp.exceptions import (
     ConnectTimeout,
     DeadlineExceeded,
@@ -338,6 +341,40 @@ async def test_each_wait_ends_whatever_happened_before(
         with anyio.fail_after(NEVER):
             await wait(link)
     await talk_once(link)
+
+
+@pytest.mark.parametrize(("scheme", "through"), [TLS])
+async def test_libcurl_gets_one_record_at_a_time_where_it_would_wait_for_the_rest(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Schannel, its send returns when all is sent, however long the server reads nothing."""
+    sizes: list[int] = []
+
+    class Watched:
+        def __init__(self, easy: Any) -> None:
+            self._easy = easy
+
+        def send(self, data: Any) -> int:
+            sizes.append(len(data))
+            assert select.select([], [self._easy.getinfo(pycurl.ACTIVESOCKET)], [], 0)[1]
+            sent: int = self._easy.send(data)
+            return sent
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._easy, name)
+
+    def watched(self: Any, transfer: Any, release: Any) -> None:
+        begin(self, transfer, release)
+        self._easy = Watched(self._easy)
+
+    begin = stream.Stream.__init__
+    monkeypatch.setattr(stream, "USES_SCHANNEL", True)
+    monkeypatch.setattr(stream.Stream, "__init__", watched)
+    await sending(link)
+    async with await link.open("/ws/echo", compression=None) as ws:
+        await ws.send(bytes(1 << 20))
+        assert await ws.recv() == bytes(1 << 20)
+    assert max(sizes) == 16 * 1024
 
 
 @pytest.mark.slow

@@ -7,12 +7,14 @@ to wait for the socket. Nothing here knows the protocol.
 
 from __future__ import annotations
 
+import select
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
 import pycurl
 
+from curlhttp._curl import USES_SCHANNEL
 from curlhttp._curl.connection_state import Connection
 from curlhttp._curl.errors import LACKS_CERTIFICATE, find_tls_refusal
 from curlhttp._curl.transfer import Transfer
@@ -24,6 +26,7 @@ from curlhttp.exceptions import ConnectionError, SSLError
 
 PIECE = 256 * 1024  # bytes received at once
 _JOIN_BELOW = 16 * 1024  # bytes; smaller pieces are joined with the next ones
+_RECORD = 16 * 1024  # bytes; the most of a record of TLS
 
 
 class ConnectionRequest(ClientRequest):
@@ -90,6 +93,9 @@ class Stream:
         # It detects a TLS alert at the end.
         self._connection = Connection(self.descriptor, False, self._holds_bytes, "")
         self.is_plain = not self._holds_bytes
+        # With Schannel, libcurl waits until all bytes of a call are sent, for as long as the peer
+        # reads nothing: it gets a record at a time, while the socket has room.
+        self._sends_in_full = USES_SCHANNEL and self._holds_bytes
         self._timings = _timings(transfer)
         register(self)
 
@@ -159,8 +165,10 @@ class Stream:
             raise self._error
         total = 0
         while True:
+            if self._sends_in_full and not self._has_room():
+                return total
             try:
-                sent: int = self._easy.send(data)
+                sent: int = self._easy.send(data[:_RECORD] if self._sends_in_full else data)
             except BlockingIOError:
                 return total
             except pycurl.error as error:
@@ -170,6 +178,10 @@ class Stream:
             if sent == len(data) or not sent:
                 return total
             data = memoryview(data)[sent:]
+
+    def _has_room(self) -> bool:
+        """Return whether the socket takes bytes now."""
+        return bool(select.select([], [self.descriptor], [], 0)[1])
 
     def _find_alert(self) -> pycurl.error | None:
         """Return the error of receiving after sending failed, because a TLS alert says why."""
