@@ -373,9 +373,10 @@ def until(is_so: Callable[[], object]) -> None:
 def ended_read(stream: curlhttp.StreamedResponse) -> BaseException | None:
     """Close a response whose read waits in another thread, and return what that raised."""
     incoming: Any = stream._incoming
+    transfer = incoming._transfer
     with ThreadPoolExecutor(1) as threads:
         read = threads.submit(stream.read)
-        until(lambda: incoming.wake is not None)
+        until(lambda: transfer.wake is not None)
         stream.close()
         return read.exception(timeout=30)
 

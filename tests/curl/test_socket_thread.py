@@ -274,7 +274,7 @@ def test_closing_a_response_ends_the_read_of_another_thread() -> None:
             incoming: Any = stream._incoming
             with ThreadPoolExecutor(1) as threads:
                 read = threads.submit(stream.read)
-                while incoming.wake is None:
+                while incoming._transfer.wake is None:
                     assert not read.done()
                 stream.close()
                 assert isinstance(read.exception(timeout=30), StreamConsumedError)

@@ -243,7 +243,7 @@ async def test_retries_are_of_connecting(
     async def nap(seconds: float) -> None:
         naps.append(seconds)
 
-    monkeypatch.setattr(type(engine), "sleep", lambda self, seconds: nap(seconds))
+    monkeypatch.setattr(type(engine), "runtime", engine.runtime._replace(sleep=nap))
     url = f"http://127.0.0.1:{refused}/"
     error = await error_of(library, client, "POST", url, content=b"abc")
     assert is_ours(error, "ConnectError")
@@ -266,7 +266,7 @@ async def test_a_negative_number_of_retries_means_none(
     async def nap(seconds: float) -> None:
         raise AssertionError("it tries again")
 
-    monkeypatch.setattr(type(engine), "sleep", lambda self, seconds: nap(seconds))
+    monkeypatch.setattr(type(engine), "runtime", engine.runtime._replace(sleep=nap))
     error = await error_of(library, client, "GET", f"http://127.0.0.1:{refused}/")
     assert is_ours(error, "ConnectError")
 

@@ -703,12 +703,13 @@ def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> 
 
     late = Late(rate.make_reserve_command("http://a.test", INF), lambda: None)
     link.put(late)
-    assert 90e6 < store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] <= 200e6
+    # Slots are a little further apart than the rate says; see shared-limits.md.
+    assert 90e6 < store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] < 201e6
     # The next request gets the reservation that was not used.
     waits = [store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] for _ in range(2)]
     assert left == [True]
-    assert min(waits) <= 200e6
-    assert max(waits) <= 300e6
+    assert min(waits) < 201e6
+    assert max(waits) < 301e6
 
 
 async def test_many_at_once_get_replies(
