@@ -8,6 +8,7 @@ from curlhttp._models.body import encode_body
 from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.redaction import display_url, redact_url
+from curlhttp._models.timeout import EARLY
 from curlhttp._models.timings import drop_waits
 from curlhttp._models.url import URL, parse_url
 
@@ -40,7 +41,6 @@ NEXT_ATTEMPT = "curlhttp.next_attempt"
 # The extension with a function of (method, status), which returns the method after a redirect.
 REDIRECT_METHOD = "curlhttp.redirect_method"
 
-_EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2
 IDEMPOTENT = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"})
 
@@ -352,9 +352,9 @@ class ClientRequest:
         """Return whether the total time has run out, for a timer that fired.
 
         Args:
-            now: time.monotonic(); timers of event loops may be 2 ms early.
+            now: time.monotonic(); timers of event loops may be some milliseconds early.
         """
-        return self.deadline is not None and now >= self.deadline - _EARLY
+        return self.deadline is not None and now >= self.deadline - EARLY
 
     def pool_seconds(self, now: float) -> float | None:
         """Return how many seconds this request may wait in a queue, None for no limit.

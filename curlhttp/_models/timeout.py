@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TypeAlias
 
 from curlhttp._models.frozen import dataclass
+
+# Seconds by which timers of event loops may be early; on Windows, the clock has ticks of 16 ms.
+EARLY = 0.016 if sys.platform == "win32" else 0.002
 
 TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
 

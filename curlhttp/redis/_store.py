@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._models import fork as _fork
 from curlhttp._models.errors import check_number
+from curlhttp._models.timeout import EARLY
 from curlhttp._policy.shared_store import Answer, StoreCommand, StoreLease
 from curlhttp.exceptions import StoreError
 from curlhttp.redis._connection import (
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from curlhttp._engine.engine import MakeWaiter
-
-_EARLY = 0.002  # seconds by which timers of event loops may be early
 
 
 class RedisStore:
@@ -115,7 +114,7 @@ class RedisStore:
                 started = time.monotonic()
                 await waiter.wait(patience)
                 # A request whose timeout is shorter proves nothing about Redis.
-                has_waited = time.monotonic() - started > patience - _EARLY
+                has_waited = time.monotonic() - started > patience - EARLY
                 if not has_waited:
                     break
                 if connection.is_stuck():

@@ -33,6 +33,7 @@ from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, has_body
 from curlhttp._models.suggestions import with_suggestions
+from curlhttp._models.timeout import EARLY
 from curlhttp._models.timings import Timings
 from curlhttp._runtime.loops import BackgroundTasks, Loop, background_tasks, running_loop
 from curlhttp.exceptions import (
@@ -46,7 +47,6 @@ from curlhttp.exceptions import (
 # --- One request to an ASGI app: the app's side, in a separate task, and the client's side ---
 
 _MAX_UNREAD = 64 * 1024  # bytes that a streamed response may be ahead of its reader
-_EARLY = 0.002  # seconds by which timers of event loops may fire too early
 _LATE_TURNS = 8  # turns of the loop in which a late app may still send something
 
 _Message = dict[str, Any]  # Any: what a message holds depends on its type
@@ -244,11 +244,11 @@ class AppExchange(AppCall):
         """
         for _ in range(_LATE_TURNS):
             time_left = self.get_time_left()
-            if is_over() or time_left is None or time_left > _EARLY:
+            if is_over() or time_left is None or time_left > EARLY:
                 return
             await anyio.lowlevel.checkpoint()
         if not is_over():
-            self.check_time(self._last_activity, _EARLY)
+            self.check_time(self._last_activity, EARLY)
 
     def get_time_left(self) -> float | None:
         """Return the seconds until the next timeout, or None if there are no timeouts."""
