@@ -203,6 +203,30 @@ async def test_a_timeout_of_recv_loses_nothing(client: AnyClient) -> None:
             assert await ws.recv() == "whole"
 
 
+@pytest.mark.colours("asyncio", "uvloop", "trio", "unwatching")
+async def test_tasks_that_send_more_than_fits_at_once_do_not_wait_for_each_other(
+    client: AnyClient,
+) -> None:
+    sizes: list[int] = []
+
+    def talk(conn: RawConnection) -> None:
+        while (frame := read_frame(conn))[0] == BINARY:
+            sizes.append(len(frame[1]))
+
+    async def send(ws: Any) -> None:
+        for _ in range(2):
+            await ws.send(bytes(9_000_000))
+
+    with RawServer(speaking(talk)) as server:
+        ws = await client.websocket(url_of(server), compression=None, close_timeout=30)
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2):
+                    tasks.start_soon(send, ws)
+        await ws.aclose()
+    assert sizes == [9_000_000] * 4
+
+
 @pytest.mark.colours("asyncio", "uvloop", "trio")
 async def test_cancelling_recv_loses_nothing(client: AnyClient, echo_server: RawServer) -> None:
     async with await client.websocket(url_of(echo_server)) as ws:

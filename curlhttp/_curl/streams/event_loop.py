@@ -96,6 +96,9 @@ class AsyncioStream(LoopStream):
         self._reader: asyncio.Future[None] | None = None  # of the task that waits to receive
         self._writers: set[asyncio.Future[None]] = set()
         self._watches = False  # the loop calls _on_readable
+        # The loop calls _on_writable. Tasks in _writers do not say so: they may still have to run
+        # when all is sent, while another one writes again.
+        self._awaits_room = False
         super().__init__(transfer, release, loop.call_soon_threadsafe)
 
     # receiving
@@ -155,8 +158,9 @@ class AsyncioStream(LoopStream):
         self._written = 0
         if self._error is not None:
             raise self._error
-        if not self._writers:
+        if not self._awaits_room:
             self._sockets.add_writer(self.descriptor, _on_writable, ref(self))
+            self._awaits_room = True
         future: asyncio.Future[None] = self._loop.create_future()
         self._writers.add(future)
         timer = None if seconds is None else self._loop.call_later(seconds, _settle, future)
@@ -183,8 +187,10 @@ class AsyncioStream(LoopStream):
                 _settle(future)
 
     def _stop_writing(self) -> None:
-        if self.descriptor >= 0 and not self._loop.is_closed():
-            self._sockets.remove_writer(self.descriptor)
+        if self._awaits_room:
+            self._awaits_room = False
+            if self.descriptor >= 0 and not self._loop.is_closed():
+                self._sockets.remove_writer(self.descriptor)
 
     # the end
 
