@@ -124,7 +124,7 @@ class AsyncClient(BaseClient):
         # Of the last request: the hook of its loop, and the engine. One tuple, because other
         # threads may have other loops.
         self._last_engine: tuple[object, EventLoopEngine | None] = _NO_ENGINE
-        self.is_closed = False  # not on the class, where Python finds it more slowly
+        self.is_closed: bool = False  # not on the class, where Python finds it more slowly
         self._uses_libcurl = transport is None or hasattr(transport, "wrap")
         given = self._given_transport = None if transport is None else self._to_engine(transport)
         if given is not None:

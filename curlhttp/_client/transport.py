@@ -14,8 +14,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
-import anyio
-
 from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
@@ -38,7 +36,6 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings, add_waits
-from curlhttp._runtime.loops import REAL_TIME_LOOP, background_tasks, running_loop
 from curlhttp._runtime.thread import REAL_TIME_THREAD
 from curlhttp.exceptions import ConnectTimeout, DeadlineExceeded, RequestException
 
@@ -321,12 +318,20 @@ class _TransportAttempt:
         limits = [each for each in (read, left) if each is not None]
         if not limits:
             return await call()
-        with anyio.move_on_after(min(limits)) as scope:
+        from anyio import move_on_after  # late: Client needs no event loop
+
+        with move_on_after(min(limits)) as scope:
             return await call()
         assert scope.cancelled_caught
         if left is not None and (read is None or left <= read):
             raise self.make_late_error()
         raise read_timeout_error(request, has_head=has_head)
+
+
+def _tasks_of_the_loop() -> BackgroundTasks:
+    from curlhttp._runtime.loops import background_tasks, running_loop
+
+    return background_tasks(running_loop(), copy_context())
 
 
 class _Received:
@@ -424,7 +429,7 @@ class _Received:
             self._stream.abort()
             close = getattr(self._source, "aclose", None)
             if close is not None and getattr(self._source, "is_open", False):
-                background_tasks(running_loop(), copy_context()).spawn(_close_quietly, close)
+                _tasks_of_the_loop().spawn(_close_quietly, close)
 
     async def aclose(self) -> None:
         """Abandon the rest of the body, and wait until a generator is closed."""
@@ -570,10 +575,12 @@ class AsyncTransportEngine(_TransportEngine):
     """The engine of an AsyncTransport. Attempts of a hedge are tasks."""
 
     is_async = True
-    runtime = REAL_TIME_LOOP
 
     def __init__(self, transport: object) -> None:
+        from curlhttp._runtime.loops import REAL_TIME_LOOP
+
         super().__init__(transport)
+        self.runtime: Runtime = REAL_TIME_LOOP
         self.racing: set[_Racer[Response]] = set()
 
     async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
@@ -741,7 +748,7 @@ class _TransportRace(Generic[T]):
         return self._finish(first, winner)
 
     def _start(self, request: ClientRequest) -> _Racer[T]:
-        tasks = background_tasks(running_loop(), copy_context())
+        tasks = _tasks_of_the_loop()
         racer: _Racer[T] = _Racer(self._engine.begin(request), tasks)
         self._running.append(racer)
         self._engine.racing.add(cast("_Racer[Response]", racer))

@@ -407,8 +407,8 @@ class ChaosEngine:
         self.close: Callable[[], None] = engine.close
         self.is_async: bool | None = getattr(engine, "is_async", None)
         if self.is_async:  # of a transport for AsyncClient
-            self.astart = cast(Any, engine).astart
-            self.aclose = cast(Any, engine).aclose
+            self.astart: Callable[[], Awaitable[object]] = cast(Any, engine).astart
+            self.aclose: Callable[[], Awaitable[object]] = cast(Any, engine).aclose
 
     @property
     def is_closed(self) -> bool:

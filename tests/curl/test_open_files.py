@@ -269,7 +269,7 @@ with curlhttp.Client(timeout=200) as client:
         except curlhttp.RequestException as error:
             print(type(error).__name__)
     reader = threading.Thread(target=read)
-    poller, waits = response._incoming.driver.poller, threading.Event()
+    poller, waits = response._incoming._transfer.driver.poller, threading.Event()
     really = poller.poll
     poller.poll = lambda seconds: (seconds > 1 and waits.set()) or really(seconds)
     with names.left(0):
