@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 import curlhttp.requests.sessions as sessions
 from curlhttp._models import response as _core
 from curlhttp._models.body import FileBody
-from curlhttp._models.config import Proxy, to_proxy_mapping
+from curlhttp._models.config import NetworkRoute, Proxy, describe_authorities, to_proxy_mapping
 from curlhttp._models.decoding import ContentDecoder, parse_codings, undo_codings
 from curlhttp._models.headers import DEFAULT_HEADERS
-from curlhttp._models.url import get_fields
-from curlhttp.exceptions import ContentDecodingError, RequestException, TooManyRedirects
+from curlhttp._models.redaction import display_url
+from curlhttp._models.url import URL, get_fields
+from curlhttp.exceptions import ContentDecodingError, RequestException, SSLError, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._core_request import to_header_text
 from curlhttp.requests._url import escape_bare_percents
@@ -152,6 +153,23 @@ class _Adapter(HTTPAdapter):
 
     _response_class = UTF8Response
     _sends_utf8 = True
+
+    def _transport(
+        self,
+        request: PreparedRequest,
+        url: URL,
+        verify: t.VerifyInput,
+        cert: t.CertInput,
+        proxies: t.ProxiesInput,
+    ) -> NetworkRoute:
+        try:
+            return super()._transport(request, url, verify, cert, proxies)
+        except FileNotFoundError as error:
+            if isinstance(verify, str) and describe_authorities(verify) != verify:
+                # A path of the environment is not the caller's mistake.
+                text = f"{request.method} {display_url(url)}: {error}"
+                raise SSLError(text, request=request) from None  # type: ignore[arg-type]
+            raise
 
     def _attempt(self, sent: ClientRequest) -> _core.Response:
         try:

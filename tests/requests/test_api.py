@@ -15,6 +15,7 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
+from curlhttp._models.config import CA_VARIABLES
 from curlhttp.exceptions import InvalidURL, MissingSchema
 from curlhttp.requests import _functions, sessions
 from tests.servers import (
@@ -335,6 +336,25 @@ def test_a_network_error_has_the_text_of_the_clients_and_the_parts_of_requests()
 
 def without_times(error: BaseException) -> str:
     return re.sub(r"after \d+ ms", "after some ms", str(error))
+
+
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"])
+def test_a_missing_path_of_the_environment_is_an_error_of_tls_as_in_the_clients(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in CA_VARIABLES:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "/missing/x")
+    reason = f"invalid path: /missing/x (the environment variable {name})"
+    with RawServer(respond_and_close(b"")) as server, curlhttp.Client() as client:
+        url = server.url.replace("http:", "https:") + "/?token=1"
+        for get in (client.get, curlhttp.get):
+            error = error_of(get, url)
+            assert isinstance(error, curlhttp.SSLError)
+            assert reason in str(error)
+            assert str(error).startswith(f"GET {url.replace('token=1', 'token=***')}: ")
+        with pytest.raises(FileNotFoundError, match="invalid path: /missing/y"):
+            curlhttp.get(url, verify="/missing/y")
 
 
 def test_http_where_tls_is_expected_says_so() -> None:
