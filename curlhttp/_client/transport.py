@@ -31,13 +31,13 @@ from curlhttp._engine.engine import (
 )
 from curlhttp._engine.run import send_sync
 from curlhttp._flow.streamed_response import BaseStreamedResponse
-from curlhttp._models.errors import client_closed, read_timeout_error
+from curlhttp._models.errors import client_closed, deadline_error, read_timeout_error
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings, add_waits
 from curlhttp._runtime.thread import REAL_TIME_THREAD
-from curlhttp.exceptions import ConnectTimeout, DeadlineExceeded, RequestException
+from curlhttp.exceptions import ConnectTimeout, RequestException
 
 if TYPE_CHECKING:
     from curlhttp._runtime.loops import BackgroundTasks
@@ -262,11 +262,12 @@ class _TransportAttempt:
         return _Received(self, response)
 
     def add_context(self, error: BaseException) -> BaseException:
-        """Return an error of the transport, with the request if it has none."""
-        if isinstance(error, RequestException) and error.request is None:
-            error.request = self.request
-            if not isinstance(error, ConnectTimeout):
-                error.request_sent = True
+        """Return an error of the transport, with request and timings if it has none."""
+        if isinstance(error, RequestException):
+            if error.request is None:
+                error.request = self.request
+                if not isinstance(error, ConnectTimeout):
+                    error.request_sent = True
             if error.timings is None:
                 error.timings = self.timings()
         return error
@@ -286,7 +287,7 @@ class _TransportAttempt:
         """
         request, now = self.request, monotonic()
         if request.is_late(now):
-            raise self.make_late_error()
+            raise deadline_error(request, was_sent=True)
         read = request.timeout.read
         if read is not None and now - silent_since > read and (has_head or self._is_small):
             raise read_timeout_error(request, has_head=has_head)
@@ -296,13 +297,6 @@ class _TransportAttempt:
         """Return whether sending the request takes no time: nobody says how far a body is."""
         body = self.request.body
         return body is None or (body.data is not None and len(body.data) <= _SMALL)
-
-    def make_late_error(self) -> DeadlineExceeded:
-        """Return the error for the total timeout."""
-        request = self.request
-        return DeadlineExceeded(
-            f"{request}: the total timeout of {request.timeout.total} s ran out", request=request
-        )
 
     async def wait(self, call: Callable[[], Awaitable[T]], *, has_head: bool) -> T:
         """Await what a function returns, up to the timeouts of the request.
@@ -324,7 +318,7 @@ class _TransportAttempt:
             return await call()
         assert scope.cancelled_caught
         if left is not None and (read is None or left <= read):
-            raise self.make_late_error()
+            raise deadline_error(request, was_sent=True)
         raise read_timeout_error(request, has_head=has_head)
 
 

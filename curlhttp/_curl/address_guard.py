@@ -33,9 +33,10 @@ from curlhttp._engine.engine import (
 )
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, NetworkRoute
+from curlhttp._models.errors import deadline_error
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
-from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
+from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout
 
 if TYPE_CHECKING:
     from curlhttp._models.config import AddressGuard
@@ -117,10 +118,7 @@ class AddressChecker:
         if found is not None:
             return found
         if request.is_late(engine.runtime.now()):
-            raise DeadlineExceeded(
-                f"{request}: the total timeout of {request.timeout.total} s ran out",
-                request=request,
-            )
+            raise deadline_error(request, was_sent=False)
         raise ConnectTimeout(
             f"{request}: the host name was not resolved within {request.timeout.connect} s",
             request=request,

@@ -8,10 +8,11 @@ from curlhttp._engine.engine import Engine, Exchange, HedgePlan, Totals, count_o
 from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
 from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._flow.streamed_response import BaseStreamedResponse
+from curlhttp._models.errors import deadline_error
 from curlhttp._models.redaction import HeadRedactor, escape_bytes
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
-from curlhttp.exceptions import DeadlineExceeded, RequestException, UnrewindableBodyError
+from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 # --- Log each attempt to the logger "curlhttp"; _engine/log.py formats the lines ---
 
@@ -150,10 +151,7 @@ def prepare(request: ClientRequest, now: Callable[[], float]) -> None:
         InvalidProxyURL: the URL of the proxy for this request is invalid.
     """
     if request.deadline is not None and request.deadline - now() < MIN_ATTEMPT_SECONDS:
-        raise DeadlineExceeded(
-            f"{request}: the total timeout of {request.timeout.total} s ran out",
-            request=request,
-        )
+        raise deadline_error(request, was_sent=False)
     if request.route is not None:
         # For the current URL, which may have changed since the last attempt.
         request.transport = request.route(request.url)

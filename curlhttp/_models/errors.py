@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, TypeVar, cast
 
-from curlhttp.exceptions import ClientClosed, ReadTimeout, StreamConsumedError
+from curlhttp.exceptions import ClientClosed, DeadlineExceeded, ReadTimeout, StreamConsumedError
 
 if TYPE_CHECKING:
     from curlhttp._models.request import ClientRequest
@@ -144,6 +144,20 @@ def read_timeout_error(request: ClientRequest, *, has_head: bool) -> ReadTimeout
         request=request,
         curl_code=28,  # CURLE_OPERATION_TIMEDOUT
         request_sent=True,
+    )
+
+
+def deadline_error(request: ClientRequest, *, was_sent: bool) -> DeadlineExceeded:
+    """Return the exception for a request whose total timeout has run out.
+
+    Args:
+        request: see there.
+        was_sent: whatever answers it may have received it.
+    """
+    return DeadlineExceeded(
+        f"{request}: the total timeout of {request.timeout.total} s ran out",
+        request=request,
+        request_sent=was_sent,
     )
 
 

@@ -19,6 +19,7 @@ from curlhttp import exceptions as e
 from curlhttp.testing import Answer, Chaos, ScriptedEngine, mock
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
+from tests.support.pace import paced
 
 Respond = Callable[[Any], Any]
 URL = "http://pages.test"
@@ -353,17 +354,19 @@ async def test_a_closed_client_sends_nothing_and_closes_the_transport_once(pages
 
 def test_a_transport_of_threads_that_was_too_slow_times_out() -> None:
     def slow(request: Any) -> Any:
-        threading.Event().wait(0.05)
+        threading.Event().wait(paced(0.2))
         return request.respond()
 
     for timeout, expected in (
-        (curlhttp.Timeout(read=0.01), e.ReadTimeout),
-        (curlhttp.Timeout(total=0.02), e.DeadlineExceeded),
+        (curlhttp.Timeout(read=paced(0.1)), e.ReadTimeout),
+        (curlhttp.Timeout(total=paced(0.1)), e.DeadlineExceeded),
     ):
         with curlhttp.Client(transport=_Plain(slow), timeout=timeout) as client:
             with pytest.raises(expected) as caught:
                 client.get(URL)
             assert caught.value.request is not None
+            assert caught.value.request_sent
+            assert caught.value.timings is not None
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])
@@ -371,12 +374,12 @@ def test_a_transport_of_threads_that_was_too_slow_times_out() -> None:
 @pytest.mark.parametrize(
     ("timeout", "expected"),
     [
-        (curlhttp.Timeout(read=0.01), e.ReadTimeout),
-        (curlhttp.Timeout(total=0.05), e.DeadlineExceeded),
+        ({"read": 0.01}, e.ReadTimeout),
+        ({"total": 0.1}, e.DeadlineExceeded),
     ],
 )
 async def test_a_timeout_cancels_a_slow_transport(
-    pages: Any, where: str, timeout: Any, expected: type[Exception]
+    pages: Any, where: str, timeout: dict[str, float], expected: type[e.RequestException]
 ) -> None:
     ended = []
 
@@ -395,10 +398,13 @@ async def test_a_timeout_cancels_a_slow_transport(
         finally:
             ended.append("send")
 
-    client, _ = pages(respond, timeout=timeout)
-    with pytest.raises(expected):
+    limits = {name: paced(seconds) for name, seconds in timeout.items()}
+    client, _ = pages(respond, timeout=curlhttp.Timeout(**limits))
+    with pytest.raises(expected) as caught:
         await client.get("/")
     assert ended == [where]
+    assert caught.value.request_sent
+    assert caught.value.timings is not None
 
 
 @pytest.mark.parametrize("colour", ["asyncio", "trio"])

@@ -12,11 +12,11 @@ from urllib.parse import unquote
 import anyio.lowlevel
 
 from curlhttp._engine.engine import Waiter
-from curlhttp._models.errors import read_timeout_error
+from curlhttp._models.errors import deadline_error, read_timeout_error
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, get_reason_phrase
 from curlhttp._models.timings import Timings, add_waits
-from curlhttp.exceptions import DeadlineExceeded, RequestException
+from curlhttp.exceptions import RequestException
 
 ERROR = b"Internal Server Error"  # the body of the response if the app raised an exception
 
@@ -73,11 +73,8 @@ class AppCall:
         Raises:
             DeadlineExceeded: it has.
         """
-        request = self.request
-        if request.is_late(monotonic()):
-            raise DeadlineExceeded(
-                f"{request}: the total timeout of {request.timeout.total} s ran out"
-            )
+        if self.request.is_late(monotonic()):
+            raise deadline_error(self.request, was_sent=True)
 
     def add_context(self, error: BaseException) -> BaseException:
         """Return an error with request and timings, if it is a RequestException without them."""
