@@ -129,9 +129,9 @@ class AsyncClient(BaseClient):
         given = self._given_transport = None if transport is None else self._to_engine(transport)
         if given is not None:
             self._find_running_loop = cast("Callable[[], Loop]", _no_loop)
-        is_real = given is None or self._uses_libcurl
-        now = _network.now if is_real or given is None else given.runtime.now
-        wall = _network.wall if is_real or given is None else given.runtime.wall
+        now, wall = _network.now, _network.wall
+        if given is not None and not self._uses_libcurl:
+            now, wall = given.runtime.now, given.runtime.wall
         self.clock: Clock = Clock(now, wall, lambda seconds: self._timer().runtime.sleep(seconds))
         self.make_waiter: MakeWaiter = lambda: self._timer().runtime.make_waiter()
         self.exchange: Exchange = self._make_exchange()

@@ -1,6 +1,6 @@
 """Choose the NetworkRoute for a URL from the settings of the client and of the request.
 
-Engines compare Transports by identity, so equal settings yield the same object. _curl/options.py
+Engines compare NetworkRoutes by identity, so equal settings yield the same object. _curl/options.py
 sets a NetworkRoute on a handle.
 """
 

@@ -120,12 +120,12 @@ class _Counts:
         self.waits.setdefault(reason, _Sum()).add(number, seconds)
 
     def read(self) -> OriginStats:
-        numbers, below = {}, 0
-        for bound, number in zip(BUCKETS, self._buckets, strict=False):
-            below += number
-            numbers[float(bound)] = below
         from curlhttp._models.origin_stats import OriginStats
 
+        numbers, below = {}, 0
+        for bound, number in zip(BUCKETS, self._buckets, strict=True):
+            below += number
+            numbers[float(bound)] = below
         return OriginStats(
             dict(self.responses),
             dict(self.errors),

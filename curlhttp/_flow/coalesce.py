@@ -81,10 +81,10 @@ class Coalescing(Unpicklable):
         make_waiter: MakeWaiter,
         spawn: Spawn | None,
         where: Callable[[], Hashable] | None,
-        totals: Totals | None = None,
+        totals: Totals,
     ) -> None:
         self._now = clock.now
-        self._waits = Waits(clock.now, (totals or Totals()).outcomes)
+        self._waits = Waits(clock.now, totals.outcomes)
         self._make_waiter = make_waiter
         self._spawn = spawn
         self._where = where

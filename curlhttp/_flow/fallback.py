@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from curlhttp._engine.engine import Layer, Send
 from curlhttp._engine.network import network
@@ -19,9 +19,6 @@ from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.retry import STATUSES
 from curlhttp.exceptions import ClientClosed, RequestException
-
-if TYPE_CHECKING:
-    pass
 
 FallbackInput: TypeAlias = Callable[
     [ClientRequest, "Response | RequestException"], "Response | Awaitable[Response | None] | None"

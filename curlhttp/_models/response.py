@@ -18,7 +18,7 @@ from curlhttp._models.decoding import (
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_field, redact_url
 from curlhttp._models.suggestions import SuggestingAttributes
-from curlhttp._models.timings import Attempt, CurlTimings, Timings, make_timings
+from curlhttp._models.timings import NO_TIME, Attempt, CurlTimings, Timings, make_timings
 from curlhttp._models.url import decode_reference
 from curlhttp.exceptions import ContentDecodingError, HTTPError, JSONDecodeError, JSONTypeError
 
@@ -204,7 +204,7 @@ class Response(SuggestingAttributes):
         lines += [f"{name}: {value}" for name, value in fields]
         head = Head("\r\n".join([*lines, "", ""]).encode("latin-1"))
         body = content.encode() if isinstance(content, str) else content
-        made = Response(request, head, body, Timings(0, 0, 0, 0, 0, 0, False, None))
+        made = Response(request, head, body, NO_TIME)
         made._is_made = True
         return made
 

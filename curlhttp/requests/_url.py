@@ -149,9 +149,8 @@ def escape_bare_percents(text: str) -> str:
 
 def escape_percents(url: str) -> str:
     """Return a URL in which, as in urllib3, one bare "%" makes every "%" of its part literal."""
-    start, *parts = cast("re.Match[str]", re.fullmatch(_TO_PARTS, url)).groups(
-        ""
-    )  # it matches any text
+    match = cast("re.Match[str]", re.fullmatch(_TO_PARTS, url))  # it matches any text
+    start, *parts = match.groups("")
     return start + "".join(
         [part.replace("%", "%25") if has_bare_percent(part) else part for part in parts]
     )

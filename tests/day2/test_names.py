@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pycurl
 import pytest
@@ -16,47 +10,21 @@ import pytest
 from curlhttp import Client
 from curlhttp._curl import dns
 from tests.day2 import slow_names
-
-_RIGHTS = () if hasattr(os, "getuid") and os.getuid() == 0 else ("--map-root-user",)
-unshare = ("unshare", "--mount", *_RIGHTS)
-
-
-def may_mount(folder: Path, *options: str) -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    test = [*unshare, *options, "mount", "--bind", str(folder), str(folder)]
-    return subprocess.run(test, capture_output=True, check=False).returncode == 0
+from tests.day2.namespaces import run_in_namespaces
 
 
 @pytest.fixture(scope="module")
 def moved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    folder = tmp_path_factory.mktemp("moved")
-    if not may_mount(folder):
-        pytest.skip("needs a mount namespace, to write /etc/hosts")
-    hosts = folder / "hosts"
+    hosts = tmp_path_factory.mktemp("moved") / "hosts"
     hosts.write_text("")
-    program = [sys.executable, "-m", "tests.day2.moving_name", str(hosts)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [*unshare, *program], capture_output=True, text=True, cwd=folder, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    received: dict[str, list[str]] = json.loads(done.stdout)
+    received: dict[str, list[str]] = run_in_namespaces("tests.day2.moving_name", hosts)
     return received
 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("slow")
-    if not may_mount(folder, "--net"):
-        pytest.skip("needs a network and a mount namespace, for a name server of its own")
-    program = [sys.executable, "-m", "tests.day2.slow_names", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [*unshare, "--net", *program], capture_output=True, text=True, cwd=folder, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    ended: dict[str, str] = json.loads(done.stdout)
+    ended: dict[str, str] = run_in_namespaces("tests.day2.slow_names", folder, "--net")
     return ended
 
 

@@ -311,7 +311,7 @@ def test_a_forked_child_waits_for_nobody() -> None:
     from curlhttp._flow.coalesce import Coalescing, _Shared
 
     client = curlhttp.Client()
-    made = Coalescing(client.clock, client.make_waiter, None, None)
+    made = Coalescing(client.clock, client.make_waiter, None, None, client.totals)
     made._transfers["key"] = _Shared(client.build_request("GET", "http://a/"))
     made.after_fork_in_child()
     assert not made._transfers

@@ -212,10 +212,6 @@ class WSGICall(AppCall):
         return self._is_closed
 
     async def read(self) -> bytes:
-        """Return the next piece, b"" at the end; see read_blocking."""
-        return self.read_blocking()
-
-    def read_blocking(self) -> bytes:
         """Return the next piece, b"" at the end.
 
         Raises:
