@@ -548,7 +548,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             return self._convert(request)
         if request.retry is not None:
             self._allow_retries()
-        if cast("NetworkRoute | None", request.transport) is not None:
+        if cast("NetworkRoute | None", request.route) is not None:
             return request
         # Passed only if the request has one: a subclass may have another default.
         options: RequestOptions = {} if request.auth is None else {"auth": request.auth}
@@ -556,7 +556,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         model = self.build_request(request.method, request.url, **options)
         request.url, request.auth, request.jar = model.url, model.auth, model.jar
         request.timeout = request.timeout or model.timeout
-        request.transport, request.route = model.transport, model.route
+        request.route, request.choose_route = model.route, model.choose_route
         request.retry = request.retry or model.retry
         if model.extensions is not None:
             request.extensions = {**model.extensions, **(request.extensions or {})}

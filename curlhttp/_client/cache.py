@@ -162,7 +162,7 @@ class ClientCaching:
         self.totals = client.totals
         self.policy = cache.policy
         self.store = cache.store
-        self.guard_transport = with_guard
+        self.guard_route = with_guard
         # A store that never blocks needs no thread.
         self.offload: Offload = run_here if self.store.never_blocks else run_blocking
         self.streamed: type[BaseStreamedResponse] = StreamedResponse

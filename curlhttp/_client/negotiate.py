@@ -6,7 +6,7 @@ It is a setting of the NetworkRoute, because it authenticates connections.
 from __future__ import annotations
 
 from curlhttp._curl import has_negotiate
-from curlhttp._models.config import NetworkRoute, derive_transport
+from curlhttp._models.config import NetworkRoute, derive_route
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import URL
 from curlhttp._policy.auth import Auth, AuthFlow
@@ -37,14 +37,14 @@ class Negotiate(Auth):
 
     def auth_flow(self, request: ClientRequest) -> AuthFlow:
         """Yield the request, with a NetworkRoute that negotiates."""
-        origin, route, transport = request.url.origin, request.route, request.transport
+        origin, choose, route = request.url.origin, request.choose_route, request.route
 
         def negotiated(url: URL) -> NetworkRoute:
-            usual = transport if route is None else route(url)
+            usual = route if choose is None else choose(url)
             # A middleware may have changed the server, and another one must not get the ticket.
             if url.origin != origin:
                 return usual
-            return derive_transport(usual, negotiate=True, http2=False, http3=False)
+            return derive_route(usual, negotiate=True, http2=False, http3=False)
 
-        request.route = negotiated
+        request.choose_route = negotiated
         yield request

@@ -272,8 +272,8 @@ class RequestBuilder:
         return request
 
     def _set_route(self, request: ClientRequest, route: Callable[[URL], NetworkRoute]) -> None:
-        request.route = route
-        request.transport = route(request.url)  # raises now if a setting is invalid
+        request.choose_route = route
+        request.route = route(request.url)  # raises now if a setting is invalid
 
     def _add_progress(self, body: Body | None, progress: Progress) -> Body:
         from curlhttp._models.progress import ProgressMeter

@@ -24,8 +24,8 @@ from curlhttp._models.config import (
     Proxies,
     Proxy,
     Verify,
-    derive_transport,
-    get_transport,
+    derive_route,
+    make_route,
     to_proxy_mapping,
 )
 from curlhttp._models.errors import check_number, validate_path
@@ -459,11 +459,9 @@ class Routing:
         self._settings = settings
         checker = None if guard is None else _make_address_checker(guard, dns_ttl)
         self.wrappers: tuple[EngineWrapper, ...] = () if checker is None else (checker,)
-        self.with_guard: TransportWrapper = (
-            _unchanged if checker is None else checker.guard_transport
-        )
+        self.with_guard: TransportWrapper = _unchanged if checker is None else checker.guard_route
         self._proxies = settings.get("proxies")
-        selector = _TransportSelector(self, settings, (self._proxies,))
+        selector = _RouteSelector(self, settings, (self._proxies,))
         self.direct = selector.direct
         if self._proxies and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
@@ -487,12 +485,10 @@ class Routing:
             from curlhttp._models.suggestions import no_keyword
 
             raise no_keyword("request", "a request", name, _REQUEST_OPTIONS | _ROUTE_OPTIONS)
-        return _TransportSelector(
-            self, {**self._settings, **own}, (own.get("proxies"), self._proxies)
-        )
+        return _RouteSelector(self, {**self._settings, **own}, (own.get("proxies"), self._proxies))
 
 
-class _TransportSelector:
+class _RouteSelector:
     """Select the NetworkRoute for a URL.
 
     Args:
@@ -516,7 +512,7 @@ class _TransportSelector:
     def __init__(
         self, routing: Routing, settings: RouteOptions, proxies: tuple[Proxies, ...]
     ) -> None:
-        self._base = _make_direct_transport(routing, settings)
+        self._base = _make_direct_route(routing, settings)
         self._with_guard = routing.with_guard
         self.direct = self._with_guard(self._base)
         self._pins = join_pins(settings.get("pins"))
@@ -538,7 +534,7 @@ class _TransportSelector:
         http3 = others is not None and proxy is None and others.has_http3(url)
         found = self._found.get((proxy, pins, http3))
         if found is None:
-            found = self._found[proxy, pins, http3] = self._make_transport(proxy, pins, http3)
+            found = self._found[proxy, pins, http3] = self._make_route(proxy, pins, http3)
         return found
 
     def _find_proxy(self, url: URL) -> str | Proxy | None:
@@ -549,25 +545,21 @@ class _TransportSelector:
                 return proxy or None
         return None if self._environ is None else find_proxy(url, self._environ)
 
-    def _make_transport(
-        self, proxy: str | Proxy | None, pins: str | None, http3: bool
-    ) -> NetworkRoute:
+    def _make_route(self, proxy: str | Proxy | None, pins: str | None, http3: bool) -> NetworkRoute:
         if proxy and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
         if len(self._found) >= _MAX_CACHED:  # a program may change the environment's proxies
             self._found.clear()
-        transport = self._base
+        route = self._base
         if proxy:
             made = Proxy.parse(proxy) if isinstance(proxy, str) else proxy
-            transport = derive_transport(transport, proxy=made)
+            route = derive_route(route, proxy=made)
         if http3:
-            transport = derive_transport(transport, http3="auto")
-        return self._with_guard(
-            transport if pins is None else derive_transport(transport, pins=pins)
-        )
+            route = derive_route(route, http3="auto")
+        return self._with_guard(route if pins is None else derive_route(route, pins=pins))
 
 
-def _make_direct_transport(routing: Routing, settings: RouteOptions) -> NetworkRoute:
+def _make_direct_route(routing: Routing, settings: RouteOptions) -> NetworkRoute:
     """Return the NetworkRoute without proxy and pins."""
     verify, cert = settings.get("verify", True), settings.get("cert")
     # Any: each field of a NetworkRoute has its own type.
@@ -587,11 +579,11 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> NetworkR
         fields["tls"] = TLS(verify=routing.authorities, cert=cert, must_exist=False)
         cert = None
     try:
-        transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+        route = make_route(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
     except TypeError:
         TLS(verify=verify, cert=cert)  # has a better error for a list
         raise
-    made = derive_transport(transport, **fields) if fields else transport
+    made = derive_route(route, **fields) if fields else route
     if made.tls != TLS():
         from curlhttp._curl.options import check_tls
 
@@ -605,8 +597,8 @@ def _make_alternatives() -> AltSvcCache:
     return AltSvcCache(now)
 
 
-def _unchanged(transport: NetworkRoute) -> NetworkRoute:
-    return transport
+def _unchanged(route: NetworkRoute) -> NetworkRoute:
+    return route
 
 
 def _make_address_checker(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:

@@ -1,4 +1,4 @@
-"""Check the addresses that requests are sent to, if their transport has a guard.
+"""Check the addresses that requests are sent to, if their route has a guard.
 
 libcurl calls back for each socket that it opens, with the address that it is about to connect to
 (CURLOPT_OPENSOCKETFUNCTION). Before it sends, it reports the addresses of the connection that it
@@ -60,9 +60,9 @@ class AddressChecker:
         self._with_target = lru_cache(maxsize=256)(_with)
         self._resolver = Resolver(seconds)
 
-    def guard_transport(self, transport: NetworkRoute) -> NetworkRoute:
-        """Return a NetworkRoute with this guard; the same result for equal transports."""
-        return transport if transport.guard is self.guard else self._with_guard(transport)
+    def guard_route(self, route: NetworkRoute) -> NetworkRoute:
+        """Return a NetworkRoute with this guard; the same result for equal routes."""
+        return route if route.guard is self.guard else self._with_guard(route)
 
     def wrap_engine(self, engine: Engine) -> GuardedEngine:
         """Return an engine that checks requests before another engine sends them."""
@@ -83,19 +83,19 @@ class AddressChecker:
         Raises:
             RequestException: no address is allowed, or none was found in time.
         """
-        transport, url = request.transport, request.url
-        host, port = get_connect_target(transport, url.host, url.port)
-        version: int | None = transport.ip_version
-        assert transport.proxy is not None
-        if transport.proxy.url.startswith("socks4"):
+        route, url = request.route, request.url
+        host, port = get_connect_target(route, url.host, url.port)
+        version: int | None = route.ip_version
+        assert route.proxy is not None
+        if route.proxy.url.startswith("socks4"):
             version = 4  # SOCKS4 has no other
-        addresses = list(get_addresses(transport, host, port))
+        addresses = list(get_addresses(route, host, port))
         if not addresses:
             addresses = await self._addresses(request, host, version, engine)
         # Checked for each request, as connections are.
         address = _find_allowed(request, addresses, port)
         return self._with_target(
-            transport, checked_address=CheckedAddress(url.host, url.port, address, port)
+            route, checked_address=CheckedAddress(url.host, url.port, address, port)
         )
 
     async def _addresses(
@@ -138,8 +138,8 @@ def _find_allowed(request: ClientRequest, addresses: list[str], port: int) -> st
 
 
 # Any: each field has another type.
-def _with(transport: NetworkRoute, **fields: Any) -> NetworkRoute:
-    return replace(transport, **fields)
+def _with(route: NetworkRoute, **fields: Any) -> NetworkRoute:
+    return replace(route, **fields)
 
 
 # On Windows, pycurl knows no address of a Unix socket, so no callback could check it.
@@ -173,7 +173,7 @@ class GuardedEngine:
             RequestException: no response was received.
         """
         if self._needs_target(request):
-            request.transport = await self._checker.resolve_target(request, self._engine)
+            request.route = await self._checker.resolve_target(request, self._engine)
         return await self._engine.perform(request, plan)
 
     async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
@@ -188,7 +188,7 @@ class GuardedEngine:
             RequestException: no response was received.
         """
         if self._needs_target(request):
-            request.transport = await self._checker.resolve_target(request, self._engine)
+            request.route = await self._checker.resolve_target(request, self._engine)
         return await self._engine.open(request, plan)
 
     async def connect(self, request: ClientRequest) -> ByteStream:
@@ -199,7 +199,7 @@ class GuardedEngine:
             RequestException: the connection failed.
         """
         if self._needs_target(request):
-            request.transport = await self._checker.resolve_target(request, self._engine)
+            request.route = await self._checker.resolve_target(request, self._engine)
         return await to_connector(self._engine).connect(request)
 
     def _needs_target(self, request: ClientRequest) -> bool:
@@ -208,36 +208,36 @@ class GuardedEngine:
         Raises:
             BlockedAddress: the request must be https and is not.
         """
-        transport = request.transport
+        route = request.route
         guard = self._checker.guard
-        if transport.guard is not guard:  # another client built it, whose guard may allow more
-            transport = request.transport = self._checker.guard_transport(transport)
+        if route.guard is not guard:  # another client built it, whose guard may allow more
+            route = request.route = self._checker.guard_route(route)
         check_scheme(request)
-        if transport.unix_socket is not None and _SEES_NO_UNIX_SOCKETS:
-            path = transport.unix_socket
+        if route.unix_socket is not None and _SEES_NO_UNIX_SOCKETS:
+            path = route.unix_socket
             raise check_target(request, path, 0) or _error(request, path, 0, _UNSEEN)
         # A mock connects to nothing. If it leaves a request to the engine, the engine refuses that,
         # because there is no checked address.
-        return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
+        return route.proxy is not None and not guard.trusts_proxies and network.mocked is None
 
 
 def blocked(request: ClientRequest, address: str, port: int) -> BlockedAddress | None:
     """Return the error for a socket or connection that a request must not use, else None.
 
     Args:
-        request: its transport has a guard.
+        request: its route has a guard.
         address: as libcurl reports it, or the path of a Unix socket.
         port: as libcurl reports it, 0 for a Unix socket.
     """
-    transport, url = request.transport, request.url
-    guard = transport.guard
+    route, url = request.route, request.url
+    guard = route.guard
     assert guard is not None
     if guard.https_only and url.scheme != "https":
         return _not_https(request)
-    if transport.proxy is None:
+    if route.proxy is None:
         return check_target(request, address, port)
     # The user chose the proxy's own address. Its target was checked before.
-    checked = transport.checked_address
+    checked = route.checked_address
     if guard.trusts_proxies or (checked is not None and checked[:2] == (url.host, url.port)):
         return None
     return _error(request, "", url.port, "a proxy would resolve the name again")
@@ -247,11 +247,11 @@ def check_target(request: ClientRequest, address: str, port: int) -> BlockedAddr
     """Return the error for an address that a request must not be sent to, else None.
 
     Args:
-        request: its transport has a guard.
+        request: its route has a guard.
         address: IPv4 or IPv6 in text, or the path of a Unix socket.
         port: of the address, 0 for a Unix socket.
     """
-    guard = request.transport.guard
+    guard = request.route.guard
     assert guard is not None
     reason = guard.objection(request.url.host, address, port)
     return None if reason is None else _error(request, address, port, reason)
@@ -263,7 +263,7 @@ def check_scheme(request: ClientRequest) -> None:
     Raises:
         BlockedAddress: it is not https.
     """
-    guard = request.transport.guard
+    guard = request.route.guard
     if guard is not None and guard.https_only and request.url.scheme != "https":
         raise _not_https(request)
 

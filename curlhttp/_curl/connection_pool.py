@@ -1,7 +1,7 @@
 """Choose a pooled connection for a request, and limit how many transfers run at once.
 
 `ConnectionPool` serves the blocking client: `acquire` looks for an idle transfer, which keeps its
-connection, under the origin and the transport of the request. The most recently used ones stay
+connection, under the origin and the route of the request. The most recently used ones stay
 ready together with their slots. A loop of requests acquires them without the lock, which saves 5 %
 of a small request.
 
@@ -33,10 +33,10 @@ from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-# --- The blocking client: a transfer keeps its connection, and is found by origin and transport ---
+# --- The blocking client: a transfer keeps its connection, and is found by origin and route ---
 
 Key: TypeAlias = tuple[str, int]
-"""An origin, and the id of a transport."""
+"""An origin, and the id of a route."""
 
 _FILES = 4  # per transfer: a socket, two that libcurl wakes up with, one while it looks up a name
 _READY = 8  # transfers that are kept ready
@@ -85,7 +85,7 @@ class ConnectionPool:
             ClientClosed: the client was closed.
         """
         origin = request.url.origin
-        key = (origin, id(request.transport))
+        key = (origin, id(request.route))
         if self._dropped:
             self._close_dropped()
         # Pop and bind in one C call: Ctrl-C between a call and its assignment would lose the
@@ -367,7 +367,7 @@ class ConnectionPool:
 
 
 class IdleTransfers:
-    """Keep idle transfers by origin and transport; the most recently used one is reused first.
+    """Keep idle transfers by origin and route; the most recently used one is reused first.
 
     Args:
         make: makes a transfer for a key.

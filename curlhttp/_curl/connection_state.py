@@ -74,7 +74,7 @@ class Quarantine:
 
 def _get_server(request: ClientRequest) -> str:
     """Return the other end of the connection: an origin, or a proxy without a tunnel."""
-    proxy = request.transport.proxy
+    proxy = request.route.proxy
     if proxy is None or request.url.scheme == "https" or proxy.url.startswith("socks"):
         return request.url.origin
     return proxy.url

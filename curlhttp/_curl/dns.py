@@ -36,9 +36,9 @@ All caches of the process may have the name, so each transfer removes it until a
 """
 
 
-def _get_route(request: ClientRequest) -> str:
+def _name_route(request: ClientRequest) -> str:
     """Return what names are kept for: the proxy, else the origin."""
-    proxy = request.transport.proxy
+    proxy = request.route.proxy
     return request.url.origin if proxy is None else proxy.url
 
 
@@ -69,17 +69,17 @@ def _parse_name(url: str, *, is_proxy: bool = False) -> Name:
 
 def get_names(request: ClientRequest) -> list[Name]:
     """Return the names that the system has to look up for a request, in libcurl's order."""
-    transport, url = request.transport, request.url
-    proxy = transport.proxy
-    if transport.unix_socket is not None:
+    route, url = request.route, request.url
+    proxy = route.proxy
+    if route.unix_socket is not None:
         return []
-    if transport.doh is not None:  # which looks up the others
-        names = [_parse_name(transport.doh)]
+    if route.doh is not None:  # which looks up the others
+        names = [_parse_name(route.doh)]
     else:
         names = [] if proxy is None else [_parse_name(proxy.url, is_proxy=True)]
         if proxy is None or proxy.url.startswith(_RESOLVING_PROXIES):
-            host, port = get_connect_target(transport, url.host, url.port)
-            if transport.checked_address is None and not get_addresses(transport, host, port):
+            host, port = get_connect_target(route, url.host, url.port)
+            if route.checked_address is None and not get_addresses(route, host, port):
                 names.append(Name(host.lower(), port))
     return [name for name in names if _is_looked_up(name.host)]
 
@@ -96,19 +96,19 @@ class _Addresses(Protocol):
 
 def _get_removals(request: ClientRequest) -> list[str]:
     """Return the values of CURLOPT_RESOLVE that remove the names that a request looks up."""
-    transport, url = request.transport, request.url
+    route, url = request.route, request.url
     names = []
-    target = get_connect_target(transport, url.host, url.port)
-    if not get_addresses(transport, *target):
+    target = get_connect_target(route, url.host, url.port)
+    if not get_addresses(route, *target):
         names.append(Name(*target))
-    others = (None if transport.proxy is None else transport.proxy.url, transport.doh)
+    others = (None if route.proxy is None else route.proxy.url, route.doh)
     names += map(_parse_name, filter(None, others))
     return [f"-{name.key}" for name in names]
 
 
 def has_failed(request: ClientRequest) -> bool:
     """Return whether a connection for such a request failed within the last dns_ttl seconds."""
-    until, _ = FAILED.get(_get_route(request), _NEVER)
+    until, _ = FAILED.get(_name_route(request), _NEVER)
     return until > monotonic()
 
 
@@ -139,9 +139,9 @@ class CachedNames:
 
     def add(self, request: ClientRequest) -> None:
         """Note that libcurl has looked up the names of a request."""
-        if request.transport.share_key is not None:
+        if request.route.share_key is not None:
             return  # they are in the cache of a pycurl.CurlShare
-        route = _get_route(request)
+        route = _name_route(request)
         if route not in self._by_route:
             self._by_route[route] = _get_removals(request)
             if len(self._by_route) > _MOST_NAMES:
@@ -155,7 +155,7 @@ class CachedNames:
         self.add(request)
         if self._ttl < 1:  # libcurl keeps none
             return
-        route = _get_route(request)
+        route = _name_route(request)
         FAILED.pop(route, None)  # so that the oldest is first
         if len(FAILED) >= _MOST_FAILED:
             _pop_oldest(math.inf)
@@ -169,7 +169,7 @@ class CachedNames:
             request: that it sends.
         """
         removals, self.surplus = self.surplus, []
-        route = _get_route(request)
+        route = _name_route(request)
         until, names = FAILED.get(route, _NEVER)
         now = monotonic()
         if until > now:
@@ -190,7 +190,7 @@ class CachedNames:
             addresses: of its names.
         """
         # Without dns_ttl, libcurl would not even use them once; the next transfer removes them.
-        is_kept = self._ttl >= 1 or request.transport.share_key is not None
+        is_kept = self._ttl >= 1 or request.route.share_key is not None
         if not is_kept:
             self.surplus += _get_removals(request)
         entries = addresses.use(is_kept=is_kept)
@@ -199,8 +199,8 @@ class CachedNames:
 
 def _get_configured(request: ClientRequest) -> list[str]:
     """Return the value of CURLOPT_RESOLVE that the request itself needs."""
-    transport = request.transport
-    if not transport.addresses or transport.checked_address is not None:
+    route = request.route
+    if not route.addresses or route.checked_address is not None:
         return []
-    options = dict(address_options(transport, request.url))
+    options = dict(address_options(route, request.url))
     return cast("list[str]", options.get(pycurl.RESOLVE, []))

@@ -80,7 +80,7 @@ class Multiplexing:
         assert transfer.request is not None
         if self._generations:
             transfer.handle.set_generation(self._generations.get(origin, 0))
-        knows = transfer.request.transport.http2 == "prior-knowledge"
+        knows = transfer.request.route.http2 == "prior-knowledge"
         shares = knows or self._by_origin.get(origin)
         transfer.handle.wait_to_share(shares is not False)
         # An unknown protocol costs the log of one request. On HTTP/2 the log also reports what the

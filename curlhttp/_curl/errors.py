@@ -199,7 +199,7 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.ConnectionError, "the server refused the request before it processed any of it"
     if code == pycurl.E_COULDNT_CONNECT or _lacks_connection(failure):
         return _not_connected(failure)
-    why = failure.refusal or find_tls_refusal(failure.message, failure.request.transport)
+    why = failure.refusal or find_tls_refusal(failure.message, failure.request.route)
     if why and not _is_of_proxy(failure):
         return e.SSLError, why
     if code == pycurl.E_SSL_CONNECT_ERROR:
@@ -218,7 +218,7 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.InvalidSchema, "libcurl does not support this protocol or version"
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and _BAD_HEADER in failure.message:
         return e.RemoteProtocolError, _MESSAGES[_WEIRD_SERVER_REPLY]
-    if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.transport.tls.cert is not None:
+    if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.route.tls.cert is not None:
         return e.SSLError, "the client certificate and its key do not match"
     if failure.refused_last:
         return e.ConnectionError, _REFUSED_LAST
@@ -229,14 +229,14 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         # On HTTP/2 libcurl also sends while it reads, and may notice the broken connection there.
         return e.ChunkedEncodingError, _CUT_BODY
     if code == pycurl.E_INTERFACE_FAILED:
-        return e.ConnectionError, f"{_local_end(failure.request.transport)} cannot be used"
+        return e.ConnectionError, f"{_local_end(failure.request.route)} cannot be used"
     if _is_left_unanswered(failure):
         return e.ConnectionError, _WITHOUT_RESPONSE
     kind = _TABLE.get(code, e.RequestException)
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
         return kind, _untrusted(failure.message)
     if code == pycurl.E_SSL_CACERT_BADFILE:
-        return kind, _unreadable(failure.request.transport)
+        return kind, _unreadable(failure.request.route)
     if kind is e.SSLError:
         return kind, _MESSAGES.get(code, _TLS_FAILED)
     return kind, _MESSAGES.get(code, "the request failed")
@@ -271,9 +271,9 @@ def _untrusted(message: str) -> str:
     return f"certificate verify failed{why}; check the certificate, or pass verify= or cert="
 
 
-def _unreadable(transport: NetworkRoute) -> str:
+def _unreadable(route: NetworkRoute) -> str:
     """Return why the CA certificates could not be read."""
-    path = transport.tls.verify
+    path = route.tls.verify
     if not isinstance(path, str):
         return _TLS_FAILED
     missing = explain_missing_authorities(path)
@@ -334,7 +334,7 @@ def _broke_connect(failure: TransferFailure) -> bool:
 
     Nothing of the request was sent, so what libcurl read can only come from the proxy.
     """
-    if failure.request.transport.proxy is None or failure.sent:
+    if failure.request.route.proxy is None or failure.sent:
         return False
     code, message = failure.code, failure.message
     if code == pycurl.E_COULDNT_CONNECT:
@@ -346,12 +346,12 @@ def _broke_connect(failure: TransferFailure) -> bool:
     return code in (_WEIRD_SERVER_REPLY, _TOO_LARGE)
 
 
-def _local_end(transport: NetworkRoute) -> str:
+def _local_end(route: NetworkRoute) -> str:
     """Return the configured local address, port and interface as text."""
-    address, port = transport.local_address or ("", 0)
+    address, port = route.local_address or ("", 0)
     parts = [f"address {address}"] if address else []
     parts += [f"port {port}"] if port else []
-    parts += [f"interface {transport.interface}"] if transport.interface else []
+    parts += [f"interface {route.interface}"] if route.interface else []
     return f"the local {' with '.join(parts) or 'address or interface'}"
 
 
@@ -360,7 +360,7 @@ def _lacks_connection(failure: TransferFailure) -> bool:
 
     Its message shows whether it tried to connect again, after an earlier connection broke.
     """
-    if failure.code not in _ON_QUIC or failure.request.transport.proxy is not None:
+    if failure.code not in _ON_QUIC or failure.request.route.proxy is not None:
         return False
     return not failure.is_connected or failure.message.startswith("Failed to connect")
 
@@ -368,7 +368,7 @@ def _lacks_connection(failure: TransferFailure) -> bool:
 def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
     if failure.sent:
         return e.ConnectionError, "the connection broke, and no other one could be opened"
-    if failure.request.transport.proxy is None:
+    if failure.request.route.proxy is None:
         reason = f": {describe_errno(failure.os_errno)}" if failure.os_errno else ""
         return e.ConnectionError, f"the connection was refused or the host is unreachable{reason}"
     if failure.connect_code:
@@ -388,7 +388,7 @@ LACKS_CERTIFICATE = (_WANTS_CERTIFICATE, _MAY_WANT_CERTIFICATE)
 _ABOUT_CERTIFICATES = ("certificate", "unknown ca", "access denied")
 
 
-def find_tls_refusal(message: str, transport: NetworkRoute, is_hidden: bool = False) -> str:
+def find_tls_refusal(message: str, route: NetworkRoute, is_hidden: bool = False) -> str:
     """Return why a server refused TLS, if it did; "" if not.
 
     In TLS 1.3 it refuses a client certificate, or the lack of one, after the client has finished
@@ -396,10 +396,10 @@ def find_tls_refusal(message: str, transport: NetworkRoute, is_hidden: bool = Fa
 
     Args:
         message: libcurl's text for the failure, with OpenSSL's for an alert.
-        transport: of the request.
+        route: of the request.
         is_hidden: there was an alert that libcurl did not read.
     """
-    has_cert = transport.tls.cert is not None
+    has_cert = route.tls.cert is not None
     if "SSL routines" in message and "alert" in message:
         if any(name in message for name in _ABOUT_CERTIFICATES):
             if has_cert:
@@ -408,7 +408,7 @@ def find_tls_refusal(message: str, transport: NetworkRoute, is_hidden: bool = Fa
         if "handshake failure" in message and not has_cert:  # TLS 1.2 has no other alert for it
             return "the server refused the TLS handshake; maybe it wants a client certificate"
         return "the server refused the TLS connection"
-    proxy = transport.proxy
+    proxy = route.proxy
     if not is_hidden or (proxy is not None and proxy.url.startswith("https:")):
         return ""
     # Servers refuse nothing else at that time.
@@ -422,7 +422,7 @@ def find_tls_refusal(message: str, transport: NetworkRoute, is_hidden: bool = Fa
 
 def _is_of_proxy(failure: TransferFailure) -> bool:
     """Return whether a TLS error may come from an https proxy."""
-    proxy = failure.request.transport.proxy
+    proxy = failure.request.route.proxy
     return proxy is not None and proxy.url.startswith("https:") and not failure.sent
 
 
@@ -437,7 +437,7 @@ def _no_handshake(failure: TransferFailure) -> tuple[_Kind, str]:
 
 def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     message = failure.message
-    if failure.request.transport.proxy is not None and not failure.sent:
+    if failure.request.route.proxy is not None and not failure.sent:
         return e.ProxyError, "the proxy broke the connection"
     # libcurl has one code for all errors while it reads; only its message says more.
     if "Too many response headers" in message or "too large" in message.lower():

@@ -22,7 +22,7 @@ from curlhttp._curl.options import (
     get_connect_ms,
     get_trust_flags,
     limit_options,
-    transport_options,
+    route_options,
 )
 from curlhttp._models.config import Limits, NetworkRoute, Proxy, ShareKey
 from curlhttp._models.headers import WITHOUT_HOST
@@ -136,12 +136,12 @@ class Handle:
         "_method",
         "_needs_reset",
         "_reads_log",
+        "_route",
         "_share_key",
         "_shares",
         "_streams",
         "_timeout",
         "_timeout_ms",
-        "_transport",
         "_url",
         "_waits_to_share",
         "connects_only",
@@ -169,7 +169,7 @@ class Handle:
         # Of the last request that needed lines about its body: without and with these lines.
         self._bare_lines: list[bytes] | None = None
         self._body_lines: list[bytes] = []
-        self._transport: NetworkRoute | None = None
+        self._route: NetworkRoute | None = None
         self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = self._generation = 0
         self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
@@ -199,9 +199,9 @@ class Handle:
             request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
         """
         easy = self.easy
-        transport = request.transport
-        if transport is not self._transport and transport != self._transport:
-            self._set_transport(transport)
+        route = request.route
+        if route is not self._route and route != self._route:
+            self._set_route(route)
         url = request.url.wire
         # Most requests of a handle go to the same URL as the last one, with the same settings.
         if url != self._url:
@@ -211,11 +211,11 @@ class Handle:
                 self._set_target(request.url.target)
             self.multiplexes = may_multiplex(request)
             self.wait_to_share(self.multiplexes)
-            if transport.addresses and transport.checked_address is None:
-                for option, value in address_options(transport, request.url):
+            if route.addresses and route.checked_address is None:
+                for option, value in address_options(route, request.url):
                     easy.setopt(option, value)
-            if transport.proxy is not None:
-                self._limit_tunnel(transport.proxy, tunnels=request.url.scheme == "https")
+            if route.proxy is not None:
+                self._limit_tunnel(route.proxy, tunnels=request.url.scheme == "https")
         body = request.body
         if body is not None or request.method != self._method or self._has_body:
             self._set_method(request)
@@ -233,7 +233,7 @@ class Handle:
         if request.stream is not self._streams:
             self._set_streaming(request.stream)
         if request.connects_only:
-            self._set_connecting(transport.proxy)
+            self._set_connecting(route.proxy)
 
     @property
     def is_special(self) -> bool:
@@ -247,26 +247,26 @@ class Handle:
             or self.is_dirty
         )
 
-    def _set_transport(self, transport: NetworkRoute) -> None:
-        if self._transport is not None:
+    def _set_route(self, route: NetworkRoute) -> None:
+        if self._route is not None:
             self.easy.reset()
             self._set_base()
-        for option, value in transport_options(transport):
+        for option, value in route_options(route):
             self._set(option, value)
-        self._transport = transport
-        if (key := transport.share_key) != self._share_key:
+        self._route = route
+        if (key := route.share_key) != self._share_key:
             self.easy.unsetopt(pycurl.SHARE)
             self._set_share(key)
-        if transport.guard is not None:
+        if route.guard is not None:
             self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._callbacks.on_open)
             self.easy.setopt(pycurl.SOCKOPTFUNCTION, self._callbacks.on_guarded_socket)
             self._set_connection_check()
-        if transport.max_receive_rate is not None:
+        if route.max_receive_rate is not None:
             self.easy.setopt(pycurl.WRITEFUNCTION, self._callbacks.on_limited)
         # Credentials must not outlive their request on a handle. Many of curl's advisories of 2026
         # are about state that did.
-        proxy = transport.proxy
-        if transport.tls.cert is not None or (
+        proxy = route.proxy
+        if route.tls.cert is not None or (
             proxy is not None and (proxy.username is not None or bool(proxy.headers))
         ):
             self._needs_reset = self.is_dirty = True
@@ -372,7 +372,7 @@ class Handle:
         # Kept until a request needs the other way; a handle that streamed often streams again.
         easy, callbacks = self.easy, self._callbacks
         easy.setopt(pycurl.HEADERFUNCTION, callbacks.on_header if streams else callbacks.on_line)
-        if self._transport is None or self._transport.max_receive_rate is None:
+        if self._route is None or self._route.max_receive_rate is None:
             easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_piece if streams else callbacks.on_body)
         easy.setopt(pycurl.OPT_CERTINFO, int(streams))  # a streamed response can report it
         self._streams = streams
@@ -416,8 +416,8 @@ class Handle:
             generation: from 0 to 7.
         """
         if generation != self._generation:
-            transport = self._transport
-            options = get_trust_flags(True if transport is None else transport.tls.verify)
+            route = self._route
+            options = get_trust_flags(True if route is None else route.tls.verify)
             for bit, option in enumerate(_UNUSED_OPTIONS):
                 options |= option * (generation >> bit & 1)
             self.easy.setopt(pycurl.SSL_OPTIONS, options)
@@ -453,8 +453,8 @@ class Handle:
         self._set_connection_check()
 
     def _set_connection_check(self) -> None:
-        transport, callbacks = self._transport, self._callbacks
-        is_guarded = transport is not None and transport.guard is not None
+        route, callbacks = self._route, self._callbacks
+        is_guarded = route is not None and route.guard is not None
         check = callbacks.on_guarded_send if is_guarded else callbacks.on_send
         self.easy.setopt(pycurl.PREREQFUNCTION, check)
 
@@ -522,9 +522,9 @@ def _framing(request: ClientRequest) -> bytes:
 
 def may_multiplex(request: ClientRequest) -> bool:
     """Return whether the request may share its connection with others."""
-    http2 = request.transport.http2
+    http2 = request.route.http2
     return (
-        bool(request.transport.http3)
+        bool(request.route.http3)
         or http2 == "prior-knowledge"
         or (http2 is True and request.url.scheme == "https")
     )

@@ -68,7 +68,7 @@ class NameLookup:
         call = partial(wake, self)
         try:
             for name in names:
-                self._lookups.append(Lookup(name.host, request.transport.ip_version, call))
+                self._lookups.append(Lookup(name.host, request.route.ip_version, call))
         except ConnectionError:
             self.stop()
             raise

@@ -94,20 +94,20 @@ def limit_options(limits: Limits) -> list[Option]:
     ]
 
 
-def transport_options(transport: NetworkRoute) -> list[Option]:
-    """Return the options for a transport, on a handle that was reset."""
-    version = _HTTP_VERSIONS[transport.http2]
-    if transport.http3:
+def route_options(route: NetworkRoute) -> list[Option]:
+    """Return the options for a route, on a handle that was reset."""
+    version = _HTTP_VERSIONS[route.http2]
+    if route.http3:
         version = pycurl.CURL_HTTP_VERSION_3
     return [
         (pycurl.HTTP_VERSION, version),
-        *_trust(transport.tls),
-        *_pins(transport.pins),
-        *([(pycurl.SSL_SESSIONID_CACHE, 0)] if transport.certificates else ()),
-        *_identity(transport.tls.cert),
-        *_proxy(transport.proxy, transport.tls.verify),
-        *_route_options(transport),
-        *(_NEGOTIATE if transport.negotiate else ()),
+        *_trust(route.tls),
+        *_pins(route.pins),
+        *([(pycurl.SSL_SESSIONID_CACHE, 0)] if route.certificates else ()),
+        *_identity(route.tls.cert),
+        *_proxy(route.proxy, route.tls.verify),
+        *_path_options(route),
+        *(_NEGOTIATE if route.negotiate else ()),
     ]
 
 
@@ -180,44 +180,44 @@ def _pins(pins: str | None) -> list[Option]:
     return [] if pins is None else [(pycurl.PINNEDPUBLICKEY, pins)]
 
 
-def _route_options(transport: NetworkRoute) -> list[Option]:
+def _path_options(route: NetworkRoute) -> list[Option]:
     options: list[Option] = []
-    address, port = transport.local_address or ("", 0)
-    if address or port or transport.interface:
-        options += _local_end(address, transport.interface)
+    address, port = route.local_address or ("", 0)
+    if address or port or route.interface:
+        options += _local_end(address, route.interface)
         if port:
             options.append((pycurl.LOCALPORT, port))
-    if transport.ip_version is not None:
+    if route.ip_version is not None:
         versions = {4: pycurl.IPRESOLVE_V4, 6: pycurl.IPRESOLVE_V6}
-        options.append((pycurl.IPRESOLVE, versions[transport.ip_version]))
-    if transport.checked_address is not None:
+        options.append((pycurl.IPRESOLVE, versions[route.ip_version]))
+    if route.checked_address is not None:
         # The proxy connects to this address. TLS, Host and cookies use the URL's host; http goes
         # through a tunnel then (CURLOPT_CONNECT_TO).
-        host, port = transport.checked_address.address, transport.checked_address.connect_port
+        host, port = route.checked_address.address, route.checked_address.connect_port
         options.append((pycurl.CONNECT_TO, [f"::{bracketed(host)}:{port}"]))
-    elif transport.connect_to:
-        options.append((pycurl.CONNECT_TO, list(transport.connect_to)))
-    if transport.doh is not None:
-        options.append((pycurl.DOH_URL, transport.doh))
-        if transport.tls.verify is False:
+    elif route.connect_to:
+        options.append((pycurl.CONNECT_TO, list(route.connect_to)))
+    if route.doh is not None:
+        options.append((pycurl.DOH_URL, route.doh))
+        if route.tls.verify is False:
             options += [(_DOH_SSL_VERIFYPEER, 0), (_DOH_SSL_VERIFYHOST, 0)]
-    if transport.happy_eyeballs_ms is not None:
-        options.append((_HAPPY_EYEBALLS_TIMEOUT_MS, transport.happy_eyeballs_ms))
-    if transport.unix_socket is not None:
-        options.append((pycurl.UNIX_SOCKET_PATH, transport.unix_socket))
-    if (rate := transport.max_receive_rate) is not None:  # see Transfer._on_limited
+    if route.happy_eyeballs_ms is not None:
+        options.append((_HAPPY_EYEBALLS_TIMEOUT_MS, route.happy_eyeballs_ms))
+    if route.unix_socket is not None:
+        options.append((pycurl.UNIX_SOCKET_PATH, route.unix_socket))
+    if (rate := route.max_receive_rate) is not None:  # see Transfer._on_limited
         size = min(_BUFFER, max(_LEAST_BUFFER, rate // _PIECES_A_SECOND))
         options.append((pycurl.BUFFERSIZE, size))
     # libcurl waits after each full buffer. With a small one, the waits stay below read timeouts.
-    if (rate := transport.max_send_rate) is not None:
+    if (rate := route.max_send_rate) is not None:
         size = min(_UPLOAD_BUFFER, max(_LEAST_UPLOAD_BUFFER, rate // 4))
         options += [(pycurl.MAX_SEND_SPEED_LARGE, rate), (pycurl.UPLOAD_BUFFERSIZE, size)]
     return options
 
 
-def get_connect_target(transport: NetworkRoute, host: str, port: int) -> tuple[str, int]:
+def get_connect_target(route: NetworkRoute, host: str, port: int) -> tuple[str, int]:
     """Return the host and port that CURLOPT_CONNECT_TO selects: the first matching entry."""
-    for entry in transport.connect_to:
+    for entry in route.connect_to:
         match = re.fullmatch(_CONNECT_TO, entry)
         assert match is not None
         name, its_port, other, other_port = match.groups()
@@ -226,20 +226,20 @@ def get_connect_target(transport: NetworkRoute, host: str, port: int) -> tuple[s
     return host, port
 
 
-def get_addresses(transport: NetworkRoute, host: str, port: int) -> tuple[str, ...]:
+def get_addresses(route: NetworkRoute, host: str, port: int) -> tuple[str, ...]:
     """Return the addresses configured for a host; () if it has to be looked up."""
-    for name, its_port, addresses in transport.addresses:
+    for name, its_port, addresses in route.addresses:
         if name == host and its_port in ("", str(port)):
             return addresses
     return ()
 
 
-def address_options(transport: NetworkRoute, url: URL) -> list[Option]:
+def address_options(route: NetworkRoute, url: URL) -> list[Option]:
     """Return the options to connect to the addresses configured for the host of a URL."""
-    host, port = get_connect_target(transport, url.host, url.port)
-    addresses = get_addresses(transport, host, port)
-    if transport.proxy is not None:  # a proxy takes one address
-        entries = [f"::{bracketed(addresses[0])}:{port}"] if addresses else transport.connect_to
+    host, port = get_connect_target(route, url.host, url.port)
+    addresses = get_addresses(route, host, port)
+    if route.proxy is not None:  # a proxy takes one address
+        entries = [f"::{bracketed(addresses[0])}:{port}"] if addresses else route.connect_to
         return [(pycurl.CONNECT_TO, list(entries))]
     entry = f"{bracketed(host)}:{port}:{','.join(map(bracketed, addresses))}"
     return [(pycurl.RESOLVE, [entry] if addresses else [])]

@@ -220,7 +220,7 @@ class RequestSender:
         self.sockets.append(descriptor)
         self.connections.chosen.discard(descriptor)  # that was another socket, closed just now
         assert self.request is not None
-        return _set_socket_options(descriptor, self.request.transport.socket_options)
+        return _set_socket_options(descriptor, self.request.route.socket_options)
 
     def _on_send(self, *route: Any) -> int:  # Any: a Route, in pieces
         """Run when there is a connection, just before the request goes out on it.
@@ -398,7 +398,7 @@ class RequestSender:
         self._on_alpn = on_alpn
         self.handle.read_log()
 
-    # libcurl's callbacks where the transport has a guard of addresses
+    # libcurl's callbacks where the route has a guard of addresses
 
     def _on_open(self, purpose: int, target: _SocketAddress) -> _socket.socket | int:
         """Return a socket for an address, or refuse the address; then libcurl tries the next."""
@@ -559,7 +559,7 @@ class RequestSender:
             assert self.request is not None
             connection.check_for_alert()
             connection.refusal = find_tls_refusal(
-                self.message, self.request.transport, connection.ends_in_alert
+                self.message, self.request.route, connection.ends_in_alert
             )
             if connection.refusal and connection.multiplexes:
                 self.connections.end(connection)  # libcurl keeps it until it reads its end
@@ -608,7 +608,7 @@ class RequestSender:
 
 def _is_on_tls(request: ClientRequest) -> bool:
     """Return whether the connection uses TLS, all the way or up to the proxy."""
-    proxy = request.transport.proxy
+    proxy = request.route.proxy
     return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))
 
 

@@ -91,7 +91,7 @@ class Transfer(RequestSender):
         upload_at: the monotonic time of the last check that found more of them.
         queue_seconds: how long the request waited for a slot.
         origin: of its slot, in engines whose transfers share connections.
-        key: the origin and transport that it is connected to, in the blocking engine.
+        key: the origin and route that it is connected to, in the blocking engine.
         driver: the one that the blocking engine acquired for it, or None.
         lookup: a NameLookup, whose module imports this one, while addresses are missing; or None.
         lookups: how often its driver looked its names up.
@@ -104,8 +104,8 @@ class Transfer(RequestSender):
         "_folded",  # number of the first pieces that are joined from many
         "_last_lines",  # the header lines of the last request
         "_last_method",
+        "_last_route",
         "_last_timeout",
-        "_last_transport",
         "_last_url",  # None if more was set for it than for most
         "_limited_until",  # when a piece of a response with a maximum rate may come next
         "_max_size",  # bytes that the body may have, known from the first check on
@@ -211,7 +211,7 @@ class Transfer(RequestSender):
         # Most requests of a transfer are like the one before, for which everything is set.
         if (
             request.url is not self._last_url
-            or request.transport is not self._last_transport
+            or request.route is not self._last_route
             or request.timeout is not self._last_timeout
             or request._shared_headers._lines is not self._last_lines
             or request.method != self._last_method
@@ -232,7 +232,7 @@ class Transfer(RequestSender):
         handle.prepare(request)
         self._last_url = self.shares_as = None
         if request.extensions is None and request._headers is None and not handle.is_special:
-            self._last_transport, self._last_timeout = request.transport, request.timeout
+            self._last_route, self._last_timeout = request.route, request.timeout
             self._last_lines, self._last_method = request.header_lines(), request.method
             self._last_url = request.url
         if request.extensions is not None and (request_log := get_request_log(request)) is not None:
@@ -358,7 +358,7 @@ class Transfer(RequestSender):
             return _PAUSE
         result = self._on_piece(piece) if request.stream else self._on_body(piece)
         if result is None:
-            rate = request.transport.max_receive_rate
+            rate = request.route.max_receive_rate
             assert rate is not None
             begun = max(self._limited_until, now - _CATCHES_UP)
             self._limited_until = begun + len(piece) / rate

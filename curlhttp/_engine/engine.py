@@ -220,7 +220,7 @@ class Connector(Protocol):
         HTTP/1.1. The stream's finalizer closes the connection if the caller does not.
 
         Args:
-            request: complete; its transport, timeouts and deadline apply.
+            request: complete; its route, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.

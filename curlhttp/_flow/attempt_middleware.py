@@ -123,8 +123,8 @@ class _Race:
             # The middleware failed, or returned its own response. The first attempt continues.
             run.forget()
             return None
-        if sent.route is not None:
-            sent.transport = sent.route(sent.url)  # the middleware may have changed the URL
+        if sent.choose_route is not None:
+            sent.route = sent.choose_route(sent.url)  # the middleware may have changed the URL
         return sent
 
     def won(self, request: ClientRequest) -> None:

@@ -49,17 +49,17 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: Mak
 
     def wrap(send: Send) -> Send:
         def send_permitted(request: ClientRequest) -> Awaitable[Response]:
-            route = request.route
-            transport = request.transport if route is None else route(request.url)
+            choose = request.choose_route
+            route = request.route if choose is None else choose(request.url)
             # Here and not when the client is created, because a redirect may change the proxy.
-            if transport.proxy is None:
+            if route.proxy is None:
                 return layer.send(request, request.url.origin, origin, send)
 
             # The proxy's circuit first: while it is open, nothing counts for the origins behind it.
             def send_to_origin(hop: ClientRequest) -> Awaitable[Response]:
                 return layer.send(hop, hop.url.origin, hidden_origin, send)
 
-            return layer.send(request, get_proxy_key(transport.proxy.url), proxy, send_to_origin)
+            return layer.send(request, get_proxy_key(route.proxy.url), proxy, send_to_origin)
 
         return send_permitted
 

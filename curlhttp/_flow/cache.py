@@ -70,7 +70,7 @@ class CacheContext(Protocol):
         store: of the responses.
         offload: calls the store.
         streamed: the class of streamed responses.
-        guard_transport: adds the client's address guard to a NetworkRoute, if it has one.
+        guard_route: adds the client's address guard to a NetworkRoute, if it has one.
     """
 
     @property
@@ -85,7 +85,7 @@ class CacheContext(Protocol):
     def totals(self) -> Totals: ...
 
     @property
-    def guard_transport(self) -> Callable[[NetworkRoute], NetworkRoute]: ...
+    def guard_route(self) -> Callable[[NetworkRoute], NetworkRoute]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
         """Run work(send) in the background, unless work of that name is running."""
@@ -99,13 +99,13 @@ def cache_layer(client: CacheContext, clock: Clock) -> Layer:
         clock: of the engine.
     """
     policy, store, offload = client.policy, client.store, client.offload
-    guard_transport = client.guard_transport
+    guard_route = client.guard_route
 
     def wrap(send: Send) -> Send:
         async def through(request: ClientRequest) -> Response:
-            if request.route is not None:  # the key depends on the transport
-                request.transport = request.route(request.url)
-            request.transport = guard_transport(request.transport)  # another client may have set it
+            if request.choose_route is not None:  # the key depends on the route
+                request.route = request.choose_route(request.url)
+            request.route = guard_route(request.route)  # another client may have set it
             if request.method not in SAFE:
                 response = await send(request)
                 keys = policy.get_invalidated_keys(request, response)

@@ -251,8 +251,8 @@ def _make_key(request: ClientRequest) -> Hashable:
     return (
         request.url.wire,
         tuple(request.header_lines()),
-        id(request.transport),
         id(request.route),
+        id(request.choose_route),
         id(request.retry),
         (timeout.connect, timeout.read, timeout.write, timeout.pool, timeout.total),
         request.max_response_size,

@@ -71,7 +71,11 @@ def exchange(
 
     def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # Most requests need no preparation, and this check costs less than the call.
-        if request.route is not None or request.body is not None or request.deadline is not None:
+        if (
+            request.choose_route is not None
+            or request.body is not None
+            or request.deadline is not None
+        ):
             if request.body is not None and request.body.is_async:
                 raise TypeError("an async body needs AsyncClient")
             prepare(request, now)
@@ -96,7 +100,11 @@ def exchange_async(
     """
 
     def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        if request.route is not None or request.body is not None or request.deadline is not None:
+        if (
+            request.choose_route is not None
+            or request.body is not None
+            or request.deadline is not None
+        ):
             prepare(request, now)
         # For each attempt, because a client may be used in several event loops.
         try:
@@ -143,7 +151,7 @@ def count_attempts(last: Exchange, totals: Totals) -> Exchange:
 
 
 def prepare(request: ClientRequest, now: Callable[[], float]) -> None:
-    """Prepare a request for an attempt: check the deadline, set the transport, rewind the body.
+    """Prepare a request for an attempt: check the deadline, set the route, rewind the body.
 
     Raises:
         DeadlineExceeded: no time is left.
@@ -152,9 +160,9 @@ def prepare(request: ClientRequest, now: Callable[[], float]) -> None:
     """
     if request.deadline is not None and request.deadline - now() < MIN_ATTEMPT_SECONDS:
         raise deadline_error(request, was_sent=False)
-    if request.route is not None:
+    if request.choose_route is not None:
         # For the current URL, which may have changed since the last attempt.
-        request.transport = request.route(request.url)
+        request.route = request.choose_route(request.url)
     if request.body is not None:
         try:
             request.body.rewind()

@@ -211,7 +211,7 @@ class HedgeAdmission:
             from curlhttp._flow.breaker import SharedBreaker
 
             shared = SharedBreaker(breaker, breaker.shared, self._now, make_waiter)
-        proxy = request.transport.proxy
+        proxy = request.route.proxy
         # The proxy's circuit first, because a broken proxy says nothing about the origin.
         parties: list[tuple[str, OutcomeClassifier]] = []
         if proxy is not None:

@@ -75,7 +75,7 @@ class HSTS:
 
         async def through(request: ClientRequest) -> Response:
             response = await send(request)
-            tls = request.transport.tls
+            tls = request.route.tls
             is_checked = tls.verify is not False and tls.check_hostname
             # Only from hosts with a verified certificate (RFC 6797, section 8.1).
             if is_checked and request.url.scheme == "https":

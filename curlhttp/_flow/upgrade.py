@@ -115,7 +115,7 @@ def upgrade(
     def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # Not hedged, because the second connection would be wasted.
         prepare(request, now)
-        if request.transport.negotiate:
+        if request.route.negotiate:
             raise ValueError("Negotiate is done by libcurl, which cannot send an upgrade request")
         engine = to_connector(choose())
         if log.is_enabled_for(INFO):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
-from curlhttp._models.config import NetworkRoute, derive_transport
+from curlhttp._models.config import NetworkRoute, derive_route
 from curlhttp._models.headers import Headers, check_method, parse_length
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
@@ -32,14 +32,14 @@ class UpgradeRequest(ClientRequest):
 
 
 def make_core_request(
-    library: Library, request: RequestLike, transport: NetworkRoute, *, is_async: bool
+    library: Library, request: RequestLike, route: NetworkRoute, *, is_async: bool
 ) -> ClientRequest:
     """Convert a request of httpx to ours; an UpgradeRequest if it requests another protocol.
 
     Args:
         library: the library of the request.
         request: complete, as its client built it.
-        transport: how to connect.
+        route: how to connect.
         is_async: whether an async engine sends it, and awaits its body.
 
     Raises:
@@ -64,13 +64,13 @@ def make_core_request(
         url = url.with_target(_decode_target(cast(bytes, target)))
     name = extensions.get("sni_hostname")
     if name and url.scheme == "https":
-        url, transport = _use_sni_hostname(cast(str, name), url, transport)
+        url, route = _use_sni_hostname(cast(str, name), url, route)
     headers, upgrades = _to_headers(tuple(raw))
     limits = cast("Mapping[str, float | None]", extensions.get("timeout") or {})
     fields = pack_fields(
         headers,
         _make_timeout(*map(limits.get, ("connect", "read", "write", "pool"))),
-        transport,
+        route,
         body=body,
         stream=True,
         follow_redirects=False,  # httpx follows them, and reads their bodies
@@ -78,7 +78,7 @@ def make_core_request(
     )
     # HTTP/2 has no Upgrade (RFC 9113, section 8.6); with prior knowledge, there is only HTTP/2.
     upgrades = (upgrades or method == "CONNECT") and body is None
-    kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else ClientRequest
+    kind = UpgradeRequest if upgrades and route.http2 != "prior-knowledge" else ClientRequest
     return kind.__new__(kind).fill(method, url, fields)
 
 
@@ -102,10 +102,10 @@ def _decode_target(target: bytes) -> str:
     return text
 
 
-def _use_sni_hostname(name: str, url: URL, transport: NetworkRoute) -> tuple[URL, NetworkRoute]:
+def _use_sni_hostname(name: str, url: URL, route: NetworkRoute) -> tuple[URL, NetworkRoute]:
     """Make libcurl send and verify another name in TLS, and connect to the same host."""
     other = parse_url(f"https://{bracketed(name)}:{url.port}/").with_target(url.target)
-    return other, derive_transport(transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
+    return other, derive_route(route, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
 
 
 @lru_cache(maxsize=64)

@@ -119,7 +119,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             raise ValueError("uds cannot be used: this libcurl was built without Unix sockets")
         tls = make_tls(verify, cert, trust_env, self._trusts_system)
         check_tls(tls)
-        self._transport = NetworkRoute(
+        self._route = NetworkRoute(
             tls=tls,
             proxy=None if proxy is None else make_proxy(proxy),
             http2="prior-knowledge" if not http1 else bool(http2),
@@ -164,10 +164,10 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         sent: ClientRequest | None = None
         try:
             check_running()
-            sent = make_core_request(library, request, self._transport, is_async=kind.is_async)
+            sent = make_core_request(library, request, self._route, is_async=kind.is_async)
             engine = self._engine()
             if self._address_checker is not None:
-                sent.transport = self._address_checker.guard_transport(sent.transport)
+                sent.route = self._address_checker.guard_route(sent.route)
                 engine = self._address_checker.wrap_engine(engine)
             if log.is_enabled_for(DEBUG):  # httpx itself logs requests at INFO
                 with RequestLog(sent):
@@ -285,7 +285,7 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
         loop = self._running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed:
-            multiplexes = bool(self._transport.http2)
+            multiplexes = bool(self._route.http2)
             make = self._loops.make_engine
             engine = make(self._engines, loop, self._limits, multiplexes=multiplexes)
             engine.totals = self._totals

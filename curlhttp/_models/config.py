@@ -1,4 +1,4 @@
-"""Settings as frozen values: limits, TLS, proxies, and the transport made from them.
+"""Settings as frozen values: limits, TLS, proxies, and the route made from them.
 
 They are validated when they are created, so other code does not have to. See also timeout.py.
 """
@@ -374,7 +374,7 @@ class NetworkRoute:
 
 
 @lru_cache(maxsize=256)
-def get_transport(
+def make_route(
     verify: Verify, cert: Cert, proxy: str | None, http2: HTTP2, http3: bool
 ) -> NetworkRoute:
     """Return the route for some settings; the same object each time, to compare by identity."""
@@ -387,9 +387,9 @@ def get_transport(
 
 
 @lru_cache(maxsize=256)
-def derive_transport(transport: NetworkRoute, **fields: object) -> NetworkRoute:
+def derive_route(route: NetworkRoute, **fields: object) -> NetworkRoute:
     """Return a NetworkRoute with some fields replaced; the same object each time."""
-    return replace(transport, **fields)  # type: ignore[arg-type]
+    return replace(route, **fields)  # type: ignore[arg-type]
 
 
 # --- The interface of an address guard, which the engines call; _policy/guard.py implements it ---

@@ -99,15 +99,15 @@ def curl_command(request: ClientRequest, *, secrets: bool = False) -> str:
             because command lines are copied to tickets and chats.
     """
     line = _Command(secrets)
-    transport: NetworkRoute | None = request.transport
+    route: NetworkRoute | None = request.route
     line.add("curl")
     # curl would expand brackets in the URL and remove dot segments from its path.
     line.add("--globoff", "--path-as-is")
     if request.follow_redirects:
         line.add("--location")
     _add_method(line, request)
-    if transport is not None:
-        _add_transport(line, transport, request.url)
+    if route is not None:
+        _add_route(line, route, request.url)
     if request.timeout is not None:
         _add_timeout(line, request.timeout)
     _add_headers(line, request)
@@ -211,25 +211,25 @@ def _add_timeout(line: _Command, timeout: Timeout) -> None:
         line.add("--max-time", f"{timeout.total:g}")
 
 
-# --- the transport ---
+# --- the route ---
 
 
-def _add_transport(line: _Command, transport: NetworkRoute, url: URL) -> None:
+def _add_route(line: _Command, route: NetworkRoute, url: URL) -> None:
     is_tls = url.scheme == "https"
-    if transport.http3 and is_tls:
+    if route.http3 and is_tls:
         line.add("--http3")
-    elif transport.http2 == "prior-knowledge":
+    elif route.http2 == "prior-knowledge":
         line.add("--http2-prior-knowledge")
     else:
         # Without TLS curl would request an upgrade.
-        line.add("--http2" if transport.http2 and is_tls else "--http1.1")
+        line.add("--http2" if route.http2 and is_tls else "--http1.1")
     if is_tls:
-        _add_tls(line, transport.tls)
-        if transport.pins is not None:
-            line.add("--pinnedpubkey", transport.pins)
-    if transport.proxy is not None:
-        _add_proxy(line, transport.proxy, transport.tls)
-    _add_route(line, transport, url)
+        _add_tls(line, route.tls)
+        if route.pins is not None:
+            line.add("--pinnedpubkey", route.pins)
+    if route.proxy is not None:
+        _add_proxy(line, route.proxy, route.tls)
+    _add_path(line, route, url)
 
 
 def _add_tls(line: _Command, tls: TLS) -> None:
@@ -282,29 +282,29 @@ def _add_proxy(line: _Command, proxy: Proxy, tls: TLS) -> None:
             _add_authorities(line, tls, "proxy-")
 
 
-def _add_route(line: _Command, transport: NetworkRoute, url: URL) -> None:
-    if transport.local_address is not None:
-        address, port = transport.local_address
+def _add_path(line: _Command, route: NetworkRoute, url: URL) -> None:
+    if route.local_address is not None:
+        address, port = route.local_address
         if address:
             line.add("--interface", f"host!{address}")
         if port:
             line.add("--local-port", str(port))
-    if transport.interface is not None:
-        line.add("--interface", transport.interface)
-    if transport.ip_version is not None:
-        line.add(f"--ipv{transport.ip_version}")
-    for entry in transport.connect_to:
+    if route.interface is not None:
+        line.add("--interface", route.interface)
+    if route.ip_version is not None:
+        line.add(f"--ipv{route.ip_version}")
+    for entry in route.connect_to:
         line.add("--connect-to", entry)
-    for host, its_port, addresses in transport.addresses:
+    for host, its_port, addresses in route.addresses:
         listed = ",".join(map(bracketed, addresses))
         line.add("--resolve", f"{host}:{its_port or url.port}:{listed}")
-    if transport.doh is not None:
-        line.add("--doh-url", transport.doh if line.secrets else Redactor().url(transport.doh))
-    if transport.happy_eyeballs_ms is not None:
-        line.add("--happy-eyeballs-timeout-ms", str(transport.happy_eyeballs_ms))
-    if transport.unix_socket is not None:
-        line.add("--unix-socket", transport.unix_socket)
-    if transport.socket_options:
+    if route.doh is not None:
+        line.add("--doh-url", route.doh if line.secrets else Redactor().url(route.doh))
+    if route.happy_eyeballs_ms is not None:
+        line.add("--happy-eyeballs-timeout-ms", str(route.happy_eyeballs_ms))
+    if route.unix_socket is not None:
+        line.add("--unix-socket", route.unix_socket)
+    if route.socket_options:
         line.notes.append("socket options were set")
 
 

@@ -56,13 +56,13 @@ Fields: TypeAlias = """tuple[
 def pack_fields(
     headers: Headers,
     timeout: Timeout,
-    transport: NetworkRoute,
+    route: NetworkRoute,
     *,
     body: Body | None = None,
     auth: Auth | None = None,
     cookies: CookieJar | None = None,
     jar: LazyCookieJar | None = None,
-    route: Callable[[URL], NetworkRoute] | None = None,
+    choose_route: Callable[[URL], NetworkRoute] | None = None,
     stream: bool = False,
     follow_redirects: bool = True,
     max_response_size: int | None = None,
@@ -75,12 +75,12 @@ def pack_fields(
     Args:
         headers: shared with other requests, and copied before they are changed.
         timeout: the time limits.
-        transport: how to reach the URL; with `route`, its result for the URL.
+        route: how to reach the URL; with `choose_route`, its result for the URL.
         body: the body, or None.
         auth: how to authenticate, or None.
         cookies: cookies of this request alone, or None.
         jar: where cookies are read and stored, or None.
-        route: returns the transport for a URL, or None.
+        choose_route: returns the route for a URL, or None.
         stream: whether the caller reads the body piece by piece.
         follow_redirects: whether redirects are followed.
         max_response_size: bytes that the body may have, or None.
@@ -92,12 +92,12 @@ def pack_fields(
         None,
         headers,
         timeout,
-        transport,
+        route,
         body,
         auth,
         cookies,
         jar,
-        route,
+        choose_route,
         stream,
         follow_redirects,
         max_response_size,
@@ -120,9 +120,9 @@ class ClientRequest:
         cookies: cookies of this request alone, or None.
         jar: where cookies are read and stored, or None.
         timeout: the time limits.
-        transport: TLS, proxy and HTTP versions.
-        route: returns the transport for a URL and is called for each attempt, because a redirect
-            or a middleware may lead to a host with another proxy. None: always use transport.
+        route: TLS, proxy and HTTP versions.
+        choose_route: returns the route for a URL and is called for each attempt, because a redirect
+            or a middleware may lead to a host with another proxy. None: always use `route`.
         stream: whether the caller reads the body piece by piece.
         follow_redirects: whether redirects are followed.
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
@@ -138,6 +138,7 @@ class ClientRequest:
         "_shared_headers",
         "auth",
         "body",
+        "choose_route",
         "cookies",
         "deadline",
         "decode",
@@ -150,7 +151,6 @@ class ClientRequest:
         "route",
         "stream",
         "timeout",
-        "transport",
         "url",
     )
 
@@ -165,8 +165,8 @@ class ClientRequest:
     cookies: CookieJar | None
     jar: LazyCookieJar | None
     timeout: Timeout
-    transport: NetworkRoute
-    route: Callable[[URL], NetworkRoute] | None
+    route: NetworkRoute
+    choose_route: Callable[[URL], NetworkRoute] | None
     stream: bool
     follow_redirects: bool
     max_response_size: int | None
@@ -191,7 +191,7 @@ class ClientRequest:
         content: ContentInput | None = None,
         body: Body | None = None,
         timeout: Timeout | None = None,
-        transport: NetworkRoute | None = None,
+        route: NetworkRoute | None = None,
         stream: bool = False,
         follow_redirects: bool = True,
         max_response_size: int | None = None,
@@ -207,7 +207,7 @@ class ClientRequest:
         fields = pack_fields(
             found,
             timeout,  # type: ignore[arg-type]  # the client fills in what is None
-            transport,  # type: ignore[arg-type]
+            route,  # type: ignore[arg-type]
             body=body,
             auth=cast("Auth | None", auth),  # the client or the flow makes an Auth of it
             cookies=cookies,
@@ -235,12 +235,12 @@ class ClientRequest:
             self._headers,
             self._shared_headers,
             self.timeout,
-            self.transport,
+            self.route,
             self.body,
             self.auth,
             self.cookies,
             self.jar,
-            self.route,
+            self.choose_route,
             self.stream,
             self.follow_redirects,
             self.max_response_size,

@@ -230,14 +230,14 @@ def hash_credentials(request: ClientRequest) -> str:
         for name, value in headers.multi_items()
         if is_secret_header(name) or name.lower() in headers.sensitive
     ]
-    if request.transport.tls.cert is not None:
-        secrets.append(repr(request.transport.tls.cert))
+    if request.route.tls.cert is not None:
+        secrets.append(repr(request.route.tls.cert))
     return hash_texts(sorted(secrets)) if secrets else ""
 
 
 def hash_guard(request: ClientRequest) -> str:
     """Return a hash of the addresses that a request may be sent to, "" for any."""
-    guard = request.transport.guard
+    guard = request.route.guard
     return "" if guard is None else hash_texts([guard.name])
 
 
@@ -326,7 +326,7 @@ class CachePolicy:
         if get("range") is not None:
             return "fwd=partial"
         # With Negotiate, libcurl chooses the credentials.
-        if request.transport.negotiate or request.body is not None or get("upgrade") is not None:
+        if request.route.negotiate or request.body is not None or get("upgrade") is not None:
             return "fwd=bypass"
         if any(get(name) is not None for name in _CONDITIONS):
             return "fwd=request"
@@ -343,15 +343,15 @@ class CachePolicy:
             request: to look up.
             url: to use instead of the request's URL, or None.
         """
-        transport = request.transport
-        tls = transport.tls
+        route = request.route
+        tls = route.tls
         where = (
             (url or str(request.url)).partition("#")[0],
             request.get_header("host"),  # if the caller sets it
-            transport.unix_socket,
-            transport.connect_to + transport.addresses,
+            route.unix_socket,
+            route.connect_to + route.addresses,
             # A response from a server that was not verified is not for clients that verify.
-            (tls.verify is not False, tls.check_hostname, transport.pins),
+            (tls.verify is not False, tls.check_hostname, route.pins),
         )
         return hash_texts(map(repr, where))
 

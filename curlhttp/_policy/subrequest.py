@@ -42,10 +42,7 @@ def is_subrequest(yielded: object, original: ClientRequest) -> bool:
         yielded: what the flow yielded.
         original: the request to authenticate.
     """
-    if (
-        not isinstance(yielded, ClientRequest)
-        or cast("NetworkRoute | None", yielded.transport) is None
-    ):
+    if not isinstance(yielded, ClientRequest) or cast("NetworkRoute | None", yielded.route) is None:
         return True
     return yielded.method != original.method or not may_keep_credentials(original.url, yielded.url)
 
@@ -66,7 +63,7 @@ def make_subrequest(
         RequestException: the request is invalid.
     """
     if isinstance(yielded, ClientRequest):
-        if cast("NetworkRoute | None", yielded.transport) is None:
+        if cast("NetworkRoute | None", yielded.route) is None:
             return _complete(yielded, original, _no_cookies)
         return _derive(yielded, original, changed)
     if hasattr(yielded, "prepare"):

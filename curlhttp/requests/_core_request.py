@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
-from curlhttp._models.config import NetworkRoute, derive_transport
+from curlhttp._models.config import NetworkRoute, derive_route
 from curlhttp._models.headers import Headers, check_method, parse_length, without_userinfo
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
@@ -52,7 +52,7 @@ _VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address 
 
 
 def make_core_request(
-    request: PreparedRequest, url: URL, transport: NetworkRoute, timeout: TimeoutInput, stream: bool
+    request: PreparedRequest, url: URL, route: NetworkRoute, timeout: TimeoutInput, stream: bool
 ) -> ClientRequest:
     """Return the core's request for a prepared one.
 
@@ -69,7 +69,7 @@ def make_core_request(
     fields = pack_fields(
         headers,
         limits,
-        transport,
+        route,
         body=body,
         stream=stream,
         follow_redirects=follows_redirects(),
@@ -107,18 +107,16 @@ def set_certificate_name(name: str, sent: ClientRequest) -> None:
     if sent.get_header("host") is None:
         sent._shared_headers = sent._shared_headers.copy()
         sent._shared_headers["Host"] = url.authority
-    sent.transport = derive_transport(
-        sent.transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",)
-    )
+    sent.route = derive_route(sent.route, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
     sent.url = parse_url(f"https://{bracketed(name)}:{url.port}{url.target}")
 
 
 def set_proxy_authorization(credentials: object, sent: ClientRequest) -> None:
     """Send the credentials in the request's headers to the proxy alone."""
-    assert sent.transport.proxy is not None
+    assert sent.route.proxy is not None
     headers = (("Proxy-Authorization", to_header_text(credentials)),)
-    proxy = replace(sent.transport.proxy, headers=headers)
-    sent.transport = derive_transport(sent.transport, proxy=proxy)
+    proxy = replace(sent.route.proxy, headers=headers)
+    sent.route = derive_route(sent.route, proxy=proxy)
 
 
 # --- headers ---

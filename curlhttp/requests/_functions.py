@@ -154,7 +154,7 @@ class _Adapter(HTTPAdapter):
     _response_class = UTF8Response
     _sends_utf8 = True
 
-    def _transport(
+    def _find_route(
         self,
         request: PreparedRequest,
         url: URL,
@@ -163,7 +163,7 @@ class _Adapter(HTTPAdapter):
         proxies: t.ProxiesInput,
     ) -> NetworkRoute:
         try:
-            return super()._transport(request, url, verify, cert, proxies)
+            return super()._find_route(request, url, verify, cert, proxies)
         except FileNotFoundError as error:
             if isinstance(verify, str) and describe_authorities(verify) != verify:
                 # A path of the environment is not the caller's mistake.

@@ -212,7 +212,7 @@ class Connection:
         self.sock: socket.socket | Socket = get_socket(received)
         self.host: str = received.request.url.host
         self.port: int = received.request.url.port
-        self.is_verified: bool = received.request.transport.tls.verify is not False
+        self.is_verified: bool = received.request.route.tls.verify is not False
 
     def close(self) -> None:
         """Do nothing: libcurl owns the connection."""

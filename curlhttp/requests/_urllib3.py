@@ -268,7 +268,7 @@ class CurlConnection:
         """
         self.host, self.port = pool.host, pool.port
         self._origin = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
-        get_route(pool, parse_url(self._origin), adapter._http2)  # raises if libcurl cannot
+        get_target(pool, parse_url(self._origin), adapter._http2)  # raises if libcurl cannot
         self._pool, self._adapter = pool, adapter
 
     @cached_property
@@ -317,12 +317,12 @@ class CurlConnection:
         pool, request = self._pool, self._request
         target = self._target
         request.url = target if "://" in target else self._origin[:-1] + target
-        route = get_route(pool, parse_url(request.url), self._adapter._http2)
+        found = get_target(pool, parse_url(request.url), self._adapter._http2)
         limits = (self._connect, self.timeout)
         is_streamed = not self._options["preload_content"]
         try:
             sent = self._adapter._make_request(
-                request, route.url, route.transport, limits, is_streamed, route.name
+                request, found.url, found.route, limits, is_streamed, found.name
             )
             raw = RawResponse(self._adapter._attempt(sent))
         except e.RequestException as error:
@@ -373,17 +373,17 @@ def _to_urllib3_response(
 
 
 @dataclass(frozen=True)
-class PoolRoute:
+class PoolTarget:
     """How libcurl sends a pool's request.
 
     Attributes:
         url: with the pool's host.
-        transport: proxy, TLS and socket settings.
+        route: proxy, TLS and socket settings.
         name: the host name that the certificate must have, or None for the URL's.
     """
 
     url: URL
-    transport: NetworkRoute
+    route: NetworkRoute
     name: str | None
 
 
@@ -397,7 +397,7 @@ def check_class(pool: Any) -> None:
         raise UnsupportedByLibcurl(f"{type(pool).__name__} uses another class of connections")
 
 
-def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
+def get_target(pool: Any, url: URL, http2: HTTP2) -> PoolTarget:
     """Return how libcurl sends a pool's request.
 
     Raises:
@@ -411,7 +411,7 @@ def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
     unknown = kw.keys() - {"proxy", "proxy_config", "blocksize", "ssl_context", "ca_cert_data"}
     if unknown:
         raise UnsupportedByLibcurl(f"libcurl does not support {', '.join(sorted(unknown))}")
-    transport = _make_transport(
+    route = _make_route(
         tls,
         proxy,
         http2,
@@ -419,7 +419,7 @@ def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
         tuple(map(tuple, options)),
         get_ip_version(),
     )
-    return PoolRoute(_get_url_at(pool, url), transport, name)
+    return PoolTarget(_get_url_at(pool, url), route, name)
 
 
 def may_need_context(pool: Any, body: object, error: e.SSLError) -> bool:
@@ -602,7 +602,7 @@ def _get_default_authorities() -> str:
 
 
 @lru_cache(maxsize=256)
-def _make_transport(
+def _make_route(
     tls: TLS,
     proxy: Proxy | None,
     http2: HTTP2,

@@ -18,7 +18,7 @@ from curlhttp._engine.engine import Totals
 from curlhttp._engine.log import INFO, RequestLog, log
 from curlhttp._engine.network import network
 from curlhttp._engine.run import send_sync
-from curlhttp._models.config import Limits, derive_transport, get_transport
+from curlhttp._models.config import Limits, derive_route, make_route
 from curlhttp._models.exiting import check_running
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
@@ -509,10 +509,10 @@ class HTTPAdapter(BaseAdapter):
         if pool is not None:
             return self._send_through_pool(pool, request, stream, timeout, proxies)
         url = self._make_url(request, proxies) if kind._writes_targets else get_url(request)
-        transport = self._transport(request, url, verify, cert, proxies)
-        if transport.proxy is None and (key := (url.origin, id(transport))) not in self._tls_seen:
+        route = self._find_route(request, url, verify, cert, proxies)
+        if route.proxy is None and (key := (url.origin, id(route))) not in self._tls_seen:
             self._remember_tls(key, verify, cert)
-        sent = self._make_request(request, url, transport, timeout, stream)
+        sent = self._make_request(request, url, route, timeout, stream)
         return self.build_response(request, self._fetch(request, sent))
 
     def _make_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
@@ -525,24 +525,24 @@ class HTTPAdapter(BaseAdapter):
         self,
         request: PreparedRequest,
         url: URL,
-        transport: NetworkRoute,
+        route: NetworkRoute,
         timeout: t.TimeoutInput,
         stream: bool,
         name: str | None = None,
     ) -> ClientRequest:
         """Return the core's request; name is the certificate's, if not the URL's host."""
-        sent = make_core_request(request, url, transport, timeout, stream)
+        sent = make_core_request(request, url, route, timeout, stream)
         if network.counts_sends:
             continue_numbering(request, sent)
         if url.scheme == "https":
             if name is not None:
                 set_certificate_name(name, sent)
-            if transport.tls.verify is False:
+            if route.tls.verify is False:
                 _warn_of_no_verification(url)
-        elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
+        elif route.proxy is not None and "Proxy-Authorization" in request.headers:
             set_proxy_authorization(request.headers["Proxy-Authorization"], sent)
         if self._address_checker is not None:
-            sent.transport = self._address_checker.guard_transport(sent.transport)
+            sent.route = self._address_checker.guard_route(sent.route)
         return sent
 
     def _fetch(self, request: PreparedRequest, sent: ClientRequest) -> RawResponse:
@@ -651,7 +651,7 @@ class HTTPAdapter(BaseAdapter):
         from curlhttp.requests._urllib3 import (
             UnsupportedByLibcurl,
             check_class,
-            get_route,
+            get_target,
             may_need_context,
             send_with_urllib3,
             using_urllib3,
@@ -659,9 +659,9 @@ class HTTPAdapter(BaseAdapter):
 
         try:
             check_class(pool)
-            route = get_route(pool, self._make_url(request, proxies), self._http2)
+            target = get_target(pool, self._make_url(request, proxies), self._http2)
             sent = self._make_request(
-                request, route.url, route.transport, timeout, stream, route.name
+                request, target.url, target.route, timeout, stream, target.name
             )
             pool.num_requests += 1
             raw = self._fetch(request, sent)
@@ -712,7 +712,7 @@ class HTTPAdapter(BaseAdapter):
         cls._adds_headers = cls.add_headers is not HTTPAdapter.add_headers
         cls._writes_targets = cls.request_url is not HTTPAdapter.request_url
 
-    def _transport(
+    def _find_route(
         self,
         request: PreparedRequest,
         url: URL,
@@ -727,9 +727,9 @@ class HTTPAdapter(BaseAdapter):
             # One NetworkRoute for all. certifi, which is slow to import, is loaded only by default.
             verify, cert = verify is True or get_plain_http_verify(), None
         # All paths are hashable, and lists were converted to tuples.
-        found = get_transport(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
+        found = make_route(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         version = get_ip_version()
-        return derive_transport(found, ip_version=version) if version else found
+        return derive_route(found, ip_version=version) if version else found
 
     def _attempt(self, sent: ClientRequest) -> ReceivedResponse:
         engine: Engine | None = self._engine

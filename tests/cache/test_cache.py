@@ -465,7 +465,7 @@ async def test_the_same_url_by_another_route_is_another_entry(cached: Any) -> No
 
 async def test_requests_signed_by_libcurl_bypass_the_cache(cached: Any) -> None:
     async def signed(request: ClientRequest, send: Any) -> Any:
-        request.transport = dataclasses.replace(request.transport, negotiate=True)
+        request.route = dataclasses.replace(request.route, negotiate=True)
         return await send(request)
 
     # Proxies of the system, as Windows may have them, would choose another transport again.

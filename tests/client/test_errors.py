@@ -505,7 +505,7 @@ def everything_shown(error: Any) -> Iterator[str]:
             left += [one.__cause__, one.__context__]
             for name in ("request", "response", "timings", "filename", "strerror"):
                 left.append(getattr(one, name, None))
-        for name in ("transport", "auth", "timeout", "body", "url", "jar"):
+        for name in ("route", "auth", "timeout", "body", "url", "jar"):
             left.append(getattr(one, name, None))
 
 

@@ -205,7 +205,7 @@ async def test_a_reused_connection_of_another_request_is_checked(
     sent = app.connections
     for guard in (PublicOnly(), PublicOnly(deny=["127.0.0.1"])):
         wanted = client.real.build_request("GET", app.url)
-        wanted.transport = replace(wanted.transport, guard=guard)
+        wanted.route = replace(wanted.route, guard=guard)
         with pytest.raises(BlockedAddress):
             await client.send(wanted)
     assert len(app.requests) == 1

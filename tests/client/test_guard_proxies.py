@@ -217,8 +217,8 @@ async def test_a_tunnel_of_a_request_without_the_guard_is_not_used(
     url = f"http://made.up:{app.port}/"
     await client.get(url)
     wanted = client.real.build_request("GET", url)
-    guarded = replace(wanted.transport, guard=HERE)
-    wanted.transport, wanted.route = guarded, None
+    guarded = replace(wanted.route, guard=HERE)
+    wanted.route, wanted.choose_route = guarded, None
     with pytest.raises(BlockedAddress, match="resolve the name"):  # nobody has checked its target
         await client.send(wanted)
     assert len(app.requests) == 1

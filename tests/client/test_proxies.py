@@ -208,7 +208,7 @@ async def test_credentials_are_in_no_message_and_no_repr(
             await client.get(app.url)
     error = caught.value
     assert error.request is not None
-    shown = [str(error), repr(error), repr(error.request), repr(error.request.transport)]
+    shown = [str(error), repr(error), repr(error.request), repr(error.request.route)]
     assert "s3cret" not in " ".join([*shown, repr(client.real)])
     for bad in ("ftp://user:s3cret@h", "http://user:s3cret@h:99999", "http://user:s3cret@ h"):
         with pytest.raises(curlhttp.InvalidProxyURL) as refused:

@@ -239,7 +239,7 @@ async def test_each_request_says_for_itself_whether_the_name_counts(
     with AppServer(certs.wrong_host_context()) as server:
         for _ in range(2):
             request = client.real.build_request("GET", server.url)
-            request.transport = trusting
+            request.route = trusting
             assert (await client.send(request)).ok
             with pytest.raises(curlhttp.SSLError):
                 await client.get(server.url)
@@ -433,7 +433,7 @@ async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs
     certificate, key = certs.client_cert_pair("A")
     cert = (certificate, key.read_bytes(), "s3cret")
     request = client.real.build_request("GET", "https://h.test/", cert=cert, verify=certs.ca_pem)
-    shown = repr(request.transport) + repr(request)
+    shown = repr(request.route) + repr(request)
     assert "s3cret" not in shown
     assert "KEY" not in shown
 

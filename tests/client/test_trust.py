@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 import curlhttp
 from curlhttp._client import routing as _trust
 from curlhttp._client import ssl_context as _ssl_context
-from curlhttp._curl.options import transport_options
+from curlhttp._curl.options import route_options
 from curlhttp._models.config import TLS, NetworkRoute
 from tests.servers import AppServer, Certs, H2Server
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
@@ -136,11 +136,11 @@ def test_macos_and_windows_use_the_system_store(monkeypatch: pytest.MonkeyPatch)
     """Linux does not show the effect: only check that CURLSSLOPT_NATIVE_CA is set, and no file."""
     monkeypatch.setattr(sys, "platform", "win32")
     tls = _trust.make_tls("system", None)
-    options = dict(transport_options(NetworkRoute(tls=tls)))
+    options = dict(route_options(NetworkRoute(tls=tls)))
     assert options[pycurl.SSL_OPTIONS] == pycurl.SSLOPT_NATIVE_CA
     assert options[pycurl.CAINFO] is None
     assert options[pycurl.SSL_VERIFYPEER] == 1
-    assert pycurl.SSL_OPTIONS not in dict(transport_options(NetworkRoute(tls=TLS())))
+    assert pycurl.SSL_OPTIONS not in dict(route_options(NetworkRoute(tls=TLS())))
 
 
 # --- pins ---

@@ -113,7 +113,7 @@ def test_tls_1_3_as_the_highest_version_is_not_named_to_schannel(
 ) -> None:
     """libcurl refuses it by name on a Windows without it."""
     monkeypatch.setattr(options, "USES_SCHANNEL", True)
-    found = dict(options.transport_options(NetworkRoute(tls=TLS(versions=versions))))
+    found = dict(options.route_options(NetworkRoute(tls=TLS(versions=versions))))
     assert found.get(pycurl.SSLVERSION, 0) in (0, pycurl.SSLVERSION_TLSv1_2)
 
 
@@ -126,7 +126,7 @@ def test_schannel_accepts_authorities_without_a_list_of_revoked_certificates(
     transport = NetworkRoute(
         tls=TLS(verify=chosen.get(verify, verify)), proxy=Proxy.parse("https://proxy.test")
     )
-    found = dict(options.transport_options(transport))
+    found = dict(options.route_options(transport))
     for option in (pycurl.SSL_OPTIONS, pycurl.PROXY_SSL_OPTIONS):
         flags: Any = found[option]
         assert flags & pycurl.SSLOPT_REVOKE_BEST_EFFORT

@@ -71,7 +71,7 @@ async def test_versions_of_tls_are_taken_over_from_a_context(
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # distributions differ in what it is
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     client = make_httpx(transport={"verify": context})
-    assert client.transport._transport.tls.versions == ("1.2", "1.2")
+    assert client.transport._route.tls.versions == ("1.2", "1.2")
     assert (await client.get(tls_app.url)).content == b"hello"
 
 
@@ -81,7 +81,7 @@ async def test_a_context_without_authorities_means_the_machines(
     from curlhttp._client.ssl_context import find_system_authorities
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    tls = make_httpx(transport={"verify": context}).transport._transport.tls
+    tls = make_httpx(transport={"verify": context}).transport._route.tls
     assert tls.verify == (find_system_authorities() or True)
 
 
@@ -104,7 +104,7 @@ async def test_a_context_that_trusts_one_certificate_alone_is_refused(
 def test_httpx2_trusts_the_machine_and_httpx_certifi(library: Any) -> None:
     from curlhttp._client.ssl_context import find_system_authorities
 
-    verify = transports(library).Transport()._transport.tls.verify
+    verify = transports(library).Transport()._route.tls.verify
     assert verify == (find_system_authorities() or True if library.__name__ == "httpx2" else True)
 
 
@@ -205,7 +205,7 @@ async def test_socket_options_are_set(library: Any, app: AppServer, make_httpx: 
 
 
 async def test_without_http1_it_speaks_http2_at_once(make_httpx: Make) -> None:
-    transport = make_httpx(transport={"http1": False, "http2": True}).transport._transport
+    transport = make_httpx(transport={"http1": False, "http2": True}).transport._route
     assert transport.http2 == "prior-knowledge"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from curlhttp._models.config import get_transport
+from curlhttp._models.config import make_route
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.timeout import Timeout
@@ -17,7 +17,7 @@ NOT_GIVEN = {"_headers", "_shared_headers", "extensions"}
 def test_fill_sets_every_field() -> None:
     bare = ClientRequest.__new__(ClientRequest)
     assert not any(hasattr(bare, name) for name in ClientRequest.__slots__)
-    transport = get_transport(True, None, None, False, False)
+    transport = make_route(True, None, None, False, False)
     fields = pack_fields(Headers(), Timeout(), transport)
     made = bare.fill("GET", parse_url("http://h.test/"), fields)
     assert made is bare

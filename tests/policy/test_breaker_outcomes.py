@@ -10,7 +10,7 @@ import pytest
 
 from curlhttp import exceptions as e
 from curlhttp._curl.errors import TransferFailure, make_error
-from curlhttp._models.config import get_transport
+from curlhttp._models.config import make_route
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import Timings
@@ -52,7 +52,7 @@ OF_THE_PROXY = {5, 97}
 def failure_of(code: int, *, proxy: str | None = None, **facts: Any) -> e.RequestException:
     """Return the exception that a code becomes."""
     request = ClientRequest("GET", "https://a.test/")
-    request.transport = get_transport(True, None, proxy, False, False)
+    request.route = make_route(True, None, proxy, False, False)
     request.timeout = Timeout()
     known: dict[str, Any] = {
         "request": request,

@@ -225,7 +225,7 @@ def extra_attempts(**given: Any) -> Admitting:
 
 def bound() -> ClientRequest:
     found = request("GET")
-    found.transport = NetworkRoute(tls=TLS())
+    found.route = NetworkRoute(tls=TLS())
     return found
 
 
@@ -289,7 +289,7 @@ def test_the_breaker_gets_the_outcome_of_an_attempt(result: Any, failures: int) 
 def test_a_proxy_has_its_own_permit() -> None:
     circuits = CircuitBreaker(1, recovery_timeout=30.0)
     through = request("GET")
-    through.transport = NetworkRoute(tls=TLS(), proxy=Proxy(url="http://proxy.example:8080"))
+    through.route = NetworkRoute(tls=TLS(), proxy=Proxy(url="http://proxy.example:8080"))
     ticket = extra_attempts(circuits=circuits).admit(through, 0.0)
     assert ticket is not None
     changes = ticket.settle(ProxyError("gone", request_sent=False), 1.0, 1.0)

@@ -13,7 +13,7 @@ import pytest
 from curlhttp import ClientRequest, Response, RetryBudget, RetryPolicy
 from curlhttp import exceptions as e
 from curlhttp._curl.errors import TransferFailure, make_error
-from curlhttp._models.config import get_transport
+from curlhttp._models.config import make_route
 from curlhttp._models.timeout import Timeout
 
 URL = "http://h.test/"
@@ -181,7 +181,7 @@ BY_CHANCE = {
 def error_of(code: int, sent: bool, **facts: Any) -> e.RequestException:
     """Return the exception that a code becomes."""
     request = ClientRequest("GET", "https://h.test/")
-    request.transport = get_transport(True, None, None, False, False)
+    request.route = make_route(True, None, None, False, False)
     request.timeout = Timeout()
     known: dict[str, Any] = {
         "request": request,

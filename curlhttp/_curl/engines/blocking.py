@@ -362,7 +362,7 @@ class BlockingEngine:
         """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:
-            request: complete; its transport, timeouts and deadline apply.
+            request: complete; its route, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.

@@ -153,7 +153,7 @@ class EventLoopEngine(MultiEngine):
         """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:
-            request: complete; its transport, timeouts and deadline apply.
+            request: complete; its route, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.

@@ -390,8 +390,8 @@ class MultiEngine(ABC):
     def _get_slot_origin(self, request: ClientRequest) -> str:
         if self._pool.slots.per_origin is None:
             return ""
-        transport = request.transport
-        if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
+        route = request.route
+        if self._multiplexes and (route.http3 or route.http2 == "prior-knowledge"):
             return ""  # requests share connections, which libcurl limits
         return request.url.origin
 

@@ -49,7 +49,7 @@ def make_connection_request(request: ClientRequest) -> ClientRequest:
         Headers(),
         # libcurl does not wait for a response.
         replace(request.timeout, read=None),
-        replace(request.transport, http2=False, http3=False),
+        replace(request.route, http2=False, http3=False),
         deadline=request.deadline,
         stream=True,
     )
@@ -85,7 +85,7 @@ class Stream:
         request = transfer.request
         assert request is not None
         self._request = request
-        proxy = request.transport.proxy
+        proxy = request.route.proxy
         # OpenSSL buffers decoded bytes, which the socket does not show.
         self._holds_bytes = request.url.scheme == "https" or (
             proxy is not None and proxy.url.startswith("https:")
@@ -196,7 +196,7 @@ class Stream:
     def _make_error(self, error: pycurl.error) -> ConnectionError:
         code, message = error.args
         self._connection.check_for_alert()
-        why = find_tls_refusal(message, self._request.transport, self._connection.ends_in_alert)
+        why = find_tls_refusal(message, self._request.route, self._connection.ends_in_alert)
         text = f"{self._request}: {why or 'the connection broke'} (curl error {code}: {message})"
         if why:
             self._error = SSLError(text, curl_code=code)
