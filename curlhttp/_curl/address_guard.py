@@ -2,8 +2,7 @@
 
 libcurl calls back for each socket that it opens, with the address that it is about to connect to
 (CURLOPT_OPENSOCKETFUNCTION). Before it sends, it reports the addresses of the connection that it
-chose (CURLOPT_PREREQFUNCTION). `RequestSender` calls this module in both callbacks; the guard
-decides.
+chose (CURLOPT_PREREQFUNCTION). `RequestSender` asks `_models/address_guard` in both callbacks.
 
 A proxy connects on its own, so libcurl never sees the target's address. `GuardedEngine` resolves
 and checks the target first, and passes its address to the proxy.
@@ -32,6 +31,7 @@ from curlhttp._engine.engine import (
     to_connector,
 )
 from curlhttp._engine.network import network
+from curlhttp._models.address_guard import blocked_error, check_scheme, check_target
 from curlhttp._models.config import CheckedAddress, NetworkRoute
 from curlhttp._models.errors import deadline_error
 from curlhttp._models.request import ClientRequest
@@ -39,7 +39,7 @@ from curlhttp._models.response import Response
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout
 
 if TYPE_CHECKING:
-    from curlhttp._models.config import AddressGuard
+    from curlhttp._models.address_guard import AddressGuard
 
 
 class AddressChecker:
@@ -215,71 +215,10 @@ class GuardedEngine:
         check_scheme(request)
         if route.unix_socket is not None and _SEES_NO_UNIX_SOCKETS:
             path = route.unix_socket
-            raise check_target(request, path, 0) or _error(request, path, 0, _UNSEEN)
+            raise check_target(request, path, 0) or blocked_error(request, path, 0, _UNSEEN)
         # A mock connects to nothing. If it leaves a request to the engine, the engine refuses that,
         # because there is no checked address.
         return route.proxy is not None and not guard.trusts_proxies and network.mocked is None
-
-
-def blocked(request: ClientRequest, address: str, port: int) -> BlockedAddress | None:
-    """Return the error for a socket or connection that a request must not use, else None.
-
-    Args:
-        request: its route has a guard.
-        address: as libcurl reports it, or the path of a Unix socket.
-        port: as libcurl reports it, 0 for a Unix socket.
-    """
-    route, url = request.route, request.url
-    guard = route.guard
-    assert guard is not None
-    if guard.https_only and url.scheme != "https":
-        return _not_https(request)
-    if route.proxy is None:
-        return check_target(request, address, port)
-    # The user chose the proxy's own address. Its target was checked before.
-    checked = route.checked_address
-    if guard.trusts_proxies or (checked is not None and checked[:2] == (url.host, url.port)):
-        return None
-    return _error(request, "", url.port, "a proxy would resolve the name again")
-
-
-def check_target(request: ClientRequest, address: str, port: int) -> BlockedAddress | None:
-    """Return the error for an address that a request must not be sent to, else None.
-
-    Args:
-        request: its route has a guard.
-        address: IPv4 or IPv6 in text, or the path of a Unix socket.
-        port: of the address, 0 for a Unix socket.
-    """
-    guard = request.route.guard
-    assert guard is not None
-    reason = guard.objection(request.url.host, address, port)
-    return None if reason is None else _error(request, address, port, reason)
-
-
-def check_scheme(request: ClientRequest) -> None:
-    """Refuse a request that must be https and is not, before its name is resolved.
-
-    Raises:
-        BlockedAddress: it is not https.
-    """
-    guard = request.route.guard
-    if guard is not None and guard.https_only and request.url.scheme != "https":
-        raise _not_https(request)
-
-
-def _not_https(request: ClientRequest) -> BlockedAddress:
-    return _error(request, "", request.url.port, "https_only, and the URL is not https")
-
-
-def _error(request: ClientRequest, address: str, port: int, reason: str) -> BlockedAddress:
-    what = address or "it"
-    if address and port:
-        what = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    error = BlockedAddress(f"{request}: the guard refuses {what}: {reason}", request=request)
-    error.host, error.address, error.port = request.url.host, address, port
-    error.reason = reason
-    return error
 
 
 # --- Look names up, so that no event loop blocks and waits can time out ---

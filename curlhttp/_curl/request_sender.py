@@ -409,7 +409,7 @@ class RequestSender:
             return _BAD_SOCKET
 
     def _make_socket(self, target: _SocketAddress) -> _socket.socket | int:
-        from curlhttp._curl.address_guard import blocked  # only requests with a guard need it
+        from curlhttp._models.address_guard import blocked  # only requests with a guard need it
 
         request = self.request
         if request is None or self.failed is not None:
@@ -436,7 +436,7 @@ class RequestSender:
     def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces
         """Check the chosen connection before libcurl sends, even if another request opened it."""
         try:
-            from curlhttp._curl.address_guard import blocked
+            from curlhttp._models.address_guard import blocked
 
             request = self.request
             assert request is not None

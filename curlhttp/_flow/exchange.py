@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from curlhttp._engine.engine import Engine, Exchange, HedgePlan, Totals, count_outcome
 from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
-from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.errors import deadline_error
 from curlhttp._models.redaction import HeadRedactor, escape_bytes
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.timeout import MIN_ATTEMPT_SECONDS
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 # --- Log each attempt to the logger "curlhttp"; _engine/log.py formats the lines ---

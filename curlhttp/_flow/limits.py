@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, cast
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._engine.outcomes import Outcomes
-from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS
 from curlhttp._flow.waits import Waits
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.timeout import MIN_ATTEMPT_SECONDS
 from curlhttp._policy.limits import (
     ConcurrencyLimit,
     Lease,

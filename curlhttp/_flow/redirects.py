@@ -58,8 +58,6 @@ def store_cookies(jar: LazyCookieJar | None, response: Response) -> None:
 
 # --- the deadline: the point in time at which the total timeout ends ---
 
-MIN_ATTEMPT_SECONDS = 0.001  # that must be left to begin an attempt
-
 
 def with_deadline(request: ClientRequest, now: Callable[[], float]) -> ClientRequest:
     """Return a copy with a deadline, because the caller may send the request again later.

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Iterator
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
-from curlhttp._flow.redirects import MIN_ATTEMPT_SECONDS, store_cookies
+from curlhttp._flow.redirects import store_cookies
 from curlhttp._models.body import rewind
 from curlhttp._models.errors import add_note
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
+from curlhttp._models.timeout import MIN_ATTEMPT_SECONDS
 from curlhttp._models.timings import Attempt, note_wait
 from curlhttp._policy.retry import (
     GIVE_UP_REASONS,

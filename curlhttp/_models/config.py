@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from curlhttp._models.credentials import encode_credential, unquote_credential
@@ -19,6 +19,9 @@ from curlhttp._models.headers import check_header
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import bracketed
 from curlhttp.exceptions import InvalidProxyURL
+
+if TYPE_CHECKING:
+    from curlhttp._models.address_guard import AddressGuard
 
 Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"  # a str may be "system"
 _Pem: TypeAlias = "str | bytes | os.PathLike[str]"
@@ -392,35 +395,7 @@ def derive_route(route: NetworkRoute, **fields: object) -> NetworkRoute:
     return replace(route, **fields)  # type: ignore[arg-type]
 
 
-# --- The interface of an address guard, which the engines call; _policy/guard.py implements it ---
-
-
-class AddressGuard(Protocol):
-    """Decide to which addresses a client may connect."""
-
-    def __hash__(self) -> int:
-        """Return the hash of its identity: guards are compared by identity."""
-
-    @property
-    def name(self) -> str:
-        """Return a name that is unique for its rules, also across processes."""
-
-    @property
-    def https_only(self) -> bool:
-        """Return whether requests without TLS are refused."""
-
-    @property
-    def trusts_proxies(self) -> bool:
-        """Return whether a proxy may connect to any address."""
-
-    def objection(self, host: str, address: str, port: int) -> str | None:
-        """Return the reason not to connect to an address, or None if it is allowed.
-
-        Args:
-            host: as the URL names it, in canonical form.
-            address: IPv4 or IPv6 as text, perhaps with a zone, or the path of a Unix socket.
-            port: of the address, 0 for a Unix socket.
-        """
+# --- What an address guard (_models/address_guard.py) has checked ---
 
 
 class CheckedAddress(NamedTuple):

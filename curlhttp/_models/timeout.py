@@ -9,6 +9,7 @@ from curlhttp._models.frozen import dataclass
 
 # Seconds by which timers of event loops may be early; on Windows, the clock has ticks of 16 ms.
 EARLY = 0.016 if sys.platform == "win32" else 0.002
+MIN_ATTEMPT_SECONDS = 0.001  # that must be left of a total timeout to begin an attempt
 
 TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
 

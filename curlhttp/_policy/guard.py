@@ -18,7 +18,7 @@ from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_origin
 
 if TYPE_CHECKING:
-    from curlhttp._models.config import AddressGuard
+    from curlhttp._models.address_guard import AddressGuard
 
 # --- Special-purpose addresses, which are not on the public Internet ---
 #

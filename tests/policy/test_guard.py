@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import PublicOnly
-from curlhttp._models.config import AddressGuard
+from curlhttp._models.address_guard import AddressGuard
 from curlhttp._policy.guard import (
     _IPV4,
     _IPV6,
