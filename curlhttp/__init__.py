@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
     from curlhttp._models.timeout import Timeout as _Setting
-    from curlhttp._models.timings import Attempt, AttemptCancelled, Timings
+    from curlhttp._models.timings import Attempt, Timings
     from curlhttp._models.url import URL
     from curlhttp._policy.adaptive import AdaptiveLimit
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
@@ -166,7 +166,6 @@ __all__ = [
     "AsyncTransport",
     "AsyncWebSocket",
     "Attempt",
-    "AttemptCancelled",
     "AttemptEvent",
     "Auth",
     "AuthFlow",
@@ -310,7 +309,7 @@ _NAMES = {
     "curlhttp._models.sse": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
     "curlhttp._models.json_codec": "JSON",
-    "curlhttp._models.timings": "Attempt AttemptCancelled Timings",
+    "curlhttp._models.timings": "Attempt Timings",
     "curlhttp._models.request": "ClientRequest",
     "curlhttp._models.url": "URL",
     "curlhttp._client.negotiate": "Negotiate",

@@ -27,7 +27,7 @@ FEATURES = tuple(
         *("_client.apps", "_client.cache", "_client.cache_storage", "_client.download"),
         *("_client.event_stream", "_client.map", "_client.negotiate", "_client.partial_file"),
         *("_client.record", "_client.stats", "_client.websocket"),
-        *("_curl.address_guard", "_curl.hedge_race"),
+        "_curl.address_guard",
         *("_httpx", "_pyinstaller", "cli", "distributed", "httpx", "httpx2", "otel", "progress"),
         *("redis", "requests", "testing"),
     )
@@ -80,18 +80,6 @@ STILL_IMPORTED = {
         "_policy.alt_svc",
         "_policy.environment",
         "_policy.guard",
-    },
-    "_curl.engines.blocking": {
-        "_curl.hedge_race",
-    },
-    "_curl.engines.event_loop": {
-        "_curl.hedge_race",
-    },
-    "_curl.engines.multi": {
-        "_curl.hedge_race",
-    },
-    "_curl.engines.stepped": {
-        "_curl.hedge_race",
     },
     "_flow.chain": {
         "_flow.attempt_middleware",
@@ -147,7 +135,6 @@ def test_the_core_imports_no_further_feature() -> None:
 
 
 LOADED = {
-    "_curl.hedge_race",
     "_flow.auth",
     "_flow.hooks",
     "_flow.redirects",

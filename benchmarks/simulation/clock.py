@@ -9,9 +9,10 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from curlhttp import ConcurrencyLimit, Response
-from curlhttp._engine.engine import Clock, HedgePlan, Runtime
+from curlhttp._engine.engine import Clock, Runtime
 from curlhttp._flow.limits import limits
 from curlhttp._models.request import ClientRequest
+from curlhttp._runtime.loops import TaskRace
 from curlhttp.testing import ScriptedEngine
 from curlhttp.testing._scripted import ScriptedAttempt, Step, to_step
 
@@ -77,10 +78,8 @@ class ScriptedNetwork(ScriptedEngine):
         clock = cast("Clock", self)
         self._in_pool = limits(None, pool, clock, self.runtime.make_waiter)(super().perform)
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Play a step as soon as a connection is free."""
-        if plan is not None:  # no scenario has both
-            return await super().perform(request, plan)
         return await self._in_pool(request)
 
     def now(self) -> float:
@@ -98,7 +97,7 @@ class ScriptedNetwork(ScriptedEngine):
     @property
     def runtime(self) -> Runtime:
         """Return the time of the simulation, and waits in it."""
-        return Runtime(self.now, self.wall, self.sleep, _Waiter)
+        return Runtime(self.now, self.wall, self.sleep, _Waiter, TaskRace)
 
     async def _begin(self, request: ClientRequest) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from curlhttp._client.transport import WrapsTransport
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._engine.engine import Exchange, Layer, MakeWaiter, Totals
+    from curlhttp._engine.engine import Layer, MakeRace, MakeWaiter, Send, Totals
     from curlhttp._flow.coalesce import SpawnedTask
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
@@ -134,7 +134,8 @@ class AsyncClient(BaseClient):
             now, wall = given.runtime.now, given.runtime.wall
         self.clock: Clock = Clock(now, wall, lambda seconds: self._timer().runtime.sleep(seconds))
         self.make_waiter: MakeWaiter = lambda: self._timer().runtime.make_waiter()
-        self.exchange: Exchange = self._make_exchange()
+        self.make_race: MakeRace = lambda: self._timer().runtime.make_race()
+        self.exchange: Send = self._make_exchange()
 
     def _to_engine(self, transport: object) -> Engine:
         """Return the engine that uses a transport."""
@@ -146,7 +147,7 @@ class AsyncClient(BaseClient):
         inner = AsyncEngineTransport(lambda: wrap_all(self._libcurl(), wrappers))
         return to_engine(cast("WrapsTransport", transport).wrap(inner), "AsyncClient")
 
-    def _make_exchange(self) -> Exchange:
+    def _make_exchange(self) -> Send:
         engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
         last = exchange_async(engine, self.clock.now, AsyncStreamedResponse)
         # The engines of libcurl count what they send.

@@ -21,8 +21,8 @@ from curlhttp._engine.engine import (
     Clock,
     Engine,
     EngineWrapper,
-    Exchange,
     Layer,
+    MakeRace,
     MakeWaiter,
     Middleware,
     Send,
@@ -105,6 +105,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         chain: the layers of the flow, with their settings.
         clock: the engine's.
         make_waiter: makes a waiter of the engine.
+        make_race: makes a race of the engine.
         exchange: the last step of the flow, which passes a request to the engine.
         flow: passes a complete request through all layers.
         is_closed: whether the client was closed, so that requests raise ClientClosed.
@@ -116,7 +117,8 @@ class BaseClient(Unpicklable, RequestBuilder):
     _why_not = "it holds connections and credentials; make a new one where it is needed"
 
     make_waiter: MakeWaiter
-    exchange: Exchange
+    make_race: MakeRace
+    exchange: Send
     is_closed = False
     _awaits_hooks = False
     _streamed: type[BaseStreamedResponse]
@@ -298,7 +300,9 @@ class BaseClient(Unpicklable, RequestBuilder):
             raises=raise_for_status,
         )
         self._policies = (breaker, concurrency_limit)
-        self.flow: Send = self.chain.build(self.exchange, self.clock, self.make_waiter)
+        self.flow: Send = self.chain.build(
+            self.exchange, self.clock, self.make_waiter, self.make_race
+        )
         _connect_stores(
             rate_limit,
             concurrency_limit,
@@ -404,14 +408,14 @@ class BaseClient(Unpicklable, RequestBuilder):
         return self._caching
 
     def _set_engine(self, transport: object) -> None:
-        """Set the engine, and clock, make_waiter and exchange from it.
+        """Set the engine, and clock, make_waiter, make_race and exchange from it.
 
         Args:
             transport: replaces libcurl, or wraps it; or None.
         """
         raise NotImplementedError
 
-    def _make_exchange(self) -> Exchange:
+    def _make_exchange(self) -> Send:
         """Return the last step of the flow, which uses the wrapped engine."""
         raise NotImplementedError
 
@@ -493,7 +497,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     def _set_wrappers(self, wrappers: tuple[EngineWrapper, ...]) -> None:
         self._wrappers = wrappers
         self.exchange = self._make_exchange()
-        self.flow = self.chain.build(self.exchange, self.clock, self.make_waiter)
+        self.flow = self.chain.build(self.exchange, self.clock, self.make_waiter, self.make_race)
 
     # settings that may be changed
 
@@ -572,7 +576,9 @@ class BaseClient(Unpicklable, RequestBuilder):
         chain = self.chain
         if not chain.retries:  # no request had a policy until now, so the flow has no retry layer
             # In this order, because another thread that sees `retries` uses the flow at once.
-            self.flow = chain.build(self.exchange, self.clock, self.make_waiter, retries=True)
+            self.flow = chain.build(
+                self.exchange, self.clock, self.make_waiter, self.make_race, retries=True
+            )
             chain.retries = True
 
     def _convert(self, user_request: UserRequest) -> ClientRequest:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from curlhttp._client.cache_storage import ResponseStore
-    from curlhttp._engine.engine import Clock, Exchange, MakeWaiter, Send, Totals
+    from curlhttp._engine.engine import Clock, MakeRace, MakeWaiter, Send, Totals
     from curlhttp._flow.chain import Chain
     from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import NetworkRoute
@@ -124,9 +124,10 @@ class CachingClient(Protocol):
 
     is_closed: bool
     chain: Chain
-    exchange: Exchange
+    exchange: Send
     clock: Clock
     make_waiter: MakeWaiter
+    make_race: MakeRace
     totals: Totals
 
 
@@ -180,7 +181,9 @@ class ClientCaching:
         if name in self._running or len(self._running) >= _MAX_REFRESHES or client.is_closed:
             return
         self._running.add(name)
-        send = client.chain.build_below_cache(client.exchange, client.clock, client.make_waiter)
+        send = client.chain.build_below_cache(
+            client.exchange, client.clock, client.make_waiter, client.make_race
+        )
 
         async def run() -> None:
             try:

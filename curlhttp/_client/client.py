@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from curlhttp._client.transport import WrapsTransport
     from curlhttp._client.websocket.websocket import WebSocket
     from curlhttp._curl.engines.blocking import BlockingEngine
-    from curlhttp._engine.engine import Exchange, MakeWaiter
+    from curlhttp._engine.engine import MakeRace, MakeWaiter, Send
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress
 
@@ -130,7 +130,8 @@ class Client(BaseClient):
         runtime = (self._inner or engine).runtime
         self.clock: Clock = Clock(runtime.now, runtime.wall, runtime.sleep)
         self.make_waiter: MakeWaiter = runtime.make_waiter
-        self.exchange: Exchange = self._make_exchange()
+        self.make_race: MakeRace = runtime.make_race
+        self.exchange: Send = self._make_exchange()
 
     def _to_engine(self, transport: object) -> Engine:
         """Return the engine that uses a transport."""
@@ -142,7 +143,7 @@ class Client(BaseClient):
         self._wrappers, self._inner_wrappers = (), self._wrappers
         return to_engine(cast("WrapsTransport", transport).wrap(inner), "Client")
 
-    def _make_exchange(self) -> Exchange:
+    def _make_exchange(self) -> Send:
         self._wrapped_engine: Engine = self.wrap(self._engine)
         last = exchange(self._wrapped_engine, self.clock.now, StreamedResponse)
         # The engines of libcurl count what they send.

@@ -75,6 +75,7 @@ async def download(
             client.exchange,
             client.clock,
             client.make_waiter,
+            client.make_race,
             retries=True,
             within_retry=transfer.wrap,
         )

@@ -12,21 +12,18 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
-from curlhttp._curl.result import decode_body
 from curlhttp._engine.engine import (
-    AttemptResult,
     ByteStream,
     Engine,
     EngineWrapper,
-    HedgePlan,
     Incoming,
     Runtime,
-    Waiter,
+    decode_body,
     to_connector,
 )
 from curlhttp._engine.run import send_sync
@@ -526,15 +523,15 @@ class TransportEngine(_TransportEngine):
 
     runtime = REAL_TIME_THREAD
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send the request and return the response with its body in memory; see Engine."""
-        return await self._open(request, plan).to_response()
+        return await self._open(request).to_response()
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send the request and return once `send` has returned; see Engine."""
-        return self._open(request, plan)
+        return self._open(request)
 
-    def _open(self, request: ClientRequest, plan: HedgePlan | None) -> _Received:
+    def _open(self, request: ClientRequest) -> _Received:
         attempt = self.begin(request)
         try:
             received = attempt.open(self.transport.send(request))
@@ -547,8 +544,6 @@ class TransportEngine(_TransportEngine):
         except BaseException as error:
             attempt.add_context(error)
             raise
-        if plan is not None:
-            plan.timed(attempt.first_byte)
         return received
 
     async def connect(self, request: ClientRequest) -> ByteStream:
@@ -566,7 +561,7 @@ class TransportEngine(_TransportEngine):
 
 
 class AsyncTransportEngine(_TransportEngine):
-    """The engine of an AsyncTransport. Attempts of a hedge are tasks."""
+    """The engine of an AsyncTransport."""
 
     is_async = True
 
@@ -575,23 +570,14 @@ class AsyncTransportEngine(_TransportEngine):
 
         super().__init__(transport)
         self.runtime: Runtime = REAL_TIME_LOOP
-        self.racing: set[_Racer[Response]] = set()
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send the request and return the response with its body in memory; see Engine."""
-        if plan is not None:
-            return await _TransportRace(self, plan, self._perform).run(request)
-        return await self._perform(self.begin(request))
+        return await (await self._open(self.begin(request))).to_response()
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send the request and return once `send` has returned; see Engine."""
-        if plan is not None:
-            return await _TransportRace(self, plan, self._open).run(request)
         return await self._open(self.begin(request))
-
-    async def _perform(self, attempt: _TransportAttempt) -> Response:
-        received = await self._open(attempt)
-        return await received.to_response()
 
     async def _open(self, attempt: _TransportAttempt) -> _Received:
         try:
@@ -626,170 +612,6 @@ class AsyncTransportEngine(_TransportEngine):
         if self.is_closed and not _is_ours(self.transport):  # ours are in several loops
             return
         self.is_closed = True
-        racing = tuple(self.racing)
-        for racer in racing:
-            racer.cancel()
-        for racer in racing:
-            await racer.tasks.wait_until_done()
         close = getattr(self.transport, "aclose", None)
         if close is not None:
             await close()
-
-
-# --- Several attempts of one request at the same time, as the plan of a hedge decides ---
-
-
-class _Racer(Generic[T]):
-    """One attempt in a task of its own."""
-
-    def __init__(self, attempt: _TransportAttempt, tasks: BackgroundTasks) -> None:
-        self.attempt = attempt
-        self.tasks = tasks
-        self.result: T | None = None
-        self.failed: BaseException | None = None
-        self.done = False
-        self._is_cancelled = False
-
-    async def run(
-        self,
-        send: Callable[[_TransportAttempt], Awaitable[T]],
-        on_end: Callable[[_Racer[T]], object],
-    ) -> None:
-        """Send it, and keep its result or error."""
-        try:
-            self.result = await send(self.attempt)
-            if self._is_cancelled:
-                self._drop()
-        except Exception as error:
-            self.failed = error
-        except BaseException as error:
-            self.failed = error
-            if self.tasks.was_cancelled(error) or isinstance(error, GeneratorExit):
-                raise
-        finally:
-            self.done = True
-            on_end(self)
-
-    def cancel(self) -> None:
-        """Cancel it, or drop its result."""
-        self._is_cancelled = True
-        self.tasks.cancel()
-        self._drop()
-
-    def _drop(self) -> None:
-        result, self.result = self.result, None
-        if isinstance(result, _Received):
-            result.abort()
-
-    @property
-    def head(self) -> Head | None:
-        """Return the head of its response, None without one."""
-        if isinstance(self.result, _Received):
-            return self.result.head
-        return self.result._head if isinstance(self.result, Response) else None
-
-
-class _TransportRace(Generic[T]):
-    """The attempts of one request. The first good one wins, or the last.
-
-    Args:
-        engine: of the transport.
-        plan: see _flow/hedge.py.
-        send: sends an attempt.
-    """
-
-    def __init__(
-        self,
-        engine: AsyncTransportEngine,
-        plan: HedgePlan,
-        send: Callable[[_TransportAttempt], Awaitable[T]],
-    ) -> None:
-        self._engine = engine
-        self._plan = plan
-        self._send = send
-        self._running: list[_Racer[T]] = []
-        self._waiter: Waiter | None = None
-
-    async def run(self, request: ClientRequest) -> T:
-        """Return the result of the attempt that wins; cancel the others.
-
-        Args:
-            request: of the first attempt.
-        """
-        running, plan = self._running, self._plan
-        try:
-            first = self._start(request)
-            left, latest = plan.most, first.attempt.begun
-            while (winner := self._find_winner()) is None:
-                after = plan.after if left else None
-                self._waiter = first.tasks.make_waiter()
-                due = None if after is None else max(0.0, latest + after - monotonic())
-                await self._waiter.wait(due)
-                if after is None or monotonic() < latest + after:
-                    continue
-                # A slow body is no reason for another attempt.
-                is_late = not any(each.attempt.first_byte for each in running)
-                again = await plan.again() if is_late else None
-                if again is None:
-                    left = 0
-                    continue
-                left, latest = left - 1, monotonic()
-                self._start(again)
-        except BaseException:
-            for racer in running:
-                racer.cancel()
-            raise
-        return self._finish(first, winner)
-
-    def _start(self, request: ClientRequest) -> _Racer[T]:
-        tasks = _tasks_of_the_loop()
-        racer: _Racer[T] = _Racer(self._engine.begin(request), tasks)
-        self._running.append(racer)
-        self._engine.racing.add(cast("_Racer[Response]", racer))
-        tasks.spawn(racer.run, self._send, self._on_end)
-        return racer
-
-    def _on_end(self, racer: _Racer[T]) -> None:
-        self._engine.racing.discard(cast("_Racer[Response]", racer))
-        if self._waiter is not None:
-            self._waiter.wake()
-
-    def _find_winner(self) -> _Racer[T] | None:
-        running = self._running
-        for racer in tuple(running):
-            if not racer.done:
-                continue
-            head, failed = racer.head, racer.failed
-            if len(running) == 1 or (head is not None and self._plan.is_good(head.status_code)):
-                return racer
-            if failed is not None and not isinstance(failed, Exception):
-                return racer  # Ctrl-C ends everything
-            running.remove(racer)
-            attempt = racer.attempt
-            result: AttemptResult = None
-            if head is not None:
-                result = Response(attempt.request, head, b"", attempt.timings())
-            elif isinstance(failed, Exception):
-                result = failed
-            self._plan.dropped(attempt.request, result, monotonic() - attempt.begun, True)
-            racer.cancel()
-        return None
-
-    def _finish(self, first: _Racer[T], winner: _Racer[T]) -> T:
-        running, plan, begun = self._running, self._plan, first.attempt.begun
-        if first in running and (first is not winner or first.head is not None):
-            plan.timed(first.attempt.first_byte or monotonic() - begun)
-        plan.won(winner.attempt.request)
-        for racer in running:
-            if racer is not winner:
-                attempt = racer.attempt
-                plan.dropped(attempt.request, None, monotonic() - attempt.begun, True)
-                racer.cancel()
-        result, failed = winner.result, winner.failed
-        if failed is not None:
-            try:
-                raise failed
-            finally:
-                del failed  # otherwise the error and its traceback form a reference cycle
-        assert result is not None
-        return result

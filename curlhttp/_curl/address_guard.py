@@ -24,7 +24,6 @@ from curlhttp._curl.resolver import Lookup
 from curlhttp._engine.engine import (
     ByteStream,
     Engine,
-    HedgePlan,
     Incoming,
     Runtime,
     Waiter,
@@ -161,12 +160,11 @@ class GuardedEngine:
         self.runtime: Runtime = engine.runtime
         self.close = engine.close
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send the request if it is allowed, and return the response with its body in memory.
 
         Args:
             request: complete.
-            plan: when to send it again while it is running, or None for never.
 
         Raises:
             BlockedAddress: the guard refuses it.
@@ -174,14 +172,13 @@ class GuardedEngine:
         """
         if self._needs_target(request):
             request.route = await self._checker.resolve_target(request, self._engine)
-        return await self._engine.perform(request, plan)
+        return await self._engine.perform(request)
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send the request if it is allowed, and return once the head of the response has arrived.
 
         Args:
             request: complete.
-            plan: see perform.
 
         Raises:
             BlockedAddress: the guard refuses it.
@@ -189,7 +186,7 @@ class GuardedEngine:
         """
         if self._needs_target(request):
             request.route = await self._checker.resolve_target(request, self._engine)
-        return await self._engine.open(request, plan)
+        return await self._engine.open(request)
 
     async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol, if it is allowed.

@@ -25,6 +25,7 @@ from typing import TypeAlias
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._engine.outcomes import Outcomes
+from curlhttp._engine.race import refuse_to_wait
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._engine.running_maps import is_only_thread, step_others
 from curlhttp._models.config import Limits
@@ -82,6 +83,7 @@ class ConnectionPool:
         Raises:
             PoolTimeout: no slot became free in time.
             DeadlineExceeded: the total timeout ran out first.
+            AttemptRefused: it is an extra attempt, which does not wait.
             ClientClosed: the client was closed.
         """
         origin = request.url.origin
@@ -114,6 +116,7 @@ class ConnectionPool:
                 if self.slots.used > used and not held:
                     self.slots.release(origin)
                 raise
+            refuse_to_wait(request, "a connection")
             thread_waiter = ThreadWaiter()
             waiter = SlotWaiter(origin, thread_waiter.wake, monotonic())
             self.slots.wait(waiter)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from curlhttp._curl.driver import Driver
     from curlhttp._curl.transfer import Transfer
-    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Head
     from curlhttp._models.timings import CurlTimings, Timings
 
@@ -44,11 +43,6 @@ class OpenTransfer:
     def done(self) -> bool:
         """Return whether everything has arrived."""
         return self._transfer.done
-
-    @property
-    def request(self) -> ClientRequest | None:
-        """Return the request; of a hedge, that of the attempt that won."""
-        return self._transfer.request
 
     def timings(self) -> Timings | CurlTimings:
         """Return where the time went so far."""

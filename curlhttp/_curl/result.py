@@ -26,8 +26,10 @@ from curlhttp._curl.head import (
     parse_response_head,
 )
 from curlhttp._curl.transfer import FIRST_BYTE, TOTAL, Transfer
+from curlhttp._engine.engine import decode_body
 from curlhttp._engine.outcomes import MOST_PENDING
-from curlhttp._models.request import KEEP_CODED, ClientRequest
+from curlhttp._engine.race import is_beaten
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import MICROSECOND, CurlTimings, make_timings
 from curlhttp.exceptions import RequestException, WriteTimeout
@@ -221,27 +223,6 @@ def read_piece(transfer: Transfer) -> bytes:
     return piece
 
 
-def decode_body(response: Response, request: ClientRequest) -> None:
-    """Decode the body of a response that is in memory.
-
-    Raises:
-        RequestException: it is corrupt, or decodes to more than max_response_size.
-    """
-    # Nobody reads the body of a redirect, so a broken coding must not be an error.
-    if request.follow_redirects and response._head.redirects:
-        return
-    assert response._content is not None
-    if request.decode == KEEP_CODED:
-        response._coded = response._content
-    try:
-        limit = request.max_response_size
-        response._content = response._decode(response._content, limit)
-    except RequestException as error:
-        error.request, error.response = request, response
-        error.request_sent, error.timings = True, response.timings
-        raise
-
-
 def count_failure(transfer: Transfer, error: BaseException) -> None:
     """Count an attempt that failed or was cancelled; of a streamed body, only the error.
 
@@ -250,7 +231,7 @@ def count_failure(transfer: Transfer, error: BaseException) -> None:
         error: what the caller gets.
     """
     request = transfer.request
-    if request is None:  # it had ended
+    if request is None or is_beaten(request, error):  # it had ended, or another one has won
         return
     was_opened = request.stream and transfer.head is not None
     try:
@@ -259,20 +240,6 @@ def count_failure(transfer: Transfer, error: BaseException) -> None:
     except pycurl.error:  # the garbage collector closed the handle of a task that nobody ended
         return
     transfer.totals.outcomes.add_failure(request.url.origin, error, phase, times)
-
-
-def count_loser(transfer: Transfer, result: Response | Exception) -> None:
-    """Count an attempt of a hedge that ended, but that the caller does not get.
-
-    Args:
-        transfer: the attempt.
-        result: how it ended.
-    """
-    if isinstance(result, Exception):
-        count_failure(transfer, result)
-        return
-    outcomes, origin = transfer.totals.outcomes, result.request.url.origin
-    outcomes.add_response(origin, result.status_code, transfer.timings())
 
 
 def _get_times_so_far(transfer: Transfer) -> CurlTimings:

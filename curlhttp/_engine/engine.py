@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._engine.outcomes import Outcomes, Pending
+from curlhttp._engine.race import Race, is_beaten
 from curlhttp._models.fork import register
-from curlhttp._models.request import ClientRequest
+from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Response
+from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._models.response import Head
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Response | Incoming")
 
 MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are read to keep its connection
-
-AttemptResult: TypeAlias = "Response | Exception | None"
-"""The outcome of an attempt: its response without the body, its error, or None if cancelled."""
 
 
 class Incoming(Protocol):
@@ -62,46 +61,6 @@ class Incoming(Protocol):
         """Abandon the rest of the body from a finalizer, which may run in any thread."""
 
 
-class HedgePlan(Protocol):
-    """Decisions about the attempts of one request that may run at the same time.
-
-    Attributes:
-        after: seconds to wait for a head before one more attempt; None for no more attempts.
-        most: the maximum number of attempts after the first.
-    """
-
-    after: float | None
-    most: int
-
-    async def again(self) -> ClientRequest | None:
-        """Return the request of one more attempt, or None for no more attempts."""
-
-    def is_good(self, status_code: int) -> bool:
-        """Return whether a response with this status wins while other attempts are running."""
-
-    def won(self, request: ClientRequest) -> None:
-        """Note the attempt whose outcome the engine returns or raises.
-
-        Args:
-            request: the request of the attempt.
-        """
-
-    def dropped(
-        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
-    ) -> None:
-        """Note an attempt that did not win.
-
-        Args:
-            request: the request of the attempt.
-            result: its outcome.
-            elapsed: seconds that it took.
-            was_sent: the server may have seen it.
-        """
-
-    def timed(self, seconds: float) -> None:
-        """Note how long the first attempt took until its head, or has taken without one."""
-
-
 class Waiter(Protocol):
     """Let one caller wait until another one wakes it."""
 
@@ -119,23 +78,21 @@ class Waiter(Protocol):
 class Engine(Protocol):
     """Move the bytes of one request at a time."""
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
             request: complete.
-            plan: when to send more attempts while the first is running; None for never.
 
         Raises:
             RequestException: no response was received.
         """
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
-            plan: see perform.
 
         Raises:
             RequestException: no response was received.
@@ -263,23 +220,17 @@ class Runtime(NamedTuple):
         wall: see there.
         sleep: see there.
         make_waiter: returns a new waiter for the caller, which any thread may wake.
+        make_race: returns a new race for the caller.
     """
 
     now: Callable[[], float]
     wall: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
     make_waiter: Callable[[], Waiter]
+    make_race: Callable[[], Race]
 
 
-class Exchange(Protocol):
-    """The last step of the flow, which passes a request to the engine."""
-
-    def __call__(
-        self, request: ClientRequest, plan: HedgePlan | None = None, /
-    ) -> Awaitable[Response]:
-        """Return an awaitable of the response."""
-
-
+MakeRace: TypeAlias = Callable[[], Race]
 MakeWaiter: TypeAlias = Callable[[], Waiter]
 Send: TypeAlias = Callable[[ClientRequest], Awaitable[Response]]
 Layer: TypeAlias = Callable[[Send], Send]
@@ -390,24 +341,22 @@ class EngineState(NamedTuple):
 
 
 async def count_outcome(
-    send: Callable[..., Awaitable[T]],
-    request: ClientRequest,
-    plan: HedgePlan | None,
-    totals: Totals,
+    send: Callable[[ClientRequest], Awaitable[T]], request: ClientRequest, totals: Totals
 ) -> T:
     """Send a request without libcurl, and count the attempt and its outcome.
 
     Args:
         send: returns a Response or an Incoming.
         request: complete.
-        plan: see Engine.perform.
         totals: of the client.
     """
     totals.add("attempts")
     outcomes, origin = totals.outcomes, request.url.origin
     try:
-        result: T = await (send(request) if plan is None else send(request, plan))
+        result: T = await send(request)
     except BaseException as error:
+        if is_beaten(request, error):
+            raise
         times = getattr(error, "timings", None)
         outcomes.add_failure(origin, error, "server", times)
         raise
@@ -417,3 +366,24 @@ async def count_outcome(
     elif found.head is not None:
         outcomes.add_response(origin, found.head.status_code, found.timings())
     return result
+
+
+def decode_body(response: Response, request: ClientRequest) -> None:
+    """Decode the body of a response that is in memory.
+
+    Raises:
+        RequestException: it is corrupt, or decodes to more than max_response_size.
+    """
+    # Nobody reads the body of a redirect, so a broken coding must not be an error.
+    if request.follow_redirects and response._head.redirects:
+        return
+    assert response._content is not None
+    if request.decode == KEEP_CODED:
+        response._coded = response._content
+    try:
+        limit = request.max_response_size
+        response._content = response._decode(response._content, limit)
+    except RequestException as error:
+        error.request, error.response = request, response
+        error.request_sent, error.timings = True, response.timings
+        raise

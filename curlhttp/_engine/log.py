@@ -14,6 +14,7 @@ from sys import modules
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from curlhttp._engine.race import is_beaten
 from curlhttp._models.redaction import display_url, escape_bytes
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head
@@ -140,7 +141,9 @@ class RequestLog:
             # They may have other entries by now.
             self._request.extensions = self._request.extensions or None
         # A dropped coroutine ends in a finalizer, which must not call handlers: they take locks.
-        if self._is_silent or kind is GeneratorExit:
+        if self._is_silent:
+            return
+        if isinstance(error, GeneratorExit) and not is_beaten(self._request, error):
             return
         token = _is_logging.set(True)
         try:

@@ -10,6 +10,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Protocol
 
 from curlhttp._engine.engine import Engine, Runtime
+from curlhttp._engine.race import Race
 from curlhttp._models.request import ClientRequest
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class NetworkOverride(Protocol):
 
     def skip(self, seconds: float) -> bool:
         """Return whether to skip a wait of an engine; if so, the clock was moved forward."""
+
+    def make_race(self) -> Race | None:
+        """Return a race on the clock of the mock, None if it has none."""
 
 
 class Instrumentation(Protocol):
@@ -98,6 +102,11 @@ class Network:
         """Return whether the override skips a wait."""
         override = self.override  # read once, because another thread may remove it
         return override is not None and override.skip(seconds)
+
+    def make_race(self) -> Race | None:
+        """Return a race on the clock of a mock, None if time is real."""
+        override = self.override
+        return None if override is None else override.make_race()
 
 
 network = Network()

@@ -82,6 +82,46 @@ def _make_suspended_error(awaitable: Awaitable[object]) -> RuntimeError:
     return RuntimeError(NEEDS_A_LOOP)
 
 
+# --- Run the attempts of a request in a thread, where they cannot suspend ---
+
+
+class SequentialRace:
+    """Runs each coroutine to its end when it starts: nothing in it can wait without the thread."""
+
+    async def __aenter__(self) -> None:
+        """Do nothing."""
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Do nothing: no coroutine is running."""
+
+    def start(self, call: Callable[[R], Awaitable[None]], argument: R) -> None:
+        """Run a coroutine."""
+        coroutine = call(argument)
+        step(coroutine)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Do nothing, because every coroutine has ended."""
+
+    def wake(self) -> None:
+        """Do nothing."""
+
+
+def step(coroutine: Awaitable[None], pause: object = None) -> bool:
+    """Continue a coroutine; return whether it has ended.
+
+    Args:
+        coroutine: gets a RuntimeError if it suspends in another way than with `pause`.
+        pause: the object that it may yield to suspend; None for nothing.
+    """
+    try:
+        found = coroutine.send(None)  # type: ignore[attr-defined]
+        while pause is None or found is not pause:
+            found = coroutine.throw(RuntimeError(NEEDS_A_LOOP))  # type: ignore[attr-defined]
+    except StopIteration:
+        return True
+    return False
+
+
 # --- Make a thread wait until another one wakes it ---
 
 

@@ -13,6 +13,7 @@ from functools import partial
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._engine.network import report_refusal
+from curlhttp._engine.race import is_extra
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.limits import ask_store
 from curlhttp._models.request import ClientRequest
@@ -101,6 +102,8 @@ class _BreakerLayer:
                 permit = await self.shared.admit(key, request)
         except CircuitBreakerOpen as error:
             error.request = request
+            if is_extra(request):  # the first attempt goes on
+                raise
             self._outcomes.add_refusal(key)
             self._outcomes.add_failure(key, error, "", None)
             report_refusal(self._outcomes, request, error)
@@ -128,8 +131,6 @@ class _BreakerLayer:
         ):
             return response
         outcome = classifier.classify_status(response.status_code)
-        if response.request.url.origin != request.url.origin:
-            outcome = Outcome.IGNORED  # of a hedge at another endpoint, which has its own permit
         # To the first byte, without the wait for a handle. An exception counts with its whole time.
         elapsed = response.timings.first_byte
         if counts_body:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from curlhttp._engine.engine import Clock, Exchange, Layer, MakeWaiter, Middleware, Send, Totals
+from curlhttp._engine.engine import (
+    Clock,
+    Layer,
+    MakeRace,
+    MakeWaiter,
+    Middleware,
+    Send,
+    Totals,
+)
 from curlhttp._engine.run import Offload
 from curlhttp._flow.auth import AuthContext
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_response, request_hooks
@@ -22,6 +30,7 @@ from curlhttp._policy.alt_svc import AltSvcCache
 
 if TYPE_CHECKING:
     from curlhttp._flow.cache import CacheContext
+    from curlhttp._flow.hedge import Hedging
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import CircuitBreaker
@@ -123,17 +132,18 @@ class Chain:
         self._endpoints = endpoints
         self._fallback = None if fallback is None else fallback(self.attempt_hooks)
         # One for all engines, which share the times that a hedge measures.
-        self._hedge = None if hedge is None else self._make_hedge(hedge, retry, now)
+        self._hedge = None if hedge is None else self._make_hedging(hedge, retry, now)
 
     def build(
         self,
-        last: Exchange,
+        last: Send,
         clock: Clock,
         make_waiter: MakeWaiter,
+        make_race: MakeRace,
         *,
         retries: bool | None = None,
         within_retry: Layer | None = None,
-        plain: Exchange | None = None,
+        plain: Send | None = None,
     ) -> Send:
         """Return the function that sends a request through all layers.
 
@@ -141,6 +151,7 @@ class Chain:
             last: passes the request to the engine.
             clock: of the engine.
             make_waiter: makes a waiter of the engine.
+            make_race: makes a race of the engine.
             retries: replaces the attribute, unless None.
             within_retry: a further layer, which is part of each attempt; or None. It does not apply
                 to the subrequests of an Auth.
@@ -150,7 +161,11 @@ class Chain:
         if self._certificates:
             last = self._with_certificates(last)
         below = partial(
-            self._build_below_auth, clock=clock, make_waiter=make_waiter, retries=retries
+            self._build_below_auth,
+            clock=clock,
+            make_waiter=make_waiter,
+            make_race=make_race,
+            retries=retries,
         )
         subrequest = None
         if within_retry is not None or self._fallback is not None:
@@ -180,17 +195,20 @@ class Chain:
             *(() if hsts is None else (hsts.learning_layer,)),
             *self._alt_svc_layers(),
         )
-        return _wrap(below(last, within_retry=within_retry), layers)
+        # No handshake is hedged, because the second connection would be wasted.
+        return _wrap(below(last, within_retry=within_retry, hedges=plain is None), layers)
 
     def _build_below_auth(
         self,
-        last: Exchange,
+        last: Send,
         *,
         clock: Clock,
         make_waiter: MakeWaiter,
+        make_race: MakeRace,
         retries: bool | None,
         within_retry: Layer | None = None,
         is_subrequest: bool = False,
+        hedges: bool = True,
     ) -> Send:
         """Return the function that sends a request through all layers below authentication."""
         layers: tuple[Layer, ...] = (
@@ -198,39 +216,50 @@ class Chain:
             *self._layers_of_responses(clock, make_waiter, within_retry, is_subrequest),
             # A cache hit is not an attempt: no layer below delays, counts or refuses it.
             *self._cache_layers(clock, within_retry),
-            *self._attempt_layers(clock, make_waiter, retries, within_retry),
+            *self._attempt_layers(
+                clock, make_waiter, make_race, retries, within_retry, hedges=hedges
+            ),
         )
         return _wrap(last, layers)
 
-    def build_below_cache(self, last: Exchange, clock: Clock, make_waiter: MakeWaiter) -> Send:
+    def build_below_cache(
+        self, last: Send, clock: Clock, make_waiter: MakeWaiter, make_race: MakeRace
+    ) -> Send:
         """Return the function with which the cache validates responses in the background."""
-        return _wrap(last, self._attempt_layers(clock, make_waiter, None, None))
+        return _wrap(last, self._attempt_layers(clock, make_waiter, make_race, None, None))
 
     def _attempt_layers(
         self,
         clock: Clock,
         make_waiter: MakeWaiter,
+        make_race: MakeRace,
         retries: bool | None,
         within_retry: Layer | None,
+        *,
+        hedges: bool = True,
     ) -> tuple[Layer, ...]:
+        hedge = self._hedge if hedges else None
         retry_layers = (
             self._retry_layers(clock, make_waiter)
             if (self.retries if retries is None else retries)
             else ()
         )
+        next_layers: tuple[Layer, ...] = ()
+        if self._endpoints is not None:
+            first, following = self._endpoint_layers(self._endpoints, clock, make_waiter)
+            retry_layers, next_layers = (first, *retry_layers), (following,)
+        part = () if within_retry is None else (within_retry,)
         return (
             # Repeats all layers below, so that each attempt is admitted and counted.
-            *(
-                retry_layers
-                if self._endpoints is None
-                else self._endpoint_layers(self._endpoints, clock, make_waiter, retry_layers)
-            ),
-            *(() if within_retry is None else (within_retry,)),
+            *retry_layers,
+            # Each attempt of a hedge has its own endpoint.
+            *((*next_layers, *part) if hedge is None else (*part, hedge.race(make_race))),
+            *(() if hedge is None else next_layers),
             *self._limit_layers(clock, make_waiter),
             *self._breaker_layers(clock, make_waiter),
-            *(() if self._hedge is None else (self._hedge(make_waiter),)),
-            # Last, because the engine makes the attempts of a hedge.
+            *(() if hedge is None else (hedge.admit(make_waiter),)),
             *self._attempt_middleware_layers(),
+            *(() if hedge is None else (hedge.watch,)),
         )
 
     def _layers_of_responses(
@@ -262,7 +291,7 @@ class Chain:
 
         return (alt_svc(self._alternatives),)
 
-    def _with_certificates(self, last: Exchange) -> Exchange:
+    def _with_certificates(self, last: Send) -> Send:
         from curlhttp._flow.exchange import with_certificates
 
         return with_certificates(last)
@@ -273,16 +302,12 @@ class Chain:
         return (retry(clock, self.attempt_hooks, make_waiter),)
 
     def _endpoint_layers(
-        self,
-        endpoints: Endpoints,
-        clock: Clock,
-        make_waiter: MakeWaiter,
-        retry_layers: tuple[Layer, ...],
-    ) -> tuple[Layer, ...]:
+        self, endpoints: Endpoints, clock: Clock, make_waiter: MakeWaiter
+    ) -> tuple[Layer, Layer]:
         from curlhttp._flow.endpoints import first_endpoint, next_endpoints
 
         first = first_endpoint(endpoints, clock, make_waiter, self._run_blocking)
-        return (first, *retry_layers, next_endpoints(clock))
+        return first, next_endpoints(clock)
 
     def _limit_layers(self, clock: Clock, make_waiter: MakeWaiter) -> tuple[Layer, ...]:
         if self._rate_limit is None and self._concurrency_limit is None:
@@ -306,20 +331,13 @@ class Chain:
 
         return (attempt_middleware(self._attempt_middleware),)
 
-    def _make_hedge(
+    def _make_hedging(
         self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]
-    ) -> Callable[[MakeWaiter], Layer]:
-        from curlhttp._flow.hedge import hedge
+    ) -> Hedging:
+        from curlhttp._flow.hedge import Hedging
 
-        return hedge(
-            policy,
-            now,
-            budget=None if retry is None else retry.budget,
-            rate_limit=self._rate_limit,
-            concurrency_limit=self._concurrency_limit,
-            breaker=self._breaker,
-            hooks=self.attempt_hooks,
-        )
+        budget = None if retry is None else retry.budget
+        return Hedging(policy, now, self.attempt_hooks.totals, budget)
 
 
 def _wrap(send: Send, layers: tuple[Layer, ...]) -> Send:
@@ -328,7 +346,7 @@ def _wrap(send: Send, layers: tuple[Layer, ...]) -> Send:
     return send
 
 
-def _with_cookies(below: Callable[[Exchange], Send], last: Exchange) -> Send:
+def _with_cookies(below: Callable[[Send], Send], last: Send) -> Send:
     return cookies(below(last))
 
 

@@ -11,12 +11,13 @@ from collections.abc import Awaitable
 from contextvars import ContextVar
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
+from curlhttp._engine.race import is_extra, is_refusal
 from curlhttp._engine.run import Offload
 from curlhttp._flow.hooks import log
 from curlhttp._models.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.circuit import FAILURE_STATUSES, OriginClassifier, Outcome
-from curlhttp._policy.endpoints import Endpoints, Rotation, Turn, URLs
+from curlhttp._policy.endpoints import Endpoints, Rotation, URLs
 from curlhttp.exceptions import ConnectionError
 
 _CLASSIFIER = OriginClassifier(FAILURE_STATUSES, count_tls=False, via_proxy=False)
@@ -156,21 +157,18 @@ def next_endpoints(clock: Clock) -> Layer:
 async def _attempt(
     request: ClientRequest, rotation: Rotation, send: Send, clock: Clock
 ) -> Response:
-    turn = rotation.turn
+    turn, rotation.turn = rotation.turn, None
     if turn is None:  # not the first attempt
         turn, url = rotation.next(clock.now())
         request = request.derive(url=url)
-    rotation.turn = turn  # a hedge ends it if another attempt wins
     try:
         response = await send(request)
     except BaseException as error:
         turn.end(_CLASSIFIER.classify_error(error), clock.now())
+        if is_extra(request) and is_refusal(error):
+            rotation.give_back(turn)
         raise
-    finally:
-        rotation.turn = None
     outcome: Outcome | None = _CLASSIFIER.classify_status(response.status_code)
-    if not turn.sent(response.request.url):  # that of a hedge, which has its own turn
-        outcome = None
 
     def end(error: BaseException | None) -> None:
         turn.end(outcome if error is None else _CLASSIFIER.classify_error(error), clock.now())
@@ -183,26 +181,3 @@ def get_rotation(request: ClientRequest) -> Rotation | None:
     """Return the rotation of a request, None if its URL is not one of endpoints."""
     extensions = request.extensions
     return None if extensions is None else extensions.get(ENDPOINTS)
-
-
-def classify(result: int | Exception | None) -> Outcome | None:
-    """Return what a status or an error says about an endpoint; None for a cancelled attempt."""
-    if result is None:
-        return None
-    if isinstance(result, int):
-        return _CLASSIFIER.classify_status(result)
-    return _CLASSIFIER.classify_error(result)
-
-
-def take_turn(request: ClientRequest, now: float) -> tuple[Turn, ClientRequest] | None:
-    """Return a turn for a hedge of a request and its request there, None without endpoints.
-
-    Args:
-        request: of the first attempt.
-        now: monotonic seconds.
-    """
-    rotation = get_rotation(request)
-    if rotation is None:
-        return None
-    turn, url = rotation.next(now)
-    return turn, request.derive(url=url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from curlhttp._engine.engine import Engine, Exchange, HedgePlan, Totals, count_outcome
+from curlhttp._engine.engine import Engine, Send, Totals, count_outcome
 from curlhttp._engine.log import INFO, RequestLog, get_request_log, log
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.errors import deadline_error
@@ -17,18 +17,15 @@ from curlhttp.exceptions import RequestException, UnrewindableBodyError
 # --- Log each attempt to the logger "curlhttp"; _engine/log.py formats the lines ---
 
 
-async def send_logged(
-    request: ClientRequest, send: Exchange, plan: HedgePlan | None = None
-) -> Response:
+async def send_logged(request: ClientRequest, send: Send) -> Response:
     """Send a request and log the attempt.
 
     Args:
         request: of the attempt.
         send: sends it.
-        plan: see Exchange.
     """
     with RequestLog(request) as request_log:
-        response = await send(request, plan)
+        response = await send(request)
         request_log.set_response(response._head, response.timings, response.request)
     return response
 
@@ -58,9 +55,7 @@ class _HeadLines:
         return [f"{self._mark} {line}" for line in redacted]
 
 
-def exchange(
-    engine: Engine, now: Callable[[], float], kind: type[BaseStreamedResponse]
-) -> Exchange:
+def exchange(engine: Engine, now: Callable[[], float], kind: type[BaseStreamedResponse]) -> Send:
     """Return the last step of the blocking client, which has one engine.
 
     Args:
@@ -69,7 +64,7 @@ def exchange(
         kind: the class of streamed responses.
     """
 
-    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest) -> Awaitable[Response]:
         # Most requests need no preparation, and this check costs less than the call.
         if (
             request.choose_route is not None
@@ -80,17 +75,17 @@ def exchange(
                 raise TypeError("an async body needs AsyncClient")
             prepare(request, now)
         if log.is_enabled_for(INFO):
-            return send_logged(request, _unlogged(engine, kind), plan)
+            return send_logged(request, _unlogged(engine, kind))
         if request.stream:
-            return _open(engine, request, kind, plan)
-        return engine.perform(request) if plan is None else engine.perform(request, plan)
+            return _open(engine, request, kind)
+        return engine.perform(request)
 
     return send
 
 
 def exchange_async(
     choose: Callable[[], Engine], now: Callable[[], float], kind: type[BaseStreamedResponse]
-) -> Exchange:
+) -> Send:
     """Return the last step of AsyncClient, which has an engine for each event loop.
 
     Args:
@@ -99,7 +94,7 @@ def exchange_async(
         kind: the class of streamed responses.
     """
 
-    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest) -> Awaitable[Response]:
         if (
             request.choose_route is not None
             or request.body is not None
@@ -113,30 +108,30 @@ def exchange_async(
             error.request = error.request or request
             raise
         if log.is_enabled_for(INFO):
-            return send_logged(request, _unlogged(engine, kind), plan)
+            return send_logged(request, _unlogged(engine, kind))
         if request.stream:
-            return _open(engine, request, kind, plan)
-        return engine.perform(request) if plan is None else engine.perform(request, plan)
+            return _open(engine, request, kind)
+        return engine.perform(request)
 
     return send
 
 
-def _unlogged(engine: Engine, kind: type[BaseStreamedResponse]) -> Exchange:
+def _unlogged(engine: Engine, kind: type[BaseStreamedResponse]) -> Send:
     """Return the last step without a log.
 
     The last steps above repeat it, because nothing may be called after a coroutine is created: with
     Ctrl-C in that call, the coroutine would never be awaited.
     """
 
-    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest) -> Awaitable[Response]:
         if request.stream:
-            return _open(engine, request, kind, plan)
-        return engine.perform(request) if plan is None else engine.perform(request, plan)
+            return _open(engine, request, kind)
+        return engine.perform(request)
 
     return send
 
 
-def count_attempts(last: Exchange, totals: Totals) -> Exchange:
+def count_attempts(last: Send, totals: Totals) -> Send:
     """Return a last step that counts attempts and outcomes, for an engine of the user.
 
     Args:
@@ -144,8 +139,8 @@ def count_attempts(last: Exchange, totals: Totals) -> Exchange:
         totals: of the client.
     """
 
-    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        return count_outcome(last, request, plan, totals)
+    def send(request: ClientRequest) -> Awaitable[Response]:
+        return count_outcome(last, request, totals)
 
     return send
 
@@ -172,16 +167,10 @@ def prepare(request: ClientRequest, now: Callable[[], float]) -> None:
 
 
 async def _open(
-    engine: Engine, request: ClientRequest, kind: type[BaseStreamedResponse], plan: HedgePlan | None
+    engine: Engine, request: ClientRequest, kind: type[BaseStreamedResponse]
 ) -> Response:
     """Return a streamed response; a buffered one for a redirect that is followed."""
-    # Without a plan, because an engine of the user may not have that parameter.
-    if plan is None:
-        incoming = await engine.open(request)
-    else:
-        incoming = await engine.open(request, plan)
-        request = getattr(incoming, "request", request)  # of the attempt that won
-    response = kind(request, incoming)
+    response = kind(request, await engine.open(request))
     # Nobody reads its body, and the next hop needs the connection.
     if request.follow_redirects and response.is_redirect:
         return await response.to_buffered()
@@ -193,29 +182,27 @@ async def _open(
 # libcurl reports it only during a transfer (CURLINFO_CERTINFO), so all bodies are streamed.
 
 
-def with_certificates(last: Exchange) -> Exchange:
+def with_certificates(last: Send) -> Send:
     """Return a last step whose responses over TLS have the certificate.
 
     Args:
         last: passes the request to the engine.
     """
 
-    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
+    def send(request: ClientRequest) -> Awaitable[Response]:
         if request.url.scheme == "https":
-            return _send_for_certificate(last, request, plan)
-        return last(request) if plan is None else last(request, plan)
+            return _send_for_certificate(last, request)
+        return last(request)
 
     return send
 
 
-async def _send_for_certificate(
-    last: Exchange, request: ClientRequest, plan: HedgePlan | None
-) -> Response:
+async def _send_for_certificate(last: Send, request: ClientRequest) -> Response:
     streamed = request
     if not request.stream:
         streamed = request.copy()  # because another attempt may use the same request
         streamed.stream = True
-    response = await (last(streamed) if plan is None else last(streamed, plan))
+    response = await last(streamed)
     if not isinstance(response, BaseStreamedResponse):  # a redirect that is followed
         response.request = request
         return response

@@ -1,462 +1,334 @@
 """Send a slow request a second time; _policy/hedge.py decides which requests are hedged, and when.
 
-Only the attempt middleware is below this layer. So a retry repeats the whole race, and the layers
-above count only the attempt whose outcome the caller gets. Limits, breaker and budget must all
-admit an extra attempt. If one of them refuses, the attempt is not sent: it never waits.
+The layer that races attempts is below retry, so a retry repeats the whole race. The layers below it
+treat each attempt as an ordinary one, except that an extra attempt never waits for permission: if
+limits, breaker or budget refuse it, it is not sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast
 
-from curlhttp._engine.engine import AttemptResult, Exchange, Layer, MakeWaiter, Send
-from curlhttp._flow.hooks import Hooks
+from curlhttp._engine.engine import Layer, MakeRace, MakeWaiter, Send, Totals, decode_body
+from curlhttp._engine.race import (
+    AttemptRefused,
+    RacingAttempt,
+    get_attempt,
+    is_refusal,
+    mark,
+    unmark,
+)
+from curlhttp._flow.hooks import log
 from curlhttp._flow.retry import withdraw_from_store
+from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.body import Body
-from curlhttp._models.request import ENDPOINTS, ClientRequest
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
-from curlhttp._models.timings import AttemptCancelled
-from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, get_proxy_key
-from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
-from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit, SharedLease
 from curlhttp._policy.retry import RetryBudget
-from curlhttp.exceptions import CircuitBreakerOpen, RequestException, StoreError
+from curlhttp.exceptions import RequestException
 
-if TYPE_CHECKING:
-    from curlhttp._policy.adaptive import AdaptiveLimit
-    from curlhttp._policy.breaker.shared import SharedPermit
-    from curlhttp._policy.endpoints import Turn
-
-# --- Admit one more attempt of a request to limits, breaker and budget at once, or not at all ---
-#
-# Only the first attempt goes through the layers, which may wait.
-
-_Permitted: TypeAlias = "tuple[Permit | SharedPermit, OutcomeClassifier]"
+_EARLY = 0.001  # seconds that a loop's timer may fire early; uvloop's clock counts milliseconds
 
 
-class AttemptPermit:
-    """What an extra attempt holds while it is under way.
-
-    Args:
-        leases: of the concurrency limit.
-        permits: of the breaker, for proxy and origin, each with what classifies the outcome for it.
-    """
-
-    __slots__ = ("_leases", "_permits")
-
-    def __init__(self, leases: list[Lease | SharedLease], permits: list[_Permitted]) -> None:
-        self._leases = leases
-        self._permits = permits
-
-    def settle(
-        self, result: int | Exception | None, now: float, elapsed: float
-    ) -> list[Transition]:
-        """Release what the attempt holds and count its outcome; return the breaker's transitions.
-
-        Args:
-            result: the status code, the error, or None if the attempt was cancelled.
-            now: monotonic seconds.
-            elapsed: seconds that the attempt took.
-        """
-        for lease in self._leases:
-            lease.release()
-        changes: list[Transition | None] = []
-        for permit, classifier in self._permits:
-            settled = permit.settle(_classify(result, classifier), now, elapsed)
-            changes += [permit.transition, settled]
-        return [change for change in changes if change is not None]
-
-
-class HedgeAdmission:
-    """Admit an extra attempt only if limits, breaker and budget all admit it.
-
-    Args:
-        rate: the rate limit, or None.
-        concurrency: the concurrency limit, or None.
-        breaker: the circuit breaker, or None.
-        budget: the budget that each extra attempt withdraws from, or None.
-        now: returns monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        rate: RateLimit | None,
-        concurrency: ConcurrencyLimit | None,
-        breaker: CircuitBreaker | None,
-        budget: RetryBudget | None,
-        now: Callable[[], float],
-    ) -> None:
-        self._rate = rate
-        self._concurrency = concurrency
-        self._breaker = breaker
-        self._budget = budget
-        self._now = now
-
-    async def admit(self, request: ClientRequest, make_waiter: MakeWaiter) -> AttemptPermit | None:
-        """Return a permit; None if one of them refuses, after undoing what the others granted.
-
-        Args:
-            request: what would be sent.
-            make_waiter: makes a waiter of the engine.
-        """
-        undo: list[Callable[[], object]] = []
-        permit = None
-        try:
-            permit = await self._admit_all(request, make_waiter, undo)
-        except (CircuitBreakerOpen, StoreError):
-            pass  # the request continues without it
-        finally:
-            if permit is None:
-                for release in reversed(undo):
-                    release()
-        return permit
-
-    def observe(
-        self, origin: str, result: int | Exception | None, begun: float, now: float
-    ) -> None:
-        """Tell an adaptive limit about an attempt whose outcome the layers above do not see.
-
-        Args:
-            origin: of the request.
-            result: the status code, the error, or None if the attempt was cancelled.
-            begun: when it was sent; both are monotonic seconds.
-            now: when it ended.
-        """
-        if self._concurrency is None or not self._concurrency.adapts:
-            return
-        limit = cast("AdaptiveLimit", self._concurrency)
-        if isinstance(result, int):
-            limit.note_response(origin, result, now - begun, begun, now)
-        else:
-            limit.note_failure(origin, result or AttemptCancelled(), begun, now)
-
-    async def _admit_all(
-        self, request: ClientRequest, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
-    ) -> AttemptPermit | None:
-        leases: list[Lease | SharedLease] = []
-        permits: list[_Permitted] = []
-        # Cheapest to undo first: a released lease leaves no trace, a refunded rate hardly one.
-        if not await self._acquire_slot(request, make_waiter, leases, undo):
-            return None
-        if not await self._reserve_rate(request, make_waiter, undo):
-            return None
-        await self._acquire_permits(request, make_waiter, permits, undo)
-        # The budget last, because an attempt that a limit or the breaker refuses must cost nothing.
-        if not await self._pay(request, make_waiter):
-            return None
-        return AttemptPermit(leases, permits)
-
-    async def _acquire_slot(
-        self,
-        request: ClientRequest,
-        make_waiter: MakeWaiter,
-        leases: list[Lease | SharedLease],
-        undo: list[Callable[[], object]],
-    ) -> bool:
-        limit, origin = self._concurrency, request.url.origin
-        if limit is None:
-            return True
-        lease = limit.try_acquire(origin)
-        if lease is None:
-            return False
-        leases.append(lease)
-        undo.append(lease.release)
-        if limit.store is None:
-            return True
-        shared = SharedLease(limit, limit.store, origin)
-        leases.append(shared)
-        undo.append(shared.release)
-        answer = await limit.store.ask(shared.make_acquire_command(joins=False), make_waiter)
-        if answer is not None and answer[0]:
-            shared.start()
-        return answer is None or bool(answer[0])
-
-    async def _reserve_rate(
-        self, request: ClientRequest, make_waiter: MakeWaiter, undo: list[Callable[[], object]]
-    ) -> bool:
-        rate, origin = self._rate, request.url.origin
-        if rate is None:
-            return True
-        if rate.store is not None:
-            answer = await rate.store.ask(rate.make_reserve_command(origin, 0.0), make_waiter)
-            if answer is not None:
-                if answer[0]:
-                    undo.append(partial(rate.store.tell, rate.make_refund_command(origin, answer)))
-                return bool(answer[0])
-        if not rate.try_acquire(origin, self._now()):
-            return False
-        undo.append(partial(rate.refund, origin))
-        return True
-
-    async def _acquire_permits(
-        self,
-        request: ClientRequest,
-        make_waiter: MakeWaiter,
-        permits: list[_Permitted],
-        undo: list[Callable[[], object]],
-    ) -> None:
-        """Get the breaker's permits for proxy and origin.
-
-        Raises:
-            CircuitBreakerOpen: one of the circuits is open.
-        """
-        breaker = self._breaker
-        if breaker is None:
-            return
-        shared = None
-        if breaker.shared is not None:
-            from curlhttp._flow.breaker import SharedBreaker
-
-            shared = SharedBreaker(breaker, breaker.shared, self._now, make_waiter)
-        proxy = request.route.proxy
-        # The proxy's circuit first, because a broken proxy says nothing about the origin.
-        parties: list[tuple[str, OutcomeClassifier]] = []
-        if proxy is not None:
-            parties.append((get_proxy_key(proxy.url), ProxyClassifier()))
-        parties.append((request.url.origin, breaker.get_classifier(via_proxy=proxy is not None)))
-        for key, classifier in parties:
-            permit: Permit | SharedPermit
-            if shared is None:
-                permit = breaker.admit(key, self._now())
-            else:
-                permit = await shared.admit(key, request)
-            permits.append((permit, classifier))
-            undo.append(permit.release)
-
-    async def _pay(self, request: ClientRequest, make_waiter: MakeWaiter) -> bool:
-        budget, origin = self._budget, request.url.origin
-        if budget is None:
-            return True
-        if budget.store is not None:
-            is_paid = await withdraw_from_store(budget.store, budget, origin, make_waiter)
-            if is_paid is not None:
-                return is_paid
-        return budget.withdraw(origin, self._now())
-
-
-def _classify(result: int | Exception | None, classifier: OutcomeClassifier) -> Outcome:
-    if result is None:
-        # Cancelled because another attempt won, which says nothing about the server.
-        return Outcome.IGNORED
-    return (
-        classifier.classify_status(result)
-        if isinstance(result, int)
-        else classifier.classify_error(result)
-    )
-
-
-_EVENT = "breaker_transition"
-
-
-def hedge(
-    policy: Hedge,
-    now: Callable[[], float],
-    *,
-    budget: RetryBudget | None = None,
-    rate_limit: RateLimit | None = None,
-    concurrency_limit: ConcurrencyLimit | None = None,
-    breaker: CircuitBreaker | None = None,
-    hooks: Hooks | None = None,
-) -> Callable[[MakeWaiter], Layer]:
-    """Return a function from an engine's waiters to the layer that hedges requests.
+class Hedging:
+    """The layers of a client that hedges, for all its engines.
 
     Args:
         policy: which requests to hedge, and when.
         now: returns monotonic seconds.
+        totals: of the client, which count the extra attempts.
         budget: of the retry policy, or None. The retry layer makes the deposits.
-        rate_limit: the limit that the layer above applies to the first attempt, or None.
-        concurrency_limit: likewise.
-        breaker: likewise.
-        hooks: the user's, or None; they are called for the breaker's transitions.
     """
-    times = HeadTimes()
-    # One budget for hedges and retries, because a failing server gets the sum of both.
-    hedge_budget = policy.budget or budget or RetryBudget()
-    admission = HedgeAdmission(rate_limit, concurrency_limit, breaker, hedge_budget, now)
-
-    def wrap(make_waiter: MakeWaiter, send: Send) -> Send:
-        exchange = cast(Exchange, send)  # below are attempt middleware and the engine
-
-        def hedged(request: ClientRequest) -> Awaitable[Response]:
-            if not may_hedge(request, policy):
-                return send(request)
-            # The retry layer has made the deposit if the budget is its own.
-            if hedge_budget is not budget:
-                hedge_budget.deposit(request.url.origin, now())
-            plan = _HedgedRequest(request, policy, times, admission, make_waiter, now)
-            return _race(plan, exchange, hooks)
-
-        return hedged
-
-    return lambda make_waiter: partial(wrap, make_waiter)
-
-
-async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -> Response:
-    try:
-        response = await exchange(plan.request, plan)
-        plan.finish(response.status_code, response.request)
-        return response
-    except RequestException as error:
-        plan.finish(error, error.request if isinstance(error.request, ClientRequest) else None)
-        if plan.was_sent:  # by another attempt than the one that failed with this error
-            error.request_sent, error.refused = True, False
-        raise
-    finally:
-        # Always, because permits that are not released would block leases and circuits forever.
-        plan.close()
-        if hooks is not None:
-            if plan.sent:
-                hooks.totals.add("hedges", plan.sent)
-            # Here, because the engine, which reports the attempts, cannot await a hook.
-            for transition in plan.transitions:
-                if transition.new == "open":
-                    hooks.totals.outcomes.add_opening(transition.origin)
-                await hooks.notify(_EVENT, transition)
-
-
-class _HedgedRequest:
-    """The HedgePlan of one request."""
-
-    __slots__ = (
-        "_admission",
-        "_make_waiter",
-        "_now",
-        "_permits",
-        "_times",
-        "_turns",
-        "after",
-        "most",
-        "request",
-        "sent",
-        "transitions",
-        "was_sent",
-    )
 
     def __init__(
         self,
-        request: ClientRequest,
         policy: Hedge,
-        times: HeadTimes,
-        admission: HedgeAdmission,
-        make_waiter: MakeWaiter,
         now: Callable[[], float],
+        totals: Totals,
+        budget: RetryBudget | None = None,
     ) -> None:
-        self.request = request
-        self.after = policy.seconds(times, request.url.origin)
-        self.most = policy.max
-        self.transitions: list[Transition] = []
-        self.sent = 0  # extra attempts
-        self.was_sent = False  # by an attempt whose outcome was dropped
-        self._times = times
-        self._admission = admission
-        self._make_waiter = make_waiter
-        self._now = now
-        self._permits: list[AttemptPermit] = []
-        # With endpoints, an attempt has its own turn, permits and origin; by the request's id.
-        self._turns: dict[int, tuple[ClientRequest, Turn, AttemptPermit]] = {}
+        self.policy: Hedge = policy
+        self.now: Callable[[], float] = now
+        self.times: HeadTimes = HeadTimes()
+        self._totals = totals
+        # One budget for hedges and retries, because a failing server gets the sum of both.
+        self._budget = policy.budget or budget or RetryBudget()
+        self._deposits = self._budget is not budget
 
-    async def again(self) -> ClientRequest | None:
-        """Return the request of one more attempt, or None if there may be none."""
-        request, body = self.request, None
+    def race(self, make_race: MakeRace) -> Layer:
+        """Return the layer that sends a request again while it is slow.
+
+        Args:
+            make_race: makes a race of the engine.
+        """
+
+        def wrap(send: Send) -> Send:
+            def hedged(request: ClientRequest) -> Awaitable[Response]:
+                if not may_hedge(request, self.policy):
+                    return send(request)
+                if self._deposits:
+                    self._budget.deposit(request.url.origin, self.now())
+                return _HedgedRequest(self, request, send, make_race).send()
+
+            return hedged
+
+        return wrap
+
+    def admit(self, make_waiter: MakeWaiter) -> Layer:
+        """Return the layer that an attempt passes once limits and breaker have admitted it.
+
+        Args:
+            make_waiter: makes a waiter of the engine.
+        """
+
+        def wrap(send: Send) -> Send:
+            def admitted(request: ClientRequest) -> Awaitable[Response]:
+                attempt = get_attempt(request)
+                if attempt is None:
+                    return send(request)
+                return self._admit(request, attempt, send, make_waiter)
+
+            return admitted
+
+        return wrap
+
+    async def _admit(
+        self, request: ClientRequest, attempt: RacingAttempt, send: Send, make_waiter: MakeWaiter
+    ) -> Response:
+        if attempt.is_extra:
+            # Last, because an attempt that a limit or the breaker refuses must cost nothing.
+            if not await self._pay(request.url.origin, make_waiter):
+                raise AttemptRefused(f"{request}: the budget is empty", request=request)
+            self._totals.add("hedges")
+        attempt.begin(self.now())
+        return await send(request)
+
+    async def _pay(self, origin: str, make_waiter: MakeWaiter) -> bool:
+        budget = self._budget
+        if budget.store is not None:
+            is_paid = await withdraw_from_store(budget.store, budget, origin, make_waiter)
+            if is_paid is not None:
+                return is_paid
+        return budget.withdraw(origin, self.now())
+
+    def watch(self, send: Send) -> Send:
+        """Return the last layer, which notes when the head of a response arrives."""
+
+        def watched(request: ClientRequest) -> Awaitable[Response]:
+            attempt = get_attempt(request)
+            return send(request) if attempt is None else self._watch(request, attempt, send)
+
+        return watched
+
+    async def _watch(self, request: ClientRequest, attempt: RacingAttempt, send: Send) -> Response:
+        if attempt.result == "lost":  # a middleware has caught its cancellation
+            raise AttemptRefused(f"{request}: another attempt has won", request=request)
+        streamed = request
+        if not request.stream:
+            streamed = attempt.watched = request.copy()
+            streamed.stream = True
+        try:
+            response = await send(streamed)
+        finally:
+            attempt.watched = None  # it refers to the attempt
+        attempt.head_at = self.now()
+        if not request.stream and isinstance(response, BaseStreamedResponse):
+            return await self._load(request, response, attempt.head_at)
+        return response
+
+    async def _load(
+        self, request: ClientRequest, streamed: BaseStreamedResponse, begun: float
+    ) -> Response:
+        """Read a body, as an engine does that returns a whole response."""
+        pieces: list[bytes] = []
+
+        def make() -> Response:
+            times = streamed.timings
+            times = times._replace(total=times.total + self.now() - begun)
+            response = Response(request, streamed._head, b"".join(pieces), times)
+            response._certificate = streamed._certificate
+            return response
+
+        try:
+            while piece := await streamed._read_raw():
+                pieces.append(piece)
+        except RequestException as error:
+            error.request = request
+            if error.response is None:
+                error.response = make()
+            raise
+        response = make()
+        if request.decode and pieces:
+            decode_body(response, request)
+        return response
+
+
+class _HedgedRequest:
+    """The attempts of one request.
+
+    Args:
+        hedging: decides.
+        request: to send.
+        send: sends an attempt.
+        make_race: makes a race of the engine.
+    """
+
+    def __init__(
+        self, hedging: Hedging, request: ClientRequest, send: Send, make_race: MakeRace
+    ) -> None:
+        self._hedging = hedging
+        self._request = request
+        self._send = send
+        self._race = make_race()
+        self._attempts: list[RacingAttempt] = []
+        self._running: list[RacingAttempt] = []
+        self._failed: RacingAttempt | None = None  # the last one that was sent and is no success
+        self._was_sent = False  # by an attempt whose outcome is dropped
+
+    async def send(self) -> Response:
+        """Return the response that wins, or raise the last error."""
+        try:
+            async with self._race:
+                winner = await self._run()
+                self._decide(winner)
+            return self._get_outcome(winner)
+        finally:
+            self._drop_all()
+
+    async def _run(self) -> RacingAttempt:
+        """Start attempts until one has won, and return it."""
+        now, policy = self._hedging.now, self._hedging.policy
+        after = policy.seconds(self._hedging.times, self._request.url.origin)
+        left = 0 if after is None else policy.max
+        latest = self._start(self._request, is_extra=False)
+        while (winner := self._find_winner()) is None:
+            if not left or after is None or latest.begun is None:
+                await self._race.wait(None)
+            elif (seconds := latest.begun + after - now()) > _EARLY:
+                await self._race.wait(seconds)
+            else:
+                request = self._derive_extra()
+                left = 0 if request is None else left - 1
+                if request is not None:
+                    latest = self._start(request, is_extra=True)
+        return winner
+
+    def _derive_extra(self) -> ClientRequest | None:
+        """Return the request of one more attempt, None if there may be none."""
+        # A slow body is no reason for another attempt.
+        if any(each.head_at is not None for each in self._running):
+            return None
+        request, body = self._request, None
         if request.body is not None:
             body = _clone(request.body)
             if body is None:  # both attempts would read from the same body
                 return None
-        found = None if ENDPOINTS not in (request.extensions or ()) else self._take_turn()
-        if found is not None:
-            turn, request = found
-        try:
-            permit = await self._admission.admit(request, self._make_waiter)
-        except BaseException:
-            if body is not None:
-                body.close()
-            raise
-        if permit is None:
-            if body is not None:
-                body.close()  # the clone may have opened the file a second time
-            if found is not None:
-                self._give_back(found[0])
-            return None
-        self.sent += 1
-        attempt = request.for_next_attempt(body=body)
-        if found is None:
-            self._permits.append(permit)
-        else:
-            self._turns[id(attempt)] = attempt, turn, permit
+        return request.for_next_attempt(body=body)
+
+    def _start(self, request: ClientRequest, *, is_extra: bool) -> RacingAttempt:
+        attempt = RacingAttempt(self._race, is_extra=is_extra)
+        self._attempts.append(attempt)
+        self._running.append(attempt)
+        self._race.start(partial(self._attempt, attempt), mark(request, attempt))
         return attempt
 
-    def _take_turn(self) -> tuple[Turn, ClientRequest] | None:
-        from curlhttp._flow.endpoints import take_turn
+    async def _attempt(self, attempt: RacingAttempt, request: ClientRequest) -> None:
+        try:
+            attempt.response = await self._send(request)
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            attempt.error = error
+        except BaseException as error:  # a cancellation, perhaps by nobody
+            attempt.error = error
+            raise
+        finally:
+            attempt.is_done = True
+            self._race.wake()
+            if attempt.is_extra and is_refusal(attempt.error) and request.body is not None:
+                request.body.close()  # the clone may have opened the file a second time
 
-        return take_turn(self.request, self._now())
+    def _find_winner(self) -> RacingAttempt | None:
+        """Return the first attempt that succeeded, or the last one if all have failed."""
+        for attempt in tuple(self._running):
+            if not attempt.is_done:
+                continue
+            self._running.remove(attempt)
+            error, response = attempt.error, attempt.response
+            is_good = response is not None and response.status_code not in HEDGED_STATUSES
+            if is_good or (error is not None and not isinstance(error, Exception)):
+                return attempt  # Ctrl-C ends everything, too
+            if not (attempt.is_extra and _is_unsent(error)):
+                self._note_failed(self._failed)
+                self._failed = attempt
+        return None if self._running else self._failed
 
-    def _give_back(self, turn: Turn) -> None:
-        from curlhttp._flow.endpoints import get_rotation
+    def _note_failed(self, attempt: RacingAttempt | None) -> None:
+        """Note what became of an attempt whose outcome the caller does not get."""
+        if attempt is not None:
+            error = attempt.error
+            self._was_sent = self._was_sent or (
+                error.request_sent if isinstance(error, RequestException) else error is None
+            )
 
-        rotation = get_rotation(self.request)
-        assert rotation is not None
-        rotation.give_back(turn)
+    def _decide(self, winner: RacingAttempt) -> None:
+        """Tell all attempts the result, before those that run are cancelled."""
+        if winner is not self._failed:
+            self._note_failed(self._failed)
+        self._note_time(winner)
+        sent = [
+            each for each in self._attempts if each.begun is not None and not is_refusal(each.error)
+        ]
+        for attempt in sent:
+            if attempt is not winner:
+                attempt.decide("lost")
+        winner.decide("won" if len(sent) > 1 else "alone")
 
-    def is_good(self, status_code: int) -> bool:
-        """Return whether a response with this status wins the race."""
-        return status_code not in HEDGED_STATUSES
+    def _note_time(self, winner: RacingAttempt) -> None:
+        """Note how long the first attempt took up to the head of its response.
 
-    def won(self, request: ClientRequest) -> None:
-        """Ignore which attempt's outcome the engine returns or raises."""
-
-    def dropped(
-        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
-    ) -> None:
-        """Count an attempt whose outcome the caller does not get.
-
-        There is one permit for each of them: the layers above have admitted the other attempt.
+        Only the first attempt is a fair sample, because the others run when it was slow.
         """
-        self.was_sent = self.was_sent or was_sent
-        outcome = result.status_code if isinstance(result, Response) else result
-        now = self._now()
-        if was_sent:
-            self._admission.observe(request.url.origin, outcome, now - elapsed, now)
-        if ENDPOINTS in (request.extensions or ()):
-            self._end_turn(request, outcome, now, elapsed)
-        elif self._permits:
-            self.transitions += self._permits.pop().settle(outcome, now, elapsed)
+        first = self._attempts[0]
+        if first.begun is None or not (first is winner or first in self._running):
+            return
+        ended = first.head_at
+        if ended is None and first is not winner:
+            ended = self._hedging.now()
+        if ended is not None:
+            self._hedging.times.add(self._request.url.origin, ended - first.begun)
 
-    def _end_turn(
-        self, request: ClientRequest, outcome: int | Exception | None, now: float, elapsed: float
-    ) -> None:
-        from curlhttp._flow.endpoints import classify, get_rotation
+    def _get_outcome(self, winner: RacingAttempt) -> Response:
+        error, response = winner.error, winner.response
+        winner.error = winner.response = None
+        if response is not None:
+            unmark(response.request)
+            return response
+        assert error is not None
+        if isinstance(error, RequestException):
+            if self._was_sent:  # by another attempt than the one that failed with this error
+                error.request_sent, error.refused = True, False
+            if isinstance(error.request, ClientRequest):
+                unmark(error.request)
+        try:
+            raise error
+        finally:
+            del error, winner  # otherwise they and this frame would hold each other
 
-        found = self._turns.pop(id(request), None)
-        if found is not None:
-            _, turn, permit = found
-            turn.end(classify(outcome), now)
-            self.transitions += permit.settle(outcome, now, elapsed)
-        elif (rotation := get_rotation(request)) is not None and rotation.turn is not None:
-            rotation.turn.end(classify(outcome), now)  # of the first attempt
+    def _drop_all(self) -> None:
+        """Close the responses that nobody gets, and let go of the errors and their frames."""
+        for attempt in self._attempts:
+            if isinstance(attempt.response, BaseStreamedResponse):
+                attempt.response.abort()
+            attempt.response = attempt.error = attempt.race = None
 
-    def finish(self, outcome: int | Exception, winner: ClientRequest | None) -> None:
-        """Count the outcome that the caller gets, if it is that of an extra attempt at an endpoint.
 
-        Args:
-            outcome: the status code or the error.
-            winner: the request of the attempt, if known.
-        """
-        if winner is not None and id(winner) in self._turns:
-            self._end_turn(winner, outcome, self._now(), 0.0)
-
-    def timed(self, seconds: float) -> None:
-        """Record how long a first attempt took up to its response head."""
-        self._times.add(self.request.url.origin, seconds)
-
-    def close(self) -> None:
-        """Release the permits of attempts that were admitted and could not start."""
-        while self._permits:
-            self.dropped(self.request, None, 0.0, was_sent=False)
-        for request, _, _ in tuple(self._turns.values()):
-            self.dropped(request, None, 0.0, was_sent=False)
+def _is_unsent(error: BaseException | None) -> bool:
+    """Return whether an extra attempt was not sent, or failed for a reason of the user's code."""
+    if error is None or isinstance(error, RequestException):
+        return is_refusal(error)
+    log().error("an attempt_middleware raised in an extra attempt", exc_info=error)
+    return True
 
 
 def _clone(body: Body) -> Body | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._engine.outcomes import Outcomes
+from curlhttp._engine.race import AttemptRefused, is_extra, refuse_to_wait
 from curlhttp._flow.waits import Waits
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -120,12 +121,9 @@ def _observe(limit: AdaptiveLimit, clock: Clock, send: Send) -> Send:
             response = await send(request)
         # BaseException, because callers also limit the time of a request by cancelling it.
         except BaseException as error:
-            sent = getattr(error, "request", None)
-            # With several endpoints, a hedge went to another origin.
-            origin = sent.url.origin if isinstance(sent, ClientRequest) else origin
             limit.note_failure(origin, error, begun, clock.now())
             raise
-        origin, times = response.request.url.origin, response.timings
+        times = response.timings
         latency = None  # a middleware or a mock made the response
         if times.first_byte:
             latency = times.first_byte - times.dns - times.connect - times.tls
@@ -144,6 +142,7 @@ def _limit_rate(
     async def rated(request: ClientRequest) -> Response:
         origin, begun = request.url.origin, clock.now()
         if not rate.try_acquire(origin, begun):
+            refuse_to_wait(request, "the rate limit")
             try:
                 await _wait_for_rate(rate, request, clock, make_waiter)
             except BaseException as error:
@@ -152,7 +151,7 @@ def _limit_rate(
             request = waits.end(request, "rate", begun)
         try:
             return await send(request)
-        except CircuitBreakerOpen:
+        except (CircuitBreakerOpen, AttemptRefused):
             rate.refund(origin)  # not sent
             raise
 
@@ -207,6 +206,7 @@ def _limit_concurrency(
     async def counted(request: ClientRequest) -> Response:
         lease = limit.try_acquire(request.url.origin)
         if lease is None:
+            refuse_to_wait(request, "the concurrency limit")
             begun = clock.now()
             try:
                 lease = await _wait_for_lease(limit, request, make_waiter, waits)
@@ -356,7 +356,7 @@ def _limit_shared_rate(
         request = waits.end(request, "rate", begun)
         try:
             return await send(request)
-        except CircuitBreakerOpen:
+        except (CircuitBreakerOpen, AttemptRefused):
             store.tell(rate.make_refund_command(request.url.origin, reserved))  # not sent
             raise
 
@@ -370,13 +370,15 @@ async def _reserve(
     origin, deadline = request.url.origin, request.deadline
     while True:
         patience = math.inf if deadline is None else deadline - clock.now()
+        longest = 0.0 if is_extra(request) else patience
         answer = await ask_store(
-            store, rate.make_reserve_command(origin, patience), make_waiter, request, patience
+            store, rate.make_reserve_command(origin, longest), make_waiter, request, patience
         )
         if answer is None:
             return None
         now, wait = clock.now(), seconds(answer[1])
         if not answer[0]:
+            refuse_to_wait(request, "the rate limit")
             error = rate.make_deadline_error(wait, patience)
             error.request = request
             raise error
@@ -455,13 +457,18 @@ async def _acquire_shared(
         if patience is not None and request.deadline is not None:
             left = request.deadline - clock.now()
         answer = await ask_store(
-            store, lease.make_acquire_command(joins=True), make_waiter, request, left
+            store,
+            lease.make_acquire_command(joins=not is_extra(request)),
+            make_waiter,
+            request,
+            left,
         )
         if answer is None:
             return
         if answer[0]:
             lease.start()
             return
+        refuse_to_wait(request, "the concurrency limit")
         now = clock.now()
         if now >= ends:
             raise limit.make_timeout_error(request, now)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, HedgePlan, to_connector
+from curlhttp._engine.engine import ByteStream, Connector, Engine, Send, to_connector
 from curlhttp._engine.log import INFO, log
 from curlhttp._engine.outcomes import Outcomes
 from curlhttp._flow.exchange import prepare, record_head, send_logged
@@ -100,7 +100,7 @@ class Upgraded(Response):
 
 def upgrade(
     choose: Callable[[], Engine], now: Callable[[], float], outcomes: Outcomes | None = None
-) -> Exchange:
+) -> Send:
     """Return the last step for requests that ask for another protocol.
 
     It returns an Upgraded for status 101, and otherwise a buffered response.
@@ -112,16 +112,13 @@ def upgrade(
             None to count nothing.
     """
 
-    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        # Not hedged, because the second connection would be wasted.
+    def send(request: ClientRequest) -> Awaitable[Response]:
         prepare(request, now)
         if request.route.negotiate:
             raise ValueError("Negotiate is done by libcurl, which cannot send an upgrade request")
         engine = to_connector(choose())
         if log.is_enabled_for(INFO):
-            return send_logged(
-                request, lambda request, plan=None: _upgrade(engine, request, now, outcomes)
-            )
+            return send_logged(request, lambda request: _upgrade(engine, request, now, outcomes))
         return _upgrade(engine, request, now, outcomes)
 
     return send

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from curlhttp._engine.network import report_refusal
 from curlhttp._engine.outcomes import Outcomes
+from curlhttp._engine.race import AttemptRefused
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.timings import note_wait
 from curlhttp.exceptions import RequestException
@@ -35,7 +36,8 @@ class Waits:
 
     def fail(self, request: ClientRequest, reason: str, begun: float, error: BaseException) -> None:
         """Count a wait that ended without a permission, and so an attempt that was not made."""
-        if isinstance(error, GeneratorExit):  # in a finalizer
+        # In a finalizer, or an extra attempt that nobody misses.
+        if isinstance(error, (GeneratorExit, AttemptRefused)):
             return
         seconds = self.count(request, reason, begun)
         self._outcomes.add_failure(request.url.origin, error, reason, None)

@@ -140,14 +140,6 @@ def add_waits(times: Timings, request: ClientRequest) -> Timings:
 # --- Attempts of a request: their results, and how they are numbered ---
 
 
-class AttemptCancelled(BaseException):
-    """Raised by `send` in an attempt middleware when another attempt of a hedge has won.
-
-    It is not a failure of the server, so neither `except RequestException` nor `except Exception`
-    catches it. It does not propagate beyond the middleware.
-    """
-
-
 class Attempt(NamedTuple):
     """One attempt of a request, as a RetryPolicy counts them.
 

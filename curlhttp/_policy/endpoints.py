@@ -408,10 +408,6 @@ class Turn:
         if member is not None:
             self._endpoints._end(member, outcome, now)
 
-    def sent(self, url: URL) -> bool:
-        """Return whether a URL is one of this endpoint."""
-        return _get_rest(url, self.base) is not None
-
     def __del__(self) -> None:
         self.end(None, 0.0)
 

@@ -1,6 +1,6 @@
 """Decide which requests are hedged: sent again while the first attempt has no response yet.
 
-Pure: times are arguments. _flow/hedge.py and _curl/hedge_race.py send the attempts.
+Pure: times are arguments. _flow/hedge.py sends the attempts.
 """
 
 from __future__ import annotations

@@ -21,13 +21,16 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from curlhttp._engine.engine import Runtime, Waiter
 from curlhttp._engine.network import network
+from curlhttp._engine.race import ExcInfo
 from curlhttp._engine.running_maps import Pace, running, step_others
 from curlhttp._models.exiting import thread_error
 
 if TYPE_CHECKING:
     from trio import CancelScope
     from trio.lowlevel import TrioToken
+    from typing_extensions import Unpack
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 Loop: TypeAlias = asyncio.AbstractEventLoop | EventLoopToken
@@ -343,6 +346,49 @@ class TrioTasks:
         return EventWaiter()
 
 
+# --- Run the attempts of a request at the same time ---
+
+
+class TaskRace:
+    """Tasks that run in the context of their caller, and end before it goes on."""
+
+    def __init__(self) -> None:
+        self._group = anyio.create_task_group()
+        self._is_woken = False
+        self._waiter: Waiter | None = None
+
+    async def __aenter__(self) -> None:
+        """Begin."""
+        await self._group.__aenter__()
+
+    async def __aexit__(self, *exc: Unpack[ExcInfo]) -> bool | None:
+        """Cancel all tasks, and wait for them. The caller's exception stays as it is."""
+        kind = exc[0]
+        if kind is not None and issubclass(kind, anyio.get_cancelled_exc_class()):
+            return await self._group.__aexit__(*exc)
+        # Not with another exception, because the group would make an ExceptionGroup of it.
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(None, None, None)
+        return None
+
+    def start(self, call: Callable[[A], Awaitable[None]], argument: A) -> None:
+        """Start a task."""
+        self._group.start_soon(cast("Start", call), argument)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until a task calls `wake`, or for so many seconds."""
+        if not self._is_woken:
+            self._waiter = EventWaiter()
+            await self._waiter.wait(seconds)
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """End the wait of the caller."""
+        self._is_woken = True
+        if self._waiter is not None:
+            self._waiter.wake()
+
+
 # --- The runtime of transports that replace the network ---
 
 
@@ -356,5 +402,5 @@ async def _sleep_unmocked(seconds: float) -> None:
     await anyio.sleep(seconds)
 
 
-REAL_TIME_LOOP = Runtime(time.monotonic, time.time, _sleep_unmocked, _make_waiter)
+REAL_TIME_LOOP = Runtime(time.monotonic, time.time, _sleep_unmocked, _make_waiter, TaskRace)
 """For transports that replace the network, whose time no mock changes."""

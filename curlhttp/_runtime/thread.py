@@ -6,7 +6,7 @@ import time
 
 from curlhttp._engine.engine import Runtime
 from curlhttp._engine.network import network, now, wall
-from curlhttp._engine.run import ThreadWaiter
+from curlhttp._engine.run import SequentialRace, ThreadWaiter
 from curlhttp._engine.running_maps import running, wait_and_step
 
 
@@ -20,13 +20,13 @@ async def sleep(seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
 
 
-THREAD = Runtime(now, wall, sleep, ThreadWaiter)
-"""For transports that reach the network."""
+THREAD = Runtime(now, wall, sleep, ThreadWaiter, SequentialRace)
+"""For transports that reach the network; an engine that can race has its own `make_race`."""
 
 
 async def _sleep_unmocked(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
 
 
-REAL_TIME_THREAD = Runtime(time.monotonic, time.time, _sleep_unmocked, ThreadWaiter)
+REAL_TIME_THREAD = Runtime(time.monotonic, time.time, _sleep_unmocked, ThreadWaiter, SequentialRace)
 """For transports that replace the network, whose time no mock changes."""

@@ -20,14 +20,12 @@ from opentelemetry.semconv.attributes import server_attributes
 from curlhttp._engine.engine import (
     ByteStream,
     Engine,
-    Exchange,
-    HedgePlan,
     Incoming,
     Runtime,
     to_connector,
 )
 from curlhttp._engine.network import NetworkOverride, OverriddenEngine
-from curlhttp._flow.attempt_middleware import wrap_exchange
+from curlhttp._engine.race import Race
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings, ensure_numbered
@@ -113,27 +111,20 @@ class TracedEngine:
         self.runtime: Runtime = engine.runtime
         self.close = engine.close
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send a request and return the response with its body in memory."""
         if not is_http_instrumentation_enabled():
-            return await self._perform(request, plan)
+            return await self._perform(request)
         ensure_numbered(request)
-        if plan is None:
-            # A copy, because the context belongs to this attempt alone.
-            return await self._tracing.trace(request.copy(), self._perform)
-        return await wrap_exchange([self._tracing.trace], self._perform)(request, plan)
+        # A copy, because the context belongs to this attempt alone.
+        return await self._tracing.trace(request.copy(), self._perform)
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send a request and return once the head of the response is received."""
         if not is_http_instrumentation_enabled():
-            return await self._open(request, plan)
+            return await self._open(request)
         ensure_numbered(request)
-        if plan is None:
-            return await self._tracing.trace(request.copy(), self._open)
-        # A hedge of streams returns no Response yet; the middleware accepts both.
-        last = cast("Exchange", self._open)
-        hedged = wrap_exchange([self._tracing.trace], last)(request, plan)
-        return cast("Incoming", await hedged)
+        return await self._tracing.trace(request.copy(), self._open)
 
     async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol; the span ends with the response on it."""
@@ -150,24 +141,19 @@ class TracedEngine:
             raise
         return TracedStream(stream, attempt)
 
-    def _perform(
-        self, request: ClientRequest, plan: HedgePlan | None = None
-    ) -> Awaitable[Response]:
-        return self._send_untraced(request, self._engine.perform, plan)
+    def _perform(self, request: ClientRequest) -> Awaitable[Response]:
+        return self._send_untraced(request, self._engine.perform)
 
-    def _open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Incoming]:
-        return self._send_untraced(request, self._engine.open, plan)
+    def _open(self, request: ClientRequest) -> Awaitable[Incoming]:
+        return self._send_untraced(request, self._engine.open)
 
     async def _send_untraced(
-        self,
-        request: ClientRequest,
-        send: Callable[..., Awaitable[T]],
-        plan: HedgePlan | None = None,
+        self, request: ClientRequest, send: Callable[[ClientRequest], Awaitable[T]]
     ) -> T:
         """Send a request with the wrapped engine, so that it is not traced twice."""
         _untraced.add(id(request))
         try:
-            return await (send(request) if plan is None else send(request, plan))
+            return await send(request)
         finally:
             _untraced.discard(id(request))
 
@@ -199,6 +185,9 @@ class _TracedOverride:
 
     def skip(self, seconds: float) -> bool:
         return self._mocked is not None and self._mocked.skip(seconds)
+
+    def make_race(self) -> Race | None:
+        return None if self._mocked is None else self._mocked.make_race()
 
 
 class ClientTracing:

@@ -34,12 +34,12 @@ from opentelemetry.trace import (
 )
 
 from curlhttp._engine.engine import Incoming
+from curlhttp._engine.race import is_beaten
 from curlhttp._flow.hooks import log
 from curlhttp._models.redaction import redact_text
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import (
-    AttemptCancelled,
     Timings,
     get_waits,
     make_timings,
@@ -282,13 +282,13 @@ class TracedAttempt:
             text, times = str(error), error.timings
             if isinstance(error.response, Response):
                 attributes = self._get_head_attributes(error.response._head)
-        is_beaten = isinstance(error, AttemptCancelled)
-        if not is_beaten:
+        is_cancelled = is_beaten(self._request, error)
+        if not is_cancelled:
             attributes[error_attributes.ERROR_TYPE] = _name_error(error)
         span = self._span
         if span.is_recording():
             span.set_attributes(attributes)
-            if is_beaten:
+            if is_cancelled:
                 span.add_event("cancelled")
             else:
                 span.set_status(Status(StatusCode.ERROR, text))
@@ -324,7 +324,6 @@ class TracedAttempt:
     ) -> None:
         seconds = perf_counter() - self._perf_start
         if times is not None and times.total:
-            # A cancelled attempt of a hedge is only reported when the hedge is decided.
             seconds = min(seconds, times.queue + times.total)
         self._attributes.update(attributes)
         self._tracing.record(seconds, self._attributes)

@@ -14,13 +14,11 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random, SystemRandom
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from curlhttp._engine.engine import (
-    AttemptResult,
     ByteStream,
     Engine,
-    HedgePlan,
     Incoming,
     Runtime,
     to_connector,
@@ -32,7 +30,7 @@ from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import NO_TIME, CurlTimings, Timings
-from curlhttp.exceptions import ChunkedEncodingError, ConnectionError, RequestException
+from curlhttp.exceptions import ChunkedEncodingError, ConnectionError
 from curlhttp.testing._scripted import Answer, ScriptedEngine, ScriptedIncoming, apply_timeouts
 
 # --- Which faults an attempt gets ---
@@ -415,18 +413,18 @@ class ChaosEngine:
         """Return whether no more requests are sent."""
         return bool(getattr(self._engine, "is_closed", False))
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send the request and return the response with its body in memory, or fail."""
-        return await self._run(request, plan, self._perform)
+        return await self._run(request, self._perform)
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send the request and return once its head has arrived, or fail."""
-        return await self._run(request, plan, self._open)
+        return await self._run(request, self._open)
 
     async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol: late, refused, or reset."""
-        fate = self.pick(request)
-        await self.delay(request, fate, fate.latency)
+        fate = self._pick(request)
+        await self._delay(request, fate)
         if fate.failure == "refuse":
             self.chaos.note(request, fate, "refuse")
             raise _make_refusal(request)
@@ -439,7 +437,7 @@ class ChaosEngine:
 
     # one attempt
 
-    def pick(self, request: ClientRequest) -> Fate:
+    def _pick(self, request: ClientRequest) -> Fate:
         """Return what happens to an attempt.
 
         Raises:
@@ -450,41 +448,31 @@ class ChaosEngine:
         return self.chaos.pick(request)
 
     async def _run(
-        self, request: ClientRequest, plan: HedgePlan | None, send: _Attempt[Outcome]
+        self, request: ClientRequest, send: Callable[[ClientRequest, Fate], Awaitable[Outcome]]
     ) -> Outcome:
-        fate = self.pick(request)
-        if plan is not None and fate.latency:
-            return await _Hedging(self, plan, send).run(request, fate)
-        await self.delay(request, fate, fate.latency)
-        return await send(request, fate, plan)
+        fate = self._pick(request)
+        await self._delay(request, fate)
+        return await send(request, fate)
 
-    async def _perform(
-        self, request: ClientRequest, fate: Fate, plan: HedgePlan | None
-    ) -> Response:
+    async def _perform(self, request: ClientRequest, fate: Fate) -> Response:
         if fate.failure:
-            return self._respond(request, await self._fail(request, fate, plan))
-        if plan is None:
-            response = await self._engine.perform(request)
-        else:
-            response = await self._engine.perform(request, plan)
+            return self._respond(request, await self._fail(request, fate))
+        response = await self._engine.perform(request)
         size = len(response._content or b"")
         if size and (fate.cut is not None or fate.speed is not None):
             await self._spoil(request, fate, size)
         return response
 
-    async def _open(self, request: ClientRequest, fate: Fate, plan: HedgePlan | None) -> Incoming:
+    async def _open(self, request: ClientRequest, fate: Fate) -> Incoming:
         if fate.failure:
-            answer = await self._fail(request, fate, plan)
+            answer = await self._fail(request, fate)
             return ScriptedIncoming(request, answer, fate.latency, ScriptedEngine(()))
-        incoming = await self._begin(request, plan)
+        incoming = await self._engine.open(request)
         if fate.cut is None and fate.speed is None:
             return incoming
         return _FaultyIncoming(self, incoming, request, fate)
 
-    def _begin(self, request: ClientRequest, plan: HedgePlan | None) -> Awaitable[Incoming]:
-        return self._engine.open(request) if plan is None else self._engine.open(request, plan)
-
-    async def _fail(self, request: ClientRequest, fate: Fate, plan: HedgePlan | None) -> Answer:
+    async def _fail(self, request: ClientRequest, fate: Fate) -> Answer:
         """Return the response that replaces the server's, or raise."""
         if fate.failure == "status":
             self.chaos.note(request, fate, "status", fate.status_code)
@@ -494,7 +482,7 @@ class ChaosEngine:
             # The worst case: the server has processed the request.
             streamed = request.copy()
             streamed.stream = True
-            incoming = await self._begin(streamed, plan)
+            incoming = await self._engine.open(streamed)
             incoming.abort()
             self.chaos.note(request, fate, "reset")
             raise _make_reset(request)
@@ -518,50 +506,32 @@ class ChaosEngine:
             self.chaos.note(request, fate, "cut", arrives)
             raise _make_cut(request)
 
-    async def delay(self, request: ClientRequest, fate: Fate, seconds: float) -> None:
-        """Wait for the latency of an attempt, or for a part of it.
-
-        Args:
-            request: of the attempt.
-            fate: of the attempt.
-            seconds: how long.
-        """
+    async def _delay(self, request: ClientRequest, fate: Fate) -> None:
+        """Wait for the latency of an attempt."""
         if fate.latency:
             self.chaos.note(request, fate, "latency", fate.latency)
-            await self.wait(request, seconds)
+            await self.wait(request, fate.latency)
 
-    async def wait(
-        self,
-        request: ClientRequest,
-        seconds: float,
-        *,
-        is_silent: bool = True,
-        begun: float | None = None,
-    ) -> None:
+    async def wait(self, request: ClientRequest, seconds: float, *, is_silent: bool = True) -> None:
         """Wait, up to the timeouts of a request.
 
         Args:
             request: of the attempt.
             seconds: how long.
             is_silent: whether nothing arrives in that time, so that the read timeout applies.
-            begun: when the time began, on the engine's clock; None for now.
 
         Raises:
             ReadTimeout, DeadlineExceeded: this is longer than a timeout.
         """
         now = self.runtime.now()
-        begun = now if begun is None else begun
-        lasts, late = apply_timeouts(request, seconds, begun, waits_for_response=is_silent)
-        if (left := lasts - (now - begun)) > 0:
-            await self.runtime.sleep(left)
+        lasts, late = apply_timeouts(request, seconds, now, waits_for_response=is_silent)
+        if lasts > 0:
+            await self.runtime.sleep(lasts)
         if late is not None:
             try:
                 raise late
             finally:
                 del late  # to break the reference cycle with its traceback
-
-
-_Attempt: TypeAlias = "Callable[[ClientRequest, Fate, HedgePlan | None], Awaitable[Outcome]]"
 
 
 class _FaultyIncoming:
@@ -577,7 +547,7 @@ class _FaultyIncoming:
         head = incoming.head
         assert head is not None
         self.head: Head = head  # kept, because the engine may use its own for another request
-        self.request: ClientRequest = getattr(incoming, "request", None) or request
+        self.request: ClientRequest = request
         self._outer = engine
         self._incoming = incoming
         self._fate = fate
@@ -655,96 +625,3 @@ class _FaultyIncoming:
         """Abandon the rest of the body, from a finalizer."""
         self._piece = b""
         self._incoming.abort_from_finalizer()
-
-
-class _Hedging(Generic[Outcome]):
-    """Hold the first attempt of a hedged request back, so that the next one can win.
-
-    At most one of them is with the engine at a time, because an attempt with latency has not been
-    sent. Attempts that the engine starts get no faults.
-
-    Args:
-        engine: injects the faults.
-        plan: of the request.
-        send: sends an attempt.
-    """
-
-    def __init__(self, engine: ChaosEngine, plan: HedgePlan, send: _Attempt[Outcome]) -> None:
-        self._engine = engine
-        self._plan = plan
-        self._send = send
-        self._begun = engine.runtime.now()
-
-    @property
-    def _elapsed(self) -> float:
-        return self._engine.runtime.now() - self._begun
-
-    async def run(self, request: ClientRequest, fate: Fate) -> Outcome:
-        """Send the first attempt after its latency, unless the next one wins before.
-
-        Args:
-            request: of the first attempt.
-            fate: of the first attempt.
-        """
-        engine, plan = self._engine, self._plan
-        after = plan.after if plan.most and plan.after is not None else math.inf
-        await engine.delay(request, fate, min(fate.latency, after))
-        if fate.latency <= after:
-            return await self._send(request, fate, _HeldPlan(plan, self._elapsed))
-        again = await plan.again()
-        if again is not None:
-            won = await self._try(again, fate.latency - self._elapsed)
-            if won is not None:
-                plan.won(again)
-                plan.timed(self._elapsed)
-                plan.dropped(request, None, self._elapsed, False)
-                return won
-        await engine.wait(request, fate.latency, begun=self._begun)
-        plan.won(request)
-        return await self._send(request, fate, None)
-
-    async def _try(self, request: ClientRequest, left: float) -> Outcome | None:
-        """Return the response to the next attempt; None if it fails, or would begin too late."""
-        engine, started = self._engine, self._engine.runtime.now()
-        fate = engine.pick(request)
-        result: AttemptResult = None
-        was_sent = False
-        if fate.latency < left:
-            try:
-                await engine.delay(request, fate, fate.latency)
-                found = await self._send(request, fate, None)
-            except RequestException as error:
-                result, was_sent = error.with_traceback(None), error.request_sent
-            else:
-                result, was_sent = _to_response(request, found), fate.failure != "status"
-                if self._plan.is_good(result.status_code):
-                    return found
-                if not isinstance(found, Response):
-                    found.abort()
-        self._plan.dropped(request, result, engine.runtime.now() - started, was_sent)
-        return None
-
-
-def _to_response(request: ClientRequest, found: Response | Incoming) -> Response:
-    if isinstance(found, Response):
-        return found
-    assert found.head is not None
-    return Response(request, found.head, b"", NO_TIME)
-
-
-class _HeldPlan:
-    """The plan of a request whose first attempt was held back for some seconds."""
-
-    def __init__(self, plan: HedgePlan, held: float) -> None:
-        self.after: float | None = None if plan.after is None else max(0.0, plan.after - held)
-        self.most: int = plan.most
-        self.again = plan.again
-        self.is_good = plan.is_good
-        self.won = plan.won
-        self.dropped = plan.dropped
-        self._plan = plan
-        self._held = held
-
-    def timed(self, seconds: float) -> None:
-        """Note how long the first attempt took, with its latency."""
-        self._plan.timed(seconds + self._held)

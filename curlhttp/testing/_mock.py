@@ -28,9 +28,11 @@ from curlhttp.testing._scripted import (
     Fault,
     ScriptedAttempt,
     ScriptedEngine,
+    ScriptedRace,
     Sent,
     Step,
     parse_fields,
+    pause_until,
     to_step,
 )
 
@@ -565,6 +567,15 @@ class Mock:
         self.advance(seconds)
         return True
 
+    def make_race(self) -> ScriptedRace | None:
+        """Return a race on the clock of all clients, None if its time is real."""
+        return None if self.real_time else ScriptedRace(now, self.move_to)
+
+    async def move_to(self, moment: float) -> None:
+        """Move the clock of all clients forward to a time."""
+        if (seconds := moment - now()) > 0:
+            self.advance(seconds)
+
     # requests
 
     def engine_for(self, request: ClientRequest, engine: OverriddenEngine) -> Engine | None:
@@ -740,4 +751,6 @@ class _MockEngine(ScriptedEngine):
         if self._mock.real_time:
             await self._real.runtime.sleep(seconds)
         else:
-            self._mock.advance(seconds)
+            moment = now() + seconds
+            await pause_until(moment)
+            await self._mock.move_to(moment)

@@ -9,18 +9,20 @@ import copy
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from errno import ECONNREFUSED
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from types import coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl
 
-from curlhttp._engine.engine import AttemptResult, HedgePlan, Runtime
+from curlhttp._engine.engine import Runtime, decode_body
 from curlhttp._models.body import read_whole
 from curlhttp._models.errors import client_closed, read_timeout_error
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import KEEP_CODED, ClientRequest
+from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings, add_waits
 from curlhttp.exceptions import (
@@ -35,6 +37,8 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, HeadersInput
+
+A = TypeVar("A")
 
 # --- Recorded requests, for assertions ---
 
@@ -262,7 +266,7 @@ def unread() -> Fault:
     return Fault(error, delay=math.inf)
 
 
-# --- Attempts: how long each takes, how it ends, and which one of a hedge wins ---
+# --- Attempts: how long each takes until its head, and how it ends ---
 #
 # Computed in advance, because only the script decides it; the engine then moves its clock.
 
@@ -276,8 +280,6 @@ class ScriptedAttempt:
         started: when it was sent; all times are seconds on the engine's clock.
         head_at: when its head is received, or when it fails.
         error: raised instead of its head, or None.
-        ends_at: when it ends in a hedge: with its body, unless that is streamed.
-        body_error: raised while its body is read, or None.
     """
 
     def __init__(self, request: ClientRequest, step: Answer | Fault, started: float) -> None:
@@ -299,28 +301,7 @@ class ScriptedAttempt:
                 request, delay, started, was_sent=was_sent, waits_for_response=waits
             )
             self.error = late or copy_error(step.error, request)
-        self.head_at = self.ends_at = started + seconds
-        self.body_error: RequestException | None = None
-        if isinstance(step, Answer) and self.error is None and not request.stream:
-            self._read(step)
-
-    def _read(self, answer: Answer) -> None:
-        self.body_error = answer.error
-        for _ in _pieces(self.request, answer):
-            seconds, late = apply_timeouts(self.request, answer.pace, self.ends_at)
-            self.ends_at += seconds
-            if late is not None:
-                self.body_error = late
-                return
-
-    @property
-    def outcome(self) -> Response | RequestException:
-        """Return the response without its body, or the error."""
-        error = self.error or self.body_error
-        if error is not None:
-            return error
-        assert isinstance(self.step, Answer)
-        return Response.of(self.request, self.step.status_code, headers=self.step.all_headers)
+        self.head_at = started + seconds
 
     def pop_error(self) -> RequestException:
         """Return the error to raise and drop it here, because its traceback refers to this."""
@@ -453,69 +434,110 @@ class ScriptedIncoming:
     abort_from_finalizer = abort
 
 
+# --- The attempts of a hedge: coroutines that a script's clock continues in the order of time ---
+
+
+class _ClockPause:
+    """Awaited in a race until the clock is at a time."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+
+    def __await__(self) -> Generator[_ClockPause, None, None]:
+        yield self
+
+
+_stepping = threading.local()  # its `race` is the one whose coroutine this thread steps
+
+
+async def pause_until(moment: float) -> bool:
+    """In a race, let the other attempts run until a time; return whether that happened."""
+    is_racing = getattr(_stepping, "race", None) is not None
+    if is_racing:
+        await _ClockPause(moment)
+    return is_racing
+
+
 class ScriptedRace:
-    """The attempts of one hedged request.
+    """Run the attempts of a request on a clock that only waits move.
+
+    What they await for another reason is awaited in the task of the caller.
 
     Args:
-        first: the first attempt.
-        plan: when to send further attempts, see _flow/hedge.py.
+        now: returns the time on the clock.
+        wait_until: moves the clock to a time.
+        on_cancel: called with the number of attempts that were cancelled.
     """
 
-    def __init__(self, first: ScriptedAttempt, plan: HedgePlan) -> None:
-        self._first = first
-        self._plan = plan
-        self._left = plan.most
-        self._running = [first]
-        self._latest = first.started
+    def __init__(
+        self,
+        now: Callable[[], float],
+        wait_until: Callable[[float], Awaitable[object]],
+        on_cancel: Callable[[int], object] = id,
+    ) -> None:
+        self._now = now
+        self._wait_until = wait_until
+        self._on_cancel = on_cancel
+        self._due: dict[Coroutine[object, object, None], float] = {}
+        self._is_woken = False
 
-    @property
-    def winner(self) -> ScriptedAttempt:
-        """Return the attempt whose outcome is returned or raised."""
-        return min(self._running, key=lambda attempt: attempt.ends_at)
+    async def __aenter__(self) -> None:
+        """Begin."""
 
-    def due(self) -> float | None:
-        """Return when the next attempt is due, None for never; drop those that fail before."""
-        after = self._plan.after
+    async def __aexit__(self, *exc: object) -> None:
+        """Cancel the attempts that have not ended."""
+        attempts = list(reversed(self._due))
+        self._due.clear()
+        self._on_cancel(len(attempts))
+        for attempt in attempts:
+            with suppress(GeneratorExit):
+                await self._step(attempt, GeneratorExit())
+
+    def start(self, call: Callable[[A], Awaitable[None]], argument: A) -> None:
+        """Start an attempt at the present time."""
+        self._due[cast("Coroutine[object, object, None]", call(argument))] = self._now()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until an attempt calls `wake`, or for so many seconds on the clock."""
+        end = math.inf if seconds is None else self._now() + seconds
+        while not self._is_woken:
+            attempt = min(self._due, key=self._due.__getitem__, default=None)
+            if attempt is None or self._due[attempt] > end:
+                await self._wait_until(end)
+                break
+            await self._wait_until(self._due[attempt])
+            await self._step(attempt)
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """End the wait."""
+        self._is_woken = True
+
+    @coroutine
+    def _step(
+        self, attempt: Coroutine[object, object, None], error: BaseException | None = None
+    ) -> Generator[object, object, None]:
+        """Continue an attempt until it waits for the clock, or ends."""
+        received: object = None
         while True:
-            due = self._latest + after if self._left and after is not None else math.inf
-            attempt = self.winner
-            if due < attempt.ends_at:
-                if not any(each.error is None and each.head_at <= due for each in self._running):
-                    return due
-                self._left = 0  # a head was received, and a slow body needs no other attempt
-                continue
-            if len(self._running) == 1 or self._is_good(attempt):
-                return None
-            self._running.remove(attempt)
-            self._drop(attempt, attempt.outcome, attempt.ends_at)
-
-    def add(self, attempt: ScriptedAttempt | None) -> None:
-        """Add the next attempt; None if there are no more."""
-        if attempt is None:
-            self._left = 0
-            return
-        self._left -= 1
-        self._latest = attempt.started
-        self._running.append(attempt)
-
-    def cancel_others(self) -> int:
-        """Cancel all attempts but the winner, and return how many there were."""
-        first, winner = self._first, self.winner
-        self._plan.won(winner.request)
-        if first in self._running and (first is not winner or first.error is None):
-            self._plan.timed(min(first.head_at, winner.ends_at) - first.started)
-        others = [attempt for attempt in self._running if attempt is not winner]
-        for attempt in others:
-            self._drop(attempt, None, winner.ends_at)
-        return len(others)
-
-    def _is_good(self, attempt: ScriptedAttempt) -> bool:
-        outcome = attempt.outcome
-        return isinstance(outcome, Response) and self._plan.is_good(outcome.status_code)
-
-    def _drop(self, attempt: ScriptedAttempt, result: AttemptResult, now: float) -> None:
-        was_sent = isinstance(attempt.step, Answer) or attempt.step.error.request_sent
-        self._plan.dropped(attempt.request, result, now - attempt.started, was_sent)
+            _stepping.race = self
+            try:
+                found = attempt.send(received) if error is None else attempt.throw(error)
+            except BaseException as raised:
+                self._due.pop(attempt, None)
+                if isinstance(raised, StopIteration):
+                    return
+                raise
+            finally:
+                _stepping.race = None
+            if isinstance(found, _ClockPause):
+                self._due[attempt] = found.until
+                return
+            received = error = None
+            try:
+                received = yield found
+            except BaseException as raised:  # the caller was cancelled
+                error = raised
 
 
 class ScriptedEngine:
@@ -568,45 +590,49 @@ class ScriptedEngine:
     async def sleep(self, seconds: float) -> None:
         """Move the clock forward and record the wait in `sleeps`."""
         self.sleeps.append(seconds)
-        self.advance(seconds)
+        await self._wait(seconds)
 
     @property
     def runtime(self) -> Runtime:
         """Return the time of the script, and waits that take no time."""
-        return Runtime(self.now, self.wall, self.sleep, partial(_ScriptedWaiter, self))
+        return Runtime(
+            self.now, self.wall, self.sleep, partial(_ScriptedWaiter, self), self._make_race
+        )
+
+    def _make_race(self) -> ScriptedRace:
+        return ScriptedRace(self.now, self._move_to, self._note_cancelled)
+
+    def _note_cancelled(self, number: int) -> None:
+        self.cancelled += number
 
     # exchanges
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Play the next step and return the response with its body in memory.
 
         Args:
             request: the request.
-            plan: when to send further attempts of a hedge, which are steps of the script as well;
-                None without a hedge.
 
         Raises:
             RequestException: the step is a failure, or a timeout ended it.
             AssertionError: the script has no step left.
         """
-        incoming = await self.open(request, plan)
+        incoming = await self.open(request)
         pieces = []
         while piece := await incoming.read():
             pieces.append(piece)
-        request = incoming.request  # of a hedge, the winner's
         response = Response(request, incoming.head, b"".join(pieces), incoming.timings())
-        self._decode(response, request)
+        if request.decode and response.content:
+            decode_body(response, request)
         return response
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> ScriptedIncoming:
+    async def open(self, request: ClientRequest) -> ScriptedIncoming:
         """Play the next step up to the head of the response.
 
         Args:
             request: see perform.
-            plan: see perform.
         """
-        first = await self._begin(request)
-        attempt = first if plan is None else await self._race(first, plan)
+        attempt = await self._begin(request)
         await self._wait_until(attempt.head_at)
         if attempt.error is not None:
             raise attempt.pop_error()
@@ -626,22 +652,17 @@ class ScriptedEngine:
         self.sent.append(Sent(started, request.method, str(request.url), headers, body, arrives))
         return ScriptedAttempt(request, step, started)
 
-    async def _race(self, first: ScriptedAttempt, plan: HedgePlan) -> ScriptedAttempt:
-        """Return the attempt that wins, and cancel the others."""
-        race = ScriptedRace(first, plan)
-        while (due := race.due()) is not None:
-            await self._wait_until(due)
-            again = await plan.again()
-            race.add(None if again is None else await self._begin(again))
-        self.cancelled += race.cancel_others()
-        return race.winner
-
     async def _wait_until(self, moment: float) -> None:
-        with self._lock:
-            self._now = max(self._now, moment)
+        await pause_until(moment)
+        await self._move_to(moment)
 
     async def _wait(self, seconds: float) -> None:
-        self.advance(seconds)
+        if not await pause_until(self._now + seconds):
+            self.advance(seconds)
+
+    async def _move_to(self, moment: float) -> None:
+        with self._lock:
+            self._now = max(self._now, moment)
 
     def close(self) -> None:
         """Make every further request raise ClientClosed."""
@@ -661,18 +682,6 @@ class ScriptedEngine:
         raise AssertionError(
             f"the script has no step left for {request}, after {len(self.sent)} attempts"
         )
-
-    def _decode(self, response: Response, request: ClientRequest) -> None:
-        if not (request.decode and response._content):
-            return
-        if request.decode == KEEP_CODED:
-            response._coded = response._content
-        try:
-            limit = request.max_response_size
-            response._content = response._decode(response._content, limit)
-        except RequestException as error:
-            error.request, error.response, error.request_sent = request, response, True
-            raise
 
 
 class _ScriptedWaiter:

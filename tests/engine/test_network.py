@@ -34,6 +34,9 @@ class _Stand:
         network.skipped += seconds
         return True
 
+    def make_race(self) -> None:
+        """Race in real time."""
+
 
 @pytest.fixture
 def begin() -> Iterator[Callable[[], _Stand]]:

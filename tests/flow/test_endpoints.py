@@ -578,7 +578,7 @@ async def test_a_limit_learns_from_a_hedge_about_its_own_endpoint(make_client: A
             learned.append((origin, observed[0]))
 
         def note_failure(self, origin: str, error: BaseException, *observed: Any) -> None:
-            learned.append((origin, type(error).__name__))
+            learned.append((origin, isinstance(error, Exception)))
 
     with AppServer() as slow, AppServer() as fast:
         slow.route("/x", stall)
@@ -586,7 +586,7 @@ async def test_a_limit_learns_from_a_hedge_about_its_own_endpoint(make_client: A
         endpoints = Endpoints([slow.url, fast.url], choose="round_robin")
         client = make_client(base_url=endpoints, hedge=Hedge(after=0.02), concurrency_limit=Limit())
         await client.get("/x")
-        assert sorted(learned) == sorted([(slow.url, "AttemptCancelled"), (fast.url, 200)])
+        assert sorted(learned) == sorted([(slow.url, False), (fast.url, 200)])
 
 
 async def test_a_hedge_counts_for_its_own_endpoint(make_client: Any) -> None:

@@ -5,6 +5,7 @@ The servers count: what was sent, which connection was closed, which stream was 
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import socket
@@ -12,24 +13,26 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
 import pytest
 
+import curlhttp
 from curlhttp import (
     CircuitBreaker,
-    Client,
+    ClientRequest,
     ConcurrencyLimit,
     Hedge,
     RateLimit,
+    Response,
     RetryBudget,
     RetryPolicy,
+    Send,
 )
 from curlhttp import exceptions as e
-from curlhttp._curl.engines import blocking
-from curlhttp._curl.engines.blocking import PooledDriver
-from curlhttp._curl.hedge_race import HedgeRace
+from curlhttp.testing import Answer
 from tests.servers import (
     HTTP2,
     AppConnection,
@@ -42,7 +45,8 @@ from tests.servers import (
     Record,
     response,
 )
-from tests.support.colours import AnyClient
+from tests.servers.websocket import echo, speaking
+from tests.support.colours import ONE_OF_EACH, AnyClient
 from tests.support.internals import (
     count_descriptors,
     finish_script,
@@ -52,6 +56,7 @@ from tests.support.internals import (
     wait_until_idle,
 )
 from tests.support.pace import paced
+from tests.support.scripted import URL, Scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +64,7 @@ MakeClient = Callable[..., AnyClient]
 SOON = 0.02  # seconds until a second attempt, on a quiet machine
 LATE = 60.0  # longer than any test
 _numbers = itertools.count()
+_variable: ContextVar[str] = ContextVar("_variable", default="nobody's")
 
 
 class Course:
@@ -637,33 +643,6 @@ print("usable")
 """
 
 
-@pytest.mark.parametrize("step", ["__init__", "next", "add", "_finish"])
-def test_ctrl_c_at_a_step_of_a_race_leaves_no_slot_and_no_room_for_rivals(
-    app: AppServer, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    """The driver is used again, and must keep one connection for each transfer then."""
-
-    def interrupt(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    expected: list[int] = []
-    expect = PooledDriver.set_max_connections
-
-    def observe(driver: PooledDriver, connections: int) -> None:
-        expected.append(connections)
-        expect(driver, connections)
-
-    monkeypatch.setattr(PooledDriver, "set_max_connections", observe)
-    with Client(hedge=Hedge(SOON)) as client:
-        with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-            context.setattr(HedgeRace, step, interrupt)
-            client.get(app.url + "/stall", timeout=paced(0.5))  # it settles when both have ended
-        assert expected[-1] == 1
-        pool = client._engine._pool  # type: ignore[attr-defined]
-        assert pool.slots.used == len(pool._ready) == len(pool.all) == 0
-        assert client.get(app.url + "/").status_code == 200
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_a_race_of_the_blocking_client(app: AppServer) -> None:
     import signal
@@ -850,6 +829,152 @@ async def test_an_attempt_that_lost_counts_with_the_time_it_had(
     assert (await client.get(plain.url)).content == b"first"
 
 
+# --- what admits an extra attempt, and what it leaves behind if something refuses it ---
+
+
+def origin_of(url: str) -> str:
+    return curlhttp.URL(url).origin
+
+
+@ONE_OF_EACH
+@pytest.mark.parametrize("who", ["rate", "limit", "breaker", "budget"])
+async def test_a_refused_attempt_costs_nothing_elsewhere(scripted: Scripted, who: str) -> None:
+    rate = RateLimit(0.01, burst=1 if who == "rate" else 2)
+    limit = ConcurrencyLimit(1 if who == "limit" else 2)
+    breaker = CircuitBreaker(1, 5.0)
+    budget = RetryBudget(ratio=0.0, reserve=0.0 if who == "budget" else 0.1, window=10.0)
+    client, engine = scripted(
+        [Answer(content=b"first", delay=9.0)],
+        hedge=Hedge(1.0, budget=budget),
+        rate_limit=rate,
+        concurrency_limit=limit,
+        breaker=breaker,
+    )
+    if who == "breaker":  # half open, so the first attempt has the only permit
+        breaker.admit(origin_of(URL), -9.0).fail(-9.0)
+    assert (await client.get(URL)).content == b"first"
+    assert len(engine.sent) == 1
+    assert limit.in_use(origin_of(URL)) == 0
+    assert breaker.state(origin_of(URL)) == "closed"
+    assert rate.try_acquire(origin_of(URL), engine.now()) == (who != "rate")
+    assert budget.withdraw(origin_of(URL), 0.0) == (who != "budget")
+    stats = client.real.stats()
+    assert (stats.hedges, stats.attempts) == (0, 1)
+    assert not any(each.errors or each.refusals for each in stats.origins.values())
+
+
+@ONE_OF_EACH
+async def test_a_cancelled_attempt_gives_back_what_it_held(scripted: Scripted) -> None:
+    limit, breaker = ConcurrencyLimit(2), CircuitBreaker(failure_rate=1.0)
+    client, engine = scripted(
+        [Answer(delay=9.0), Answer(content=b"second", delay=1.0)],
+        hedge=Hedge(1.0),
+        concurrency_limit=limit,
+        breaker=breaker,
+    )
+    assert (await client.get(URL)).content == b"second"
+    assert (engine.now(), engine.cancelled) == (2.0, 1)
+    assert limit.in_use(origin_of(URL)) == 0
+    counted = breaker.metrics(origin_of(URL))
+    assert (counted.calls, counted.failures) == (1, 0)
+    stats = client.real.stats()
+    assert (stats.hedges, stats.attempts) == (1, 2)
+
+
+@ONE_OF_EACH
+async def test_an_attempt_that_waits_for_a_limit_is_not_slow(scripted: Scripted) -> None:
+    """The time until the next attempt counts from when the first was admitted."""
+    rate = RateLimit(0.1, burst=1)
+    assert rate.try_acquire(origin_of(URL), 0.0)
+    client, engine = scripted(
+        [Answer(content=b"first", delay=0.5)], hedge=Hedge(1.0), rate_limit=rate
+    )
+    assert (await client.get(URL)).content == b"first"
+    assert [sent.at for sent in engine.sent] == [10.0]
+
+
+@ONE_OF_EACH
+async def test_a_failure_of_the_first_surfaces_when_the_second_is_refused(
+    scripted: Scripted,
+) -> None:
+    for stream in (False, True):
+        client, engine = scripted(
+            [Answer(503, content=b"busy", delay=2.0)],
+            hedge=Hedge(1.0, budget=RetryBudget(ratio=0.0, reserve=0.0)),
+        )
+        response = await client.get(URL, stream=stream)
+        assert response.status_code == 503
+        assert len(engine.sent) == 1
+        if stream:
+            body = response.read() if client.is_blocking else await response.aread()
+            assert body == b"busy"
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_attempts_see_the_context_variables_of_the_caller(
+    hedging: MakeClient, plain: Course
+) -> None:
+    seen: list[str] = []
+
+    async def look(request: ClientRequest, send: Send) -> Response:
+        seen.append(_variable.get())
+        return await send(request)
+
+    plain.answer(plain.stall, says(b"second"))
+    client = hedging(attempt_middleware=[look])
+    token = _variable.set("mine")
+    try:
+        assert (await client.get(plain.url)).content == b"second"
+    finally:
+        _variable.reset(token)
+    assert seen == ["mine", "mine"]
+
+
+async def test_a_whole_response_looks_as_without_a_hedge(
+    make_client: MakeClient, plain: Course
+) -> None:
+    def coded(record: Record, out: Any) -> None:
+        body = gzip.compress(b"hello" * 1000)
+        out.reply(200, body, [("Content-Encoding", "gzip")])
+
+    plain.answer(coded)
+    for hedge in (None, Hedge(30)):
+        response = await make_client(hedge=hedge).get(plain.url)
+        assert response.content == b"hello" * 1000
+        assert type(response).__name__ == "Response"  # as engines make them
+        assert response.timings.total >= response.timings.first_byte > 0
+        assert not response.request.stream
+        assert not response.request.extensions
+
+    def cut(record: Record, out: Any) -> None:
+        out.begin(200, [("Content-Length", "6")])
+        out.send(b"abc")
+        out.closing = True
+
+    plain.answer(cut)
+    for hedge in (None, Hedge(30)):
+        with pytest.raises(e.ChunkedEncodingError) as caught:
+            await make_client(hedge=hedge).get(plain.url)
+        assert caught.value.request_sent
+        assert isinstance(caught.value.response, Response)
+        assert caught.value.response.content == b"abc"
+
+
+async def test_a_handshake_is_not_hedged(make_client: MakeClient) -> None:
+    pytest.importorskip("websockets", reason="the extra ws is not installed")
+
+    def slow(conn: RawConnection) -> None:
+        conn.wait_closed(4 * SOON)
+        speaking(echo)(conn)
+
+    with RawServer(slow) as server:
+        client = make_client(hedge=Hedge(SOON))
+        async with await client.websocket(server.url.replace("http", "ws", 1)) as socket:
+            await socket.send("hello")
+            assert await socket.recv() == "hello"
+        assert server.connections == 1
+
+
 # --- connections ---
 
 
@@ -879,28 +1004,6 @@ async def test_races_leave_no_descriptors(hedging: MakeClient, course: Course) -
     assert course.server.wait_for(lambda: course.server.open_connections <= 2)
     assert count_descriptors() <= before + 2  # of both sides of a connection more
     assert len(course.requests) > 20
-
-
-def test_a_connection_that_libcurl_closed_is_not_shut_down_by_its_number(
-    app: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The number may be of another socket by then."""
-    ended: list[int] = []
-    monkeypatch.setattr(blocking, "shut_down", ended.append)
-    is_raced = threading.Event()
-
-    def first(record: Record, out: Any) -> None:
-        is_raced.wait(30)
-        breaks(record, out)
-
-    def second(record: Record, out: Any) -> None:
-        is_raced.set()
-        after(0.5, says(b"second"))(record, out)
-
-    one = Course(app).answer(first, second)
-    with Client(hedge=Hedge(SOON)) as client:
-        assert client.get(one.url).content == b"second"
-    assert ended == [-1]
 
 
 @contextmanager

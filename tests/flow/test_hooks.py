@@ -231,9 +231,9 @@ class Watched(ScriptedEngine):
         super().__init__(script)
         self.trace = trace
 
-    async def perform(self, request: Any, plan: Any = None) -> Any:
+    async def perform(self, request: Any) -> Any:
         self.trace.append("send")
-        return await super().perform(request, plan)
+        return await super().perform(request)
 
     async def sleep(self, seconds: float) -> None:
         self.trace.append("sleep")

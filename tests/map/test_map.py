@@ -574,7 +574,7 @@ async def test_two_consumers_at_once_are_refused(client: AnyClient, app: AppServ
 
     core = client.real
     core.chain.middleware = (greedy,)
-    core.flow = core.chain.build(core.exchange, core.clock, core.make_waiter)
+    core.flow = core.chain.build(core.exchange, core.clock, core.make_waiter, core.make_race)
     results = client.map([app.url])
     assert [result.status_code async for result in results] == [200]
 

@@ -11,14 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
-from curlhttp._engine.run import ThreadWaiter, run_sync
-from curlhttp._flow.hedge import AttemptPermit, HedgeAdmission
+from curlhttp import Hedge
 from curlhttp._models.body import open_body
-from curlhttp._models.config import TLS, NetworkRoute
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._policy.hedge import HeadTimes, may_hedge
-from curlhttp.exceptions import ProxyError, ReadTimeout
 from tests.support.colours import needs_fork
 from tests.support.internals import run_script
 
@@ -196,107 +192,6 @@ def test_an_iterator_has_no_twin() -> None:
     assert body.clone() is None
     assert body.read(9) == b"abc"
     assert body.clone() is None
-
-
-# --- what each further attempt is let in by ---
-
-
-class Admitting:
-    """Lets further attempts in at a time of the test's."""
-
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.now = 0.0
-        self.real = HedgeAdmission(
-            given.get("rate"),
-            given.get("concurrency"),
-            given.get("circuits"),
-            given.get("budget"),
-            lambda: self.now,
-        )
-
-    def admit(self, request: ClientRequest, now: float) -> AttemptPermit | None:
-        self.now = now
-        return run_sync(lambda: self.real.admit(request, ThreadWaiter))
-
-
-def extra_attempts(**given: Any) -> Admitting:
-    return Admitting(given)
-
-
-def bound() -> ClientRequest:
-    found = request("GET")
-    found.route = NetworkRoute(tls=TLS())
-    return found
-
-
-def test_an_attempt_without_limits_is_let_in() -> None:
-    ticket = extra_attempts().admit(bound(), 0.0)
-    assert ticket is not None
-    assert ticket.settle(200, 1.0, 1.0) == []
-
-
-def test_a_refusal_of_the_budget_costs_no_other_permit() -> None:
-    rate, concurrency = RateLimit(0.1), ConcurrencyLimit(1)
-    circuits = CircuitBreaker(1, recovery_timeout=1.0)
-    circuits.admit(ORIGIN, 0.0).fail(0.0)
-    refusing = extra_attempts(
-        rate=rate,
-        concurrency=concurrency,
-        circuits=circuits,
-        budget=RetryBudget(ratio=0, reserve=0),
-    )
-    assert refusing.admit(bound(), 2.0) is None
-    assert concurrency.in_use(ORIGIN) == 0
-    assert rate.try_acquire(ORIGIN, 2.0)
-    assert circuits.state(ORIGIN) == "half_open"
-    circuits.admit(ORIGIN, 2.0)  # the one probe is free again
-
-
-@pytest.mark.parametrize("who", ["rate", "concurrency", "circuits"])
-def test_a_refusal_by_another_policy_takes_nothing_from_the_budget(who: str) -> None:
-    rate, concurrency = RateLimit(0.1, burst=2), ConcurrencyLimit(1)
-    circuits = CircuitBreaker(1, recovery_timeout=30.0)
-    budget = RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
-    if who == "rate":
-        assert rate.try_acquire(ORIGIN, 0.0)
-        assert rate.try_acquire(ORIGIN, 0.0)
-    held = concurrency.try_acquire(ORIGIN) if who == "concurrency" else None
-    if who == "circuits":
-        circuits.admit(ORIGIN, 0.0).fail(0.0)
-    asked = extra_attempts(rate=rate, concurrency=concurrency, circuits=circuits, budget=budget)
-    assert asked.admit(bound(), 1.0) is None
-    assert budget.withdraw(ORIGIN, 1.0)
-    assert who == "rate" or rate.try_acquire(ORIGIN, 1.0)
-    assert concurrency.in_use(ORIGIN) == (held is not None)
-
-
-@pytest.mark.parametrize(
-    ("result", "failures"),
-    [(200, 0), (404, 0), (503, 1), (ReadTimeout("late"), 1), (ValueError("ours"), 0), (None, 0)],
-)
-def test_the_breaker_gets_the_outcome_of_an_attempt(result: Any, failures: int) -> None:
-    circuits, concurrency = CircuitBreaker(failure_rate=1.0), ConcurrencyLimit(1)
-    ticket = extra_attempts(circuits=circuits, concurrency=concurrency).admit(bound(), 0.0)
-    assert ticket is not None
-    assert concurrency.in_use(ORIGIN) == 1
-    ticket.settle(result, 1.0, 1.0)
-    assert concurrency.in_use(ORIGIN) == 0
-    counted = circuits.metrics(ORIGIN)
-    assert counted.failures == failures
-    assert counted.calls == (isinstance(result, int) or failures)
-
-
-def test_a_proxy_has_its_own_permit() -> None:
-    circuits = CircuitBreaker(1, recovery_timeout=30.0)
-    through = request("GET")
-    through.route = NetworkRoute(tls=TLS(), proxy=Proxy(url="http://proxy.example:8080"))
-    ticket = extra_attempts(circuits=circuits).admit(through, 0.0)
-    assert ticket is not None
-    changes = ticket.settle(ProxyError("gone", request_sent=False), 1.0, 1.0)
-    assert [change.new for change in changes] == ["open"]
-    assert circuits.state(ORIGIN) == "closed"
-    assert extra_attempts(circuits=circuits).admit(through, 2.0) is None
-    assert extra_attempts(circuits=circuits).admit(bound(), 2.0) is not None
 
 
 # --- what a policy may be ---

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import pytest
@@ -21,7 +21,7 @@ import curlhttp
 from curlhttp import Hedge, RetryPolicy
 from curlhttp import exceptions as e
 from curlhttp.testing import Answer, Chaos, ScriptedEngine, mock
-from curlhttp.testing._chaos import Fate, _HeldPlan
+from curlhttp.testing._chaos import Fate
 from tests.servers import AppServer, H2Server, RawConnection, RawServer
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.internals import run_script
@@ -457,22 +457,22 @@ async def test_the_first_attempt_goes_on_if_the_second_fails(make: Any) -> None:
 
 
 @ONE_OF_EACH
-async def test_a_second_attempt_that_would_begin_later_than_the_first_is_not_sent(
+async def test_a_second_attempt_that_is_held_back_longer_than_the_first_is_not_sent(
     make: Any,
 ) -> None:
     client, engine, chaos = make(latency=9, hedge=Hedge(after=2))
     assert (await client.get(URL)).content == BODY
     assert [sent.at for sent in engine.sent] == [9]
-    assert [each.number for each in chaos.injected] == [1]
+    assert [each.number for each in chaos.injected] == [1, 2]
 
 
 @ONE_OF_EACH
 async def test_the_read_timeout_counts_from_the_beginning_of_a_latency(make: Any) -> None:
-    for after in (2, 4):
+    for after in (2, 4):  # of both attempts
         client, engine, _ = make(latency=9, hedge=Hedge(after=after))
         with pytest.raises(e.ReadTimeout):
             await client.get(URL, timeout=5)
-        assert (engine.now(), engine.sent) == (5, [])
+        assert (engine.now(), engine.sent) == (after + 5, [])
 
 
 @ONE_OF_EACH
@@ -491,28 +491,28 @@ async def test_a_second_attempt_with_a_bad_status_loses_and_its_stream_is_closed
     assert ([sent.at for sent in engine.sent], engine.aborted) == ([2, 9], 1)
 
 
-def test_latency_counts_in_the_time_that_a_hedge_measures() -> None:
-    seen: list[float] = []
-
-    class Plan:
-        after, most = 5.0, 1
-
-        def timed(self, seconds: float) -> None:
-            seen.append(seconds)
-
-        again = is_good = won = dropped = None
-
-    held = _HeldPlan(cast("Any", Plan()), 2.0)
-    held.timed(1.0)
-    assert (held.after, held.most, seen) == (3.0, 1, [3.0])
+@ONE_OF_EACH
+async def test_latency_counts_in_the_time_that_a_hedge_measures(make: Any) -> None:
+    late = iter([*[1] * 21, 0])
+    client, engine, _ = make(
+        lambda request: Answer(content=b"ok", delay=0.5),
+        latency={3: lambda request: next(late)},
+        hedge=Hedge("p50"),
+    )
+    for _ in range(20):
+        await client.get(URL)
+    begun = engine.now()
+    engine.sent.clear()
+    await client.get(URL)
+    assert [sent.at - begun for sent in engine.sent] == [3]  # the next was due after 3.5 s
 
 
 @ONE_OF_EACH
-async def test_a_short_latency_leaves_the_hedge_to_the_engine(make: Any) -> None:
+async def test_each_attempt_of_a_hedge_has_its_own_latency(make: Any) -> None:
     steps = iter([Answer(delay=50), Answer(content=b"ok")])
     client, engine, _ = make(lambda request: next(steps), latency=0.5, hedge=Hedge(after=2))
     assert (await client.get(URL)).content == b"ok"
-    assert [sent.at for sent in engine.sent] == [0.5, 2]
+    assert [sent.at for sent in engine.sent] == [0.5, 2.5]
 
 
 # --- around the real engine, and a mock ---

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._client.map.scheduler import MapScheduler, Result_co
 from curlhttp._curl.engines.stepped import SteppedEngine
-from curlhttp._engine.engine import Clock, Exchange, HedgePlan
+from curlhttp._engine.engine import Clock, Send
+from curlhttp._engine.race import is_watched
 from curlhttp._engine.run import send_sync
 from curlhttp._flow.exchange import exchange
 from curlhttp._flow.streamed_response import BaseStreamedResponse
@@ -133,10 +134,14 @@ class MultiSender:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         client.add_engine(engine)
-        now, wall, sleep, make_waiter = engine.runtime
+        now, wall, sleep, make_waiter, make_race = engine.runtime
         # With retries, because each item may have a policy.
         self._flow = client.chain.build(
-            _make_exchange(engine, client), Clock(now, wall, sleep), make_waiter, retries=True
+            _make_exchange(engine, client),
+            Clock(now, wall, sleep),
+            make_waiter,
+            make_race,
+            retries=True,
         )
         self.take_turn = engine.take_turn
         self.end_turn = engine.end_turn
@@ -159,17 +164,17 @@ class MultiSender:
         return True
 
 
-def _make_exchange(engine: SteppedEngine, client: BaseClient) -> Exchange:
+def _make_exchange(engine: SteppedEngine, client: BaseClient) -> Send:
     """Return the last step of a map's flow. A middleware's streams use the client's own engine."""
     now = engine.runtime.now
     own = exchange(engine, now, BaseStreamedResponse)
 
-    def send(request: ClientRequest, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        if request.stream:
-            return client.exchange(request, plan)
+    def send(request: ClientRequest) -> Awaitable[Response]:
+        if request.stream and not is_watched(request):
+            return client.exchange(request)
         wrapped = client.wrap(engine)  # the wrappers may change between requests
         last = own if wrapped is engine else exchange(wrapped, now, BaseStreamedResponse)
-        return last(request, plan)
+        return last(request)
 
     return send
 

@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -21,14 +22,9 @@ from curlhttp._client.record.har import (
     read_log,
     write_log,
 )
-from curlhttp._engine.engine import (
-    AttemptResult,
-    Engine,
-    HedgePlan,
-    Incoming,
-    to_connector,
-)
+from curlhttp._engine.engine import Engine, Incoming, to_connector
 from curlhttp._engine.network import network
+from curlhttp._engine.race import Result, get_attempt, is_beaten
 from curlhttp._models.body import BytesBody, read_whole
 from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
@@ -182,10 +178,6 @@ class _Recording(Unpicklable):
     def find_origin(self, request: ClientRequest) -> int | None:
         """Return the number of the client's request that this is an attempt of, if known."""
         return None
-
-    def watch(self, plan: HedgePlan, recording: _RecordingExchange) -> HedgePlan:
-        """Return the plan with which the attempts of a hedge are recorded, or the plan itself."""
-        return plan
 
     def add(self, exchange: RecordedExchange) -> None:
         """Add an exchange that has ended."""
@@ -341,10 +333,6 @@ class HarLog(_Recording):
             known = self._known.setdefault(id(counter), (next(self._origins), counter))
         return known[0]
 
-    def watch(self, plan: HedgePlan, recording: _RecordingExchange) -> HedgePlan:
-        """Return a plan that records each attempt of a hedge."""
-        return _RecordedPlan(plan, recording)
-
     async def note_cached(self, request: ClientRequest, send: Send) -> Response:
         """Record a response from the cache. This is the middleware right above the cache."""
         begun = self._wall()
@@ -407,7 +395,7 @@ class RecordingEngine:
             raise client_closed(request)
         return self._recorder.find(request, body)
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Play the response back, or send the request and record its response."""
         request, body = await _read_body(request)
         played = self._find(request, body)
@@ -416,18 +404,14 @@ class RecordingEngine:
             return Response(request, played.head, content, NO_TIME)
         recording = _RecordingExchange(self._recorder, self._engine, request, body)
         try:
-            response = await (
-                self._engine.perform(request)
-                if plan is None
-                else self._engine.perform(request, self._recorder.watch(plan, recording))
-            )
-        except RequestException as error:
+            response = await self._engine.perform(request)
+        except BaseException as error:
             recording.fail(error)
             raise
         recording.take(response)
         return response
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Play the head of a response back, or send the request and record its response."""
         request, body = await _read_body(request)
         played = self._find(request, body)
@@ -435,12 +419,8 @@ class RecordingEngine:
             return _PlaybackIncoming(played.head, _get_pieces(played, request))
         recording = _RecordingExchange(self._recorder, self._engine, request, body)
         try:
-            incoming = await (
-                self._engine.open(request)
-                if plan is None
-                else self._engine.open(request, self._recorder.watch(plan, recording))
-            )
-        except RequestException as error:
+            incoming = await self._engine.open(request)
+        except BaseException as error:
             recording.fail(error)
             raise
         return _RecordingIncoming(recording, incoming)
@@ -486,50 +466,8 @@ class _RecordingExchange:
         self._body = body
         self._number = recorder.begin()
         self._begun = engine.runtime.wall()
-        self._wall = engine.runtime.wall
-        self._hedge = ""
-
-    @property
-    def attempt(self) -> tuple[int, float]:
-        """Return the number and the start of the attempt that this records."""
-        return self._number, self._begun
-
-    def begin_rival(self) -> tuple[int, float]:
-        """Return the number and the start of one more attempt of a hedge."""
-        self._hedge = "won"  # as it is the winner that ends this exchange
-        return self._recorder.begin(), self._wall()
-
-    def swap(self, rival: tuple[int, float]) -> tuple[int, float]:
-        """Record that a rival won; return the number and the start of the first attempt."""
-        first = self._number, self._begun
-        self._number, self._begun = rival
-        return first
-
-    def lose(
-        self,
-        attempt: tuple[int, float],
-        request: ClientRequest,
-        result: AttemptResult,
-        elapsed: float,
-    ) -> None:
-        """Record an attempt of a hedge that did not win.
-
-        Args:
-            attempt: its number, and its start.
-            request: of the attempt.
-            result: its outcome.
-            elapsed: seconds that it took.
-        """
-        timings = NO_TIME._replace(first_byte=elapsed, total=elapsed)
-        exchange = RecordedExchange(attempt[0], request, self._body, attempt[1], timings, 0.0, None)
-        exchange.error = "cancelled, because another attempt won"
-        # Without its response, which must not be played back.
-        if isinstance(result, Response):
-            exchange.error = f"{result.status_code}, and another attempt continued"
-        elif result is not None:
-            exchange.error = f"{type(result).__name__}: {result}"
-        exchange.hedge, exchange.origin = "lost", self._recorder.find_origin(request)
-        self._recorder.add(exchange)
+        self._started = self.now()
+        self._attempt = get_attempt(request)
 
     def take(self, response: Response) -> None:
         """Record a response whose body is in memory."""
@@ -542,8 +480,12 @@ class _RecordingExchange:
         received = RecordedResponse(response._head, response._content or b"", is_decoded)
         self.end(timings, timings.total - timings.first_byte, received)
 
-    def fail(self, error: RequestException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Record that no complete response was received."""
+        if not isinstance(error, RequestException):
+            if is_beaten(self._request, error):
+                self.end(None, 0.0, None)
+            return
         response = error.response
         received = None
         if response is not None and response._content is not None:
@@ -563,58 +505,34 @@ class _RecordingExchange:
         exchange = RecordedExchange(
             self._number, self._request, self._body, self._begun, timings, receive, received
         )
+        exchange.origin = self._recorder.find_origin(self._request)
         if error is not None:
             exchange.error = f"{type(error).__name__}: {error}"
-        exchange.hedge, exchange.origin = self._hedge, self._recorder.find_origin(self._request)
+        attempt = self._attempt
+        if attempt is None:
+            self._recorder.add(exchange)
+        elif attempt.result is not None:
+            if attempt.result == "lost" and not attempt.is_done:
+                exchange.error = exchange.error or _CANCELLED
+            self._add(exchange, attempt.result)
+        else:
+            attempt.when_decided(partial(self._add, exchange))
+
+    def _add(self, exchange: RecordedExchange, result: Result) -> None:
+        """Add an attempt of a hedge, whose result is known."""
+        if result == "lost":
+            received = exchange.response
+            if received is not None and exchange.error is None:
+                exchange.error = f"{received.head.status_code}, and another attempt continued"
+            exchange.response = None  # it must not be played back
+        exchange.hedge = "" if result == "alone" else result
+        if exchange.timings is None:
+            elapsed = self.now() - self._started
+            exchange.timings = NO_TIME._replace(first_byte=elapsed, total=elapsed)
         self._recorder.add(exchange)
 
 
-class _RecordedPlan:
-    """A plan that records the attempts that run at the same time.
-
-    Args:
-        plan: of the request.
-        recording: of the request; it becomes that of the winner.
-    """
-
-    def __init__(self, plan: HedgePlan, recording: _RecordingExchange) -> None:
-        self.after: float | None = plan.after
-        self.most: int = plan.most
-        self.is_good = plan.is_good
-        self.timed = plan.timed
-        self._plan = plan
-        self._recording = recording
-        self._rivals: list[tuple[ClientRequest, tuple[int, float]]] = []
-        self._first: tuple[int, float] | None = None
-
-    def _pop(self, request: ClientRequest) -> tuple[int, float] | None:
-        for place, (rival, attempt) in enumerate(self._rivals):
-            if rival is request:
-                del self._rivals[place]
-                return attempt
-        return None
-
-    async def again(self) -> ClientRequest | None:
-        """Return the request of one more attempt, and note when it began."""
-        request = await self._plan.again()
-        if request is not None:
-            self._rivals.append((request, self._recording.begin_rival()))
-        return request
-
-    def won(self, request: ClientRequest) -> None:
-        """Note the winner."""
-        rival = self._pop(request)
-        if rival is not None:
-            self._first = self._recording.swap(rival)
-        self._plan.won(request)
-
-    def dropped(
-        self, request: ClientRequest, result: AttemptResult, elapsed: float, was_sent: bool
-    ) -> None:
-        """Record an attempt that did not win."""
-        attempt = self._pop(request) or self._first or self._recording.attempt
-        self._recording.lose(attempt, request, result, elapsed)
-        self._plan.dropped(request, result, elapsed, was_sent)
+_CANCELLED = "cancelled, because another attempt won"
 
 
 class _RecordingIncoming:

@@ -120,6 +120,7 @@ async def shake_hands(
         upgrade(get_engine, client.clock.now, client.totals.outcomes),
         client.clock,
         client.make_waiter,
+        client.make_race,
         within_retry=handshake.wrap,
         plain=client.exchange,
     )

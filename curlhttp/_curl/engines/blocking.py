@@ -7,9 +7,10 @@ crashes libcurl. The engine's coroutines never suspend.
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from functools import partial
 from time import monotonic
+from typing import TypeVar
 from weakref import WeakSet
 
 import pycurl
@@ -20,7 +21,6 @@ from curlhttp._curl.dns import FAILED
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
-from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.incoming import OpenTransfer
 from curlhttp._curl.poller import PollSockets, WakeableSockets, make_wakeable_poller
 from curlhttp._curl.read_timeouts import get_first_limit
@@ -42,13 +42,15 @@ from curlhttp._curl.transfer import (
 from curlhttp._engine.engine import (
     ByteStream,
     EngineState,
-    HedgePlan,
     Incoming,
+    Runtime,
     Totals,
     count_outcome,
     to_connector,
 )
-from curlhttp._engine.network import network
+from curlhttp._engine.network import network, now
+from curlhttp._engine.race import Race, get_attempt, refuse_to_wait
+from curlhttp._engine.run import step
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
@@ -56,6 +58,8 @@ from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._runtime.thread import THREAD
 from curlhttp.exceptions import RequestException
+
+A = TypeVar("A")
 
 
 class BlockingEngine:
@@ -66,14 +70,20 @@ class BlockingEngine:
         keeps_streams: connections for other protocols outlive `close`.
     """
 
-    runtime = THREAD
-
     def __init__(self, limits: Limits, *, keeps_streams: bool = False) -> None:
         self._limits = limits
         self._keeps_streams = keeps_streams
         self.totals = Totals()
         self._open()
         register(self)
+
+    @property
+    def runtime(self) -> Runtime:
+        """Return the time, and waits of the calling thread."""
+        return THREAD._replace(make_race=self._make_race)
+
+    def _make_race(self) -> Race:
+        return network.make_race() or _ThreadRace(self)
 
     def _open(self) -> None:
         self._pool = ConnectionPool(self._limits, self._make)
@@ -94,21 +104,20 @@ class BlockingEngine:
 
     # buffered exchanges
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
             request: complete.
-            plan: when to send it again while it is running, or None for never.
 
         Raises:
             RequestException: the exchange failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
             if not hasattr(other, "returns_to_engine"):
-                return await count_outcome(other.perform, request, plan, self.totals)
-            return await other.perform(request, plan)
-        transfer = self._start(request) if plan is None else await self._race(request, plan)
+                return await count_outcome(other.perform, request, self.totals)
+            return await other.perform(request)
+        transfer = self._start(request)
         driver: PooledDriver = transfer.driver
         try:
             while not transfer.done:
@@ -165,21 +174,24 @@ class BlockingEngine:
 
     # streamed exchanges
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
-            plan: see perform.
 
         Raises:
             RequestException: the exchange failed before that.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
             if not hasattr(other, "returns_to_engine"):
-                return await count_outcome(other.open, request, plan, self.totals)
-            return await other.open(request, plan)
-        transfer = self._start(request) if plan is None else await self._race(request, plan)
+                return await count_outcome(other.open, request, self.totals)
+            return await other.open(request)
+        if request.extensions is not None and (attempt := get_attempt(request)) is not None:
+            race = attempt.race
+            if isinstance(race, _ThreadRace) and race.engine is self:
+                return await race.open(request)
+        transfer = self._start(request)
         driver: PooledDriver = transfer.driver
         try:
             while transfer.head is None and not transfer.done:
@@ -233,7 +245,7 @@ class BlockingEngine:
             self._pool.drop(incoming)
         else:
             incoming.driver = None
-            self._drivers.release(driver)
+            driver.pool.release(driver)
             held = [incoming]
             try:
                 self._pool.release(held)
@@ -292,69 +304,6 @@ class BlockingEngine:
         except KeyError:
             return False
         return True
-
-    # hedged requests
-
-    async def _race(self, request: ClientRequest, plan: HedgePlan) -> Transfer:
-        """Return the winning attempt; the driver of the first one runs them all."""
-        first = self._start(request)
-        driver: PooledDriver = first.driver
-
-        async def wait(seconds: float | None) -> None:
-            due = driver.wait_seconds()
-            if seconds is not None:
-                due = seconds if due is None else min(seconds, due)
-            driver.run_once(due)
-
-        race: HedgeRace | None = None
-        try:
-            race = started = HedgeRace(plan, first, partial(self._drop_loser, driver))
-            driver.set_max_connections(1 + plan.most)
-            winner = await race.run(wait, lambda: self._join(started, driver))
-            driver.set_max_connections(1)
-        except BaseException as error:
-            driver.set_max_connections(1)  # it may be used again
-            self._fail(first if race is None else race.abandon(), error)
-            raise
-        return winner
-
-    async def _join(self, race: HedgeRace, driver: PooledDriver) -> None:
-        """Send one more attempt, unless it would have to wait for a slot."""
-        # An attempt that waits for a slot would come too late to help.
-        origin = race.request.url.origin
-        if not self._pool.acquire_slot(origin):
-            return race.stop()
-        try:
-            request, first = await race.next(), race.running[0]
-            rival = None if request is None else Transfer(self._limits, first.shares, self.totals)
-        except BaseException:
-            self._pool.release_slot(origin)
-            raise
-        if request is None or rival is None:
-            return self._pool.release_slot(origin)
-        self._pool.add_in_slot(rival, first)
-        try:
-            rival.connections = first.connections
-            rival.prepare(request)
-            rival.wake = _ignore
-            driver.add(rival)
-            race.add(rival, driver)
-        except BaseException:
-            if rival not in race.running:
-                self._pool.drop(rival)
-            raise
-
-    def _drop_loser(self, driver: PooledDriver, loser: Transfer, other: Transfer) -> None:
-        """Drop an attempt; if it holds the driver, the other attempt inherits that."""
-        driver.remove_unfinished(loser)
-        if loser.driver is not None:
-            loser.driver, other.driver = None, driver
-        connection = loser.connection
-        if loser.done and connection is not None and connection is not other.connection:
-            # Its response came too late, and only one connection is kept. libcurl may have closed
-            # this one, and another socket may have its number by now.
-            shut_down(loser.easy.getinfo(pycurl.ACTIVESOCKET))
-        self._pool.drop(loser)
 
     # connections for other protocols
 
@@ -444,6 +393,186 @@ class BlockingEngine:
         """Do nothing, because no idle socket is watched."""
 
 
+# --- The attempts of one request that run at the same time, all on the driver of the first one ---
+
+
+class _ThreadPause:
+    """Awaited by an attempt until there may be news for it."""
+
+    def __await__(self) -> Generator[_ThreadPause, None, None]:
+        yield self
+
+
+_PAUSE = _ThreadPause()
+
+
+class _ThreadRace:
+    """Step coroutines in the calling thread, whenever something happened on their driver.
+
+    Args:
+        engine: has the connections.
+
+    Attributes:
+        engine: as given.
+    """
+
+    def __init__(self, engine: BlockingEngine) -> None:
+        self.engine = engine
+        self._coroutines: list[Coroutine[object, None, None]] = []
+        self._transfers: list[Transfer] = []
+        self._driver: PooledDriver | None = None
+        self._is_woken = self._is_over = False
+
+    async def __aenter__(self) -> None:
+        """Begin."""
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the coroutines that have not ended. A response that is left keeps the driver."""
+        try:
+            while self._coroutines:
+                self._coroutines[-1].close()
+                del self._coroutines[-1]
+        finally:
+            self._is_over = True
+            if (driver := self._driver) is not None:
+                self._detach(driver)
+
+    def start(self, call: Callable[[A], Awaitable[None]], argument: A) -> None:
+        """Start a coroutine."""
+        self._coroutines.append(call(argument))  # type: ignore[arg-type]  # most are coroutines
+        self._step(self._coroutines[-1])
+
+    def _step(self, coroutine: Coroutine[object, None, None]) -> None:
+        if step(coroutine, _PAUSE):
+            self._coroutines.remove(coroutine)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until an attempt calls `wake`, or for so many seconds."""
+        end = math.inf if seconds is None else monotonic() + seconds
+        while not self._is_woken and (left := end - monotonic()) > 0:
+            driver = self._driver
+            if driver is None:  # no attempt is running any more
+                break
+            due = driver.wait_seconds()
+            left = left if due is None else min(left, due)
+            driver.run_once(None if left == math.inf else left)
+            for coroutine in tuple(self._coroutines):
+                self._step(coroutine)
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """End the wait."""
+        self._is_woken = True
+
+    # exchanges
+
+    async def open(self, request: ClientRequest) -> Incoming:
+        """Send the request and return once its head has arrived; see BlockingEngine."""
+        engine = self.engine
+        transfer = self._start(request)
+        try:
+            while transfer.head is None and not transfer.done:
+                await _PAUSE
+            transfer.wake = None
+            check_opened(transfer)
+            engine._opened.add(transfer)
+        except BaseException as error:
+            self._fail(transfer, error)
+            raise
+        return OpenTransfer(self, transfer)
+
+    def _start(self, request: ClientRequest) -> Transfer:
+        """Start an attempt; only the first one may wait for a slot."""
+        engine, driver = self.engine, self._driver
+        transfer = engine._start(request) if driver is None else self._acquire(request, driver)
+        try:
+            self._transfers.append(transfer)
+            if driver is None:
+                driver = self._driver = transfer.driver
+                driver.pool = self
+            else:
+                transfer.prepare(request)
+                transfer.wake = _ignore
+                driver.add(transfer)
+                transfer.driver = driver
+            attempt = get_attempt(request)
+            if attempt is not None:
+                attempt.begin(now())
+        except BaseException as error:
+            self._fail(transfer, error)
+            raise
+        return transfer
+
+    def _acquire(self, request: ClientRequest, driver: PooledDriver) -> Transfer:
+        """Return a transfer for one more attempt, on an HTTP/2 connection of another if it can."""
+        engine, pool = self.engine, self.engine._pool
+        origin = request.url.origin
+        for first in self._find_running(driver):
+            is_shareable = first.handle.multiplexes and first.sends
+            if not is_shareable or first.key != (origin, id(request.route)):
+                continue
+            if not pool.acquire_slot(origin):
+                refuse_to_wait(request, "a connection")
+                break
+            try:
+                rival = Transfer(engine._limits, first.shares, engine.totals)
+            except BaseException:
+                pool.release_slot(origin)
+                raise
+            rival.connections = first.connections
+            pool.add_in_slot(rival, first)
+            # Some for a server that has chosen HTTP/1.1, although HTTP/2 was offered.
+            driver.set_max_connections(1 + len(self._transfers))
+            return rival
+        return pool.acquire(request)
+
+    def _find_running(self, driver: PooledDriver) -> list[Transfer]:
+        return [each for each in self._transfers if each.driver is driver]
+
+    def _fail(self, transfer: Transfer, error: BaseException) -> None:
+        self.engine._remove_opened(transfer)
+        self.engine._fail(transfer, error)
+
+    async def read(self, transfer: Transfer) -> bytes:
+        """Return the next piece of the body; while others run, let them continue."""
+        if not (transfer.pieces or self._is_over):
+            try:
+                transfer.wake = _ignore
+                driver: PooledDriver | None = transfer.driver
+                if transfer.paused and driver is not None:
+                    driver.resume_soon(transfer)
+                transfer.last_activity = monotonic()
+                while not (transfer.pieces or transfer.done or self._is_over):
+                    await _PAUSE
+            except BaseException as error:
+                self._fail(transfer, error)
+                raise
+        return await self.engine.read(transfer)
+
+    def abort(self, transfer: Transfer) -> None:
+        """Abandon a response."""
+        self.engine.abort(transfer)
+
+    def abort_from_finalizer(self, transfer: Transfer) -> None:
+        """Abandon a response, from a finalizer."""
+        self.engine.abort_from_finalizer(transfer)
+
+    # what the driver returns to
+
+    def release(self, driver: PooledDriver) -> None:
+        """Keep the driver while an attempt uses it."""
+        if not self._find_running(driver):
+            self._detach(driver)
+
+    def _detach(self, driver: PooledDriver) -> None:
+        """Leave the driver to a response that is left, or else to the engine."""
+        self._driver = None
+        driver.pool = self.engine._drivers
+        driver.set_max_connections(1)
+        if not self._find_running(driver):
+            driver.pool.release(driver)
+
+
 def _ignore() -> None:
     """Do nothing. A `wake` means that a caller waits, so that the read timeout applies."""
 
@@ -506,23 +635,24 @@ class DriverPool:
 
 
 class PooledDriver(Driver):
-    """A driver for one transfer and its rivals.
+    """A driver for one transfer, or for those of a race.
 
     Args:
         limits: the client's limits.
         pool: it returns to this pool.
 
     Attributes:
+        pool: as given; a race replaces it until the last of its transfers has ended.
         is_resolving: libcurl may still be looking up a name for a removed transfer.
     """
 
     poller: PollSockets | WakeableSockets
     _make_poller = staticmethod(make_wakeable_poller)
 
-    def __init__(self, limits: Limits, pool: DriverPool) -> None:
+    def __init__(self, limits: Limits, pool: DriverPool | _ThreadRace) -> None:
         super().__init__(limits, 1)
         self.set_max_connections(1)
-        self._pool = pool
+        self.pool = pool
         self.is_resolving = False
 
     def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
@@ -544,8 +674,8 @@ class PooledDriver(Driver):
             super()._read_timer()
 
     def set_max_connections(self, connections: int) -> None:
-        """Let a transfer and its rivals have so many connections at the same time."""
-        # Both apply to each share; a transfer and its rivals use the same one.
+        """Let the transfers that use one share have so many connections."""
+        # Both apply to each share.
         self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
         self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
 
@@ -629,8 +759,9 @@ class PooledDriver(Driver):
         try:
             self.remove_unfinished(transfer)
         finally:
-            self._to_resume.clear()
-            self._pool.release(self)
+            if not self.running:  # otherwise they may be those of other attempts
+                self._to_resume.clear()
+            self.pool.release(self)
 
 
 def _is_resolving(transfer: Transfer) -> bool:

@@ -16,17 +16,17 @@ from weakref import WeakSet
 import anyio
 
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream, Runtime, Waiter, to_connector
 from curlhttp._engine.network import network, now, wall
+from curlhttp._engine.race import Race
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import ClientRequest
-from curlhttp._runtime.loops import EventWaiter, SharedWaiter, in_thread, sleep
+from curlhttp._runtime.loops import EventWaiter, SharedWaiter, TaskRace, in_thread, sleep
 from curlhttp.exceptions import ConnectionError
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class EventLoopEngine(MultiEngine):
     @property
     def runtime(self) -> Runtime:
         """Return the time, and waits of the tasks of this loop."""
-        return Runtime(now, wall, sleep, self._make_waiter)
+        return Runtime(now, wall, sleep, self._make_waiter, _make_race)
 
     def _make_waiter(self) -> SharedWaiter:
         """Return a new waiter for the caller."""
@@ -78,13 +78,13 @@ class EventLoopEngine(MultiEngine):
             None if body is None or body.data is not None else _BodyQueue(self._make_local_waiter)
         )
 
-    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
-        """Feed the body to libcurl until it has all of it, or until the exchange or race ends.
+    async def _pump(self, transfer: Transfer) -> None:
+        """Feed the body to libcurl until it has all of it, or until the exchange ends.
 
-        Without a race, feed it again if the server refused the request without processing it.
+        Feed it again if the server refused the request without processing it.
         """
-        await self._pump_once(transfer, race)
-        while race is None:
+        await self._pump_once(transfer)
+        while True:
             while not transfer.done and transfer.head is None:
                 await self._wait_for(transfer)
             if not transfer.done or not transfer.rewind_if_unprocessed():
@@ -93,9 +93,9 @@ class EventLoopEngine(MultiEngine):
             self._set_feed(transfer, transfer.request.body)
             transfer.restart()
             self._driver.add(transfer)
-            await self._pump_once(transfer, race)
+            await self._pump_once(transfer)
 
-    async def _pump_once(self, transfer: Transfer, race: HedgeRace | None) -> None:
+    async def _pump_once(self, transfer: Transfer) -> None:
         request, feed = transfer.request, transfer.feed
         assert request is not None
         assert request.body is not None
@@ -109,18 +109,12 @@ class EventLoopEngine(MultiEngine):
                     tasks.cancel_scope.deadline = anyio.current_time() + left
                 tasks.start_soon(self._feed, transfer, body, feed)
                 while not (feed.has_ended or transfer.done):
-                    if race is None:
-                        await self._wait_for(transfer)
-                    elif race.winner() is None and transfer in race.running:
-                        await self._wait_for(*race.running)
-                    else:
-                        break
+                    await self._wait_for(transfer)
                 feed.stop()
                 if body.is_async:
                     tasks.cancel_scope.cancel()
         finally:
-            if transfer.feed is feed:  # otherwise it lost, and may carry another request by now
-                transfer.feeds_in_task = False
+            transfer.feeds_in_task = False
             await body.aclose()
 
     async def _feed(self, transfer: Transfer, body: Body, feed: _BodyQueue) -> None:
@@ -212,6 +206,10 @@ class EventLoopEngine(MultiEngine):
     @abstractmethod
     def has_ended(self) -> bool:
         """Return whether the event loop has ended for good."""
+
+
+def _make_race() -> Race:
+    return network.make_race() or TaskRace()
 
 
 class _BodyQueue:

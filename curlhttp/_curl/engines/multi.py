@@ -29,7 +29,6 @@ from curlhttp._curl.connection_state import OpenConnections, Quarantine
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error
 from curlhttp._curl.handle import Shares
-from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.incoming import OpenTransfer
 from curlhttp._curl.result import check_opened, count_failure, make_response, read_piece
 from curlhttp._curl.transfer import (
@@ -42,7 +41,6 @@ from curlhttp._curl.transfer import (
 )
 from curlhttp._engine.engine import (
     EngineState,
-    HedgePlan,
     Incoming,
     Runtime,
     Totals,
@@ -50,7 +48,8 @@ from curlhttp._engine.engine import (
     count_outcome,
 )
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN
-from curlhttp._engine.network import network
+from curlhttp._engine.network import network, now
+from curlhttp._engine.race import get_attempt, refuse_to_wait
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed, closed_while_reading
@@ -92,11 +91,11 @@ class MultiEngine(ABC):
         """Return a driver, and begin to wait on it."""
 
     @abstractmethod
-    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
-        """Return an awaitable that ends when one of them calls its `wake`, which this sets."""
+    def _wait_for(self, waited: Wakeable) -> Awaitable[object]:
+        """Return an awaitable that ends when `wake` is called, which this sets."""
 
     @abstractmethod
-    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable) -> None:
         """Wait likewise, for at most so many seconds."""
 
     @abstractmethod
@@ -104,8 +103,8 @@ class MultiEngine(ABC):
         """Set the source of libcurl's read callback for a body that is not in memory."""
 
     @abstractmethod
-    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
-        """Feed the body to libcurl until it has all of it, or until the exchange or race ends."""
+    async def _pump(self, transfer: Transfer) -> None:
+        """Feed the body to libcurl until it has all of it, or until the exchange ends."""
 
     @abstractmethod
     def _make_local_waiter(self) -> Waiter:
@@ -118,24 +117,20 @@ class MultiEngine(ABC):
 
     # exchanges
 
-    async def perform(self, request: ClientRequest, plan: HedgePlan | None = None) -> Response:
+    async def perform(self, request: ClientRequest) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
             request: complete.
-            plan: when to send it again while it is running, or None for never.
 
         Raises:
             RequestException: the exchange failed.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
             if not hasattr(other, "returns_to_engine"):
-                return await count_outcome(other.perform, request, plan, self.totals)
-            return await other.perform(request, plan)
-        if plan is None:
-            transfer = self._try_start(request)
-        else:
-            transfer = await self._race(request, plan)
+                return await count_outcome(other.perform, request, self.totals)
+            return await other.perform(request)
+        transfer = self._try_start(request)
         if transfer is None:
             is_fed = request.body is not None and request.body.data is None
             queued = self._enqueue(request, keeps_transfer=is_fed)
@@ -152,8 +147,7 @@ class MultiEngine(ABC):
                 self._abandon(queued, error)
                 raise
         try:
-            # A race has already fed the body of the winning attempt.
-            if transfer.feed is not None and plan is None:
+            if transfer.feed is not None:
                 await self._pump(transfer)
             while not transfer.done:
                 await self._wait_for(transfer)
@@ -164,23 +158,26 @@ class MultiEngine(ABC):
         self._release(transfer)
         return response
 
-    async def open(self, request: ClientRequest, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: ClientRequest) -> Incoming:
         """Send the request and return once the head of the response has arrived.
 
         Args:
             request: complete.
-            plan: see perform.
 
         Raises:
             RequestException: the exchange failed before that.
         """
         if (override := network.override) and (other := override.engine_for(request, self)):
             if not hasattr(other, "returns_to_engine"):
-                return await count_outcome(other.open, request, plan, self.totals)
-            return await other.open(request, plan)
-        transfer = await (self._start(request) if plan is None else self._race(request, plan))
+                return await count_outcome(other.open, request, self.totals)
+            return await other.open(request)
+        transfer = await self._start(request)
         try:
-            if transfer.feed is not None and plan is None:
+            if request.extensions is not None and (attempt := get_attempt(request)) is not None:
+                attempt.begin(now())
+                if attempt.is_extra:
+                    self._keep_apart(transfer, request.url.origin)
+            if transfer.feed is not None:
                 await self._pump(transfer)
             while transfer.head is None and not transfer.done:
                 await self._wait_for(transfer)
@@ -240,54 +237,6 @@ class MultiEngine(ABC):
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Abandon a response from a finalizer, which may run in any thread."""
 
-    # hedged requests
-
-    async def _race(self, request: ClientRequest, plan: HedgePlan) -> Transfer:
-        """Return the winning attempt; all run in the caller's task."""
-        first = await self._start(request)
-        race = HedgeRace(plan, first, self._drop_loser)
-
-        async def wait(seconds: float | None) -> None:
-            if seconds is None:
-                await self._wait_for(*race.running)
-            else:
-                await self._wait_at_most(seconds, *race.running)
-
-        try:
-            if first.feed is not None:
-                await self._pump(first, race)
-            return await race.run(wait, lambda: self._join(race))
-        except BaseException as error:
-            self._fail(race.abandon(), error)
-            raise
-
-    async def _join(self, race: HedgeRace) -> None:
-        """Send one more attempt, unless it would have to wait for a slot."""
-        # Requests that wait for a slot go first.
-        slot = self._get_slot_origin(race.request)
-        if self.is_closed or not self._pool.slots.acquire(slot):
-            return race.stop()
-        try:
-            request = await race.next()
-        except BaseException:
-            self._pool.slots.release(slot)
-            raise
-        # A middleware may have waited, so the race may be decided by now.
-        if request is None or self.is_closed or race.winner() is not None:
-            return self._pool.slots.release(slot)
-        try:
-            rival = self._launch(request, slot)
-        except BaseException:
-            self._pool.slots.release(slot)
-            raise
-        race.add(rival, self._driver)
-        if rival.feed is not None:
-            await self._pump(rival, race)
-        return None
-
-    def _drop_loser(self, loser: Transfer, other: Transfer) -> None:
-        self._drop(loser)
-
     # the pool
 
     def _start_driver(self) -> Driver:
@@ -327,6 +276,14 @@ class MultiEngine(ABC):
             slots.release(origin)
             raise
 
+    def _keep_apart(self, rival: Transfer, origin: str) -> None:
+        """Let an extra attempt open its own connection if that of the first one is slow."""
+        if rival.handle.multiplexes and not any(
+            each.sends and each.request is not None and each.request.url.origin == origin
+            for each in self._driver.running.values()
+        ):
+            self._driver.use_own_connection(rival)
+
     async def _start(self, request: ClientRequest) -> Transfer:
         """Start a transfer as soon as there is a slot."""
         transfer = self._try_start(request)
@@ -344,7 +301,15 @@ class MultiEngine(ABC):
         return transfer
 
     def _enqueue(self, request: ClientRequest, *, keeps_transfer: bool) -> QueuedRequest:
-        """Queue a request for a slot."""
+        """Queue a request for a slot.
+
+        Raises:
+            AttemptRefused: it is an extra attempt, which does not wait.
+        """
+        attempt = get_attempt(request)
+        if attempt is not None:
+            refuse_to_wait(request, "a connection")
+            attempt.begin(None)
         queued = QueuedRequest(
             request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
         )

@@ -117,17 +117,14 @@ class AsyncioEngine(EventLoopEngine):
     def _make_local_waiter(self) -> FutureWaiter:
         return FutureWaiter(self._loop)
 
-    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> asyncio.Future[None]:
+    def _wait_for(self, waited: Wakeable) -> asyncio.Future[None]:
         future = self._loop.create_future()
         # It takes a third of a partial's memory; there may be thousands.
         waited.wake = MethodType(settle, future)
-        if rivals:
-            for rival in rivals:
-                rival.wake = waited.wake
         return future
 
-    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
-        future = self._wait_for(waited, *rivals)
+    async def _wait_at_most(self, seconds: float, waited: Wakeable) -> None:
+        future = self._wait_for(waited)
         timer = self._loop.call_later(seconds, settle, future)
         try:
             await future

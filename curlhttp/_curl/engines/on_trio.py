@@ -158,16 +158,14 @@ class TrioEngine(EventLoopEngine):
     def _make_local_waiter(self) -> EventWaiter:
         return OrderedWaiter(self._order)
 
-    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
+    def _wait_for(self, waited: Wakeable) -> Awaitable[object]:
         sleeper = _Sleeper()
         waited.wake = sleeper.wake
-        for rival in rivals:
-            rival.wake = sleeper.wake
         return sleeper.sleep()
 
-    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable) -> None:
         with trio.move_on_after(seconds):
-            await self._wait_for(waited, *rivals)
+            await self._wait_for(waited)
 
     def _call_soon(self, call: Callable[[], object]) -> None:
         self._soon(call)

@@ -21,11 +21,11 @@ from typing import Any, TypeAlias, TypeVar
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.poller import Wakeup
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.engine import Runtime
+from curlhttp._engine.engine import Runtime, Waiter
 from curlhttp._engine.network import network, now, wall
+from curlhttp._engine.race import Race
 from curlhttp._engine.run import NEEDS_A_LOOP
 from curlhttp._engine.running_maps import (
     ENDLESS,
@@ -107,6 +107,48 @@ class _JobWaiter:
                     break
         finally:
             timers.pop(job, None)
+
+
+class _JobRace:
+    """Jobs for one caller, which is a job too."""
+
+    def __init__(self, engine: SteppedEngine) -> None:
+        self._engine = engine
+        self._jobs: list[_Job] = []
+        self._is_woken = False
+        self._waiter: Waiter | None = None
+
+    async def __aenter__(self) -> None:
+        """Begin."""
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the coroutines that have not ended."""
+        for job in self._jobs:
+            self._engine.end_job(job)
+
+    def start(self, call: Callable[[_A], Awaitable[None]], argument: _A) -> None:
+        """Start a job."""
+        job = _Job(_drop)
+        self._jobs.append(job)
+        self._engine.start_job(job, call, argument)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until a job calls `wake`, or for so many seconds."""
+        if not self._is_woken:
+            self._waiter = self._engine.runtime.make_waiter()
+            await self._waiter.wait(seconds)
+            self._waiter = None
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """End the wait of the caller."""
+        self._is_woken = True
+        if self._waiter is not None:
+            self._waiter.wake()
+
+
+def _drop(outcome: object) -> None:
+    """Do nothing: the coroutine of a race has kept its outcome."""
 
 
 class SteppedEngine(MultiEngine):
@@ -196,12 +238,28 @@ class SteppedEngine(MultiEngine):
             argument: of the call, such as the request.
             finish: called at its end with its result or its exception.
         """
-        job = _Job(finish)
+        self.start_job(_Job(finish), call, argument)
+
+    def start_job(self, job: _Job, call: Callable[[_A], Awaitable[object]], argument: _A) -> None:
+        """Step a coroutine for the first time; see `start`."""
         self._jobs.add(job)
         # The coroutine is stored with no call in between, not even of `cast`, so that Ctrl-C cannot
         # come before it has a job, which `cancel` ends.
         job.coroutine = call(argument)  # type: ignore[assignment]  # most are coroutines
         self._step(job)
+
+    def end_job(self, job: _Job) -> None:
+        """Close the coroutine of a job, unless it has ended."""
+        if job.is_stepped:  # its hook waits, and steps the caller
+            return
+        before, self._current = self._current, job
+        coroutine, job.coroutine = job.coroutine, None
+        self._jobs.discard(job)
+        try:
+            if coroutine is not None:
+                coroutine.close()
+        finally:
+            self._current = before
 
     def run_once(self, *, waits: bool = True) -> None:
         """Step all jobs that can continue.
@@ -359,17 +417,15 @@ class SteppedEngine(MultiEngine):
             driver.poller.watch(self._wakeup.descriptor, 1)
         return driver
 
-    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> _Pause:
-        wake = waited.wake = MethodType(self._ready.append, self._current)
-        for rival in rivals:
-            rival.wake = wake
+    def _wait_for(self, waited: Wakeable) -> _Pause:
+        waited.wake = MethodType(self._ready.append, self._current)
         return _PAUSE
 
-    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable) -> None:
         job = self._current
         self.timers[job] = monotonic() + seconds
         try:
-            await self._wait_for(waited, *rivals)
+            await self._wait_for(waited)
         finally:
             self.timers.pop(job, None)
 
@@ -379,7 +435,10 @@ class SteppedEngine(MultiEngine):
     @property
     def runtime(self) -> Runtime:
         """Return the time, and waits of the jobs of this engine."""
-        return Runtime(now, wall, self._sleep, self._make_waiter)
+        return Runtime(now, wall, self._sleep, self._make_waiter, self._make_race)
+
+    def _make_race(self) -> Race:
+        return network.make_race() or _JobRace(self)
 
     async def _sleep(self, seconds: float) -> None:
         if not network.skip(seconds):
@@ -403,7 +462,7 @@ class SteppedEngine(MultiEngine):
     def _set_feed(self, transfer: Transfer, body: Body) -> None:
         pass  # Transfer.prepare did it
 
-    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
+    async def _pump(self, transfer: Transfer) -> None:
         pass
 
     # the end
