@@ -12,7 +12,7 @@ from curlhttp import ConcurrencyLimit, Response
 from curlhttp._engine.engine import Clock, Runtime
 from curlhttp._flow.limits import limits
 from curlhttp._models.request import ClientRequest
-from curlhttp._runtime.loops import TaskRace
+from curlhttp._runtime.loops import make_race
 from curlhttp.testing import ScriptedEngine
 from curlhttp.testing._scripted import ScriptedAttempt, Step, to_step
 
@@ -97,7 +97,7 @@ class ScriptedNetwork(ScriptedEngine):
     @property
     def runtime(self) -> Runtime:
         """Return the time of the simulation, and waits in it."""
-        return Runtime(self.now, self.wall, self.sleep, _Waiter, TaskRace)
+        return Runtime(self.now, self.wall, self.sleep, _Waiter, make_race)
 
     async def _begin(self, request: ClientRequest) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.

@@ -21,7 +21,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from curlhttp._engine.engine import Runtime, Waiter
 from curlhttp._engine.network import network
-from curlhttp._engine.race import ExcInfo
+from curlhttp._engine.race import ExcInfo, Race
 from curlhttp._engine.running_maps import Pace, running, step_others
 from curlhttp._models.exiting import thread_error
 
@@ -349,8 +349,77 @@ class TrioTasks:
 # --- Run the attempts of a request at the same time ---
 
 
+def make_race() -> Race:
+    """Return a race of the running loop."""
+    loop = running_loop()
+    return TaskRace(loop) if isinstance(loop, asyncio.AbstractEventLoop) else NurseryRace()
+
+
 class TaskRace:
-    """Tasks that run in the context of their caller, and end before it goes on."""
+    """Tasks of an asyncio loop, which cost a quarter of a task group of anyio.
+
+    Args:
+        loop: is running.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_woken = False
+        self._waiter: FutureWaiter | None = None
+
+    async def __aenter__(self) -> None:
+        """Begin."""
+
+    async def __aexit__(self, *exc: Unpack[ExcInfo]) -> None:
+        """Cancel all tasks, and wait for them, also if the caller is cancelled meanwhile."""
+        cancelled: BaseException | None = None
+        while self._tasks:
+            # Again and again, because a middleware may go on after a cancellation.
+            for task in tuple(self._tasks):
+                task.cancel()
+            try:
+                await asyncio.wait(self._tasks, timeout=_CANCEL_AGAIN)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    def start(self, call: Callable[[A], Awaitable[None]], argument: A) -> None:
+        """Start a task."""
+        task = self._loop.create_task(cast("Coroutine[object, None, None]", call(argument)))
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # the attempt has it, so the loop need not log it
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until a task calls `wake`, or for so many seconds."""
+        if not self._is_woken:
+            waiter = self._waiter = FutureWaiter(self._loop)
+            timer = None if seconds is None else self._loop.call_later(seconds, waiter.wake)
+            try:
+                await waiter.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """End the wait of the caller."""
+        self._is_woken = True
+        if self._waiter is not None:
+            self._waiter.wake()
+
+
+_CANCEL_AGAIN = 0.05  # seconds
+
+
+class NurseryRace:
+    """Tasks of trio."""
 
     def __init__(self) -> None:
         self._group = anyio.create_task_group()
@@ -402,5 +471,5 @@ async def _sleep_unmocked(seconds: float) -> None:
     await anyio.sleep(seconds)
 
 
-REAL_TIME_LOOP = Runtime(time.monotonic, time.time, _sleep_unmocked, _make_waiter, TaskRace)
+REAL_TIME_LOOP = Runtime(time.monotonic, time.time, _sleep_unmocked, _make_waiter, make_race)
 """For transports that replace the network, whose time no mock changes."""

@@ -26,7 +26,7 @@ from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import ClientRequest
-from curlhttp._runtime.loops import EventWaiter, SharedWaiter, TaskRace, in_thread, sleep
+from curlhttp._runtime.loops import EventWaiter, SharedWaiter, in_thread, make_race, sleep
 from curlhttp.exceptions import ConnectionError
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ class EventLoopEngine(MultiEngine):
 
 
 def _make_race() -> Race:
-    return network.make_race() or TaskRace()
+    return network.make_race() or make_race()
 
 
 class _BodyQueue:
