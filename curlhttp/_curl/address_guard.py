@@ -2,7 +2,7 @@
 
 libcurl calls back for each socket that it opens, with the address that it is about to connect to
 (CURLOPT_OPENSOCKETFUNCTION). Before it sends, it reports the addresses of the connection that it
-chose (CURLOPT_PREREQFUNCTION). `RequestSender` asks `_models/address_guard` in both callbacks.
+chose (CURLOPT_PREREQFUNCTION). `Transfer` asks `_models/address_guard` in both callbacks.
 
 A proxy connects on its own, so libcurl never sees the target's address. `GuardedEngine` resolves
 and checks the target first, and passes its address to the proxy.

@@ -19,6 +19,7 @@ A pair of a state and an event that is not in the table changes nothing and retu
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import NamedTuple
 
 # --- States ---
@@ -118,7 +119,7 @@ class Ending(NamedTuple):
 _NO_ENDING = Ending(0)
 
 
-class Attempt:
+class AttemptState:
     """What one request has been through; reset by `reset` for the next one.
 
     Attributes:
@@ -209,15 +210,15 @@ class Attempt:
 # --- Conditions ---
 
 
-def _was_downgraded(attempt: Attempt, ending: Ending) -> bool:
+def _was_downgraded(attempt: AttemptState, ending: Ending) -> bool:
     return attempt.heard == DOWNGRADED
 
 
-def _was_refused(attempt: Attempt, ending: Ending) -> bool:
+def _was_refused(attempt: AttemptState, ending: Ending) -> bool:
     return attempt.heard == REFUSED
 
 
-def _left_refused(attempt: Attempt, ending: Ending) -> bool:
+def _left_refused(attempt: AttemptState, ending: Ending) -> bool:
     # Nobody reads the log of a request that may go out twice. But without a refusal, libcurl sends
     # again only after a kept connection has ended.
     return attempt.heard == REFUSED or (
@@ -225,11 +226,11 @@ def _left_refused(attempt: Attempt, ending: Ending) -> bool:
     )
 
 
-def _had_not_ended(attempt: Attempt) -> bool:
+def _had_not_ended(attempt: AttemptState) -> bool:
     return attempt.heard == ALIVE or attempt.state != LEFT_KEPT
 
 
-def _may_follow(attempt: Attempt, ending: Ending) -> bool:
+def _may_follow(attempt: AttemptState, ending: Ending) -> bool:
     refusals = attempt.refusals + (attempt.state != LEFT_KEPT)
     return (
         _left_refused(attempt, ending)
@@ -239,26 +240,26 @@ def _may_follow(attempt: Attempt, ending: Ending) -> bool:
     )
 
 
-def _must_not_repeat(attempt: Attempt, ending: Ending) -> bool:
+def _must_not_repeat(attempt: AttemptState, ending: Ending) -> bool:
     return attempt.once or attempt.is_second
 
 
-def _ends_for_good(attempt: Attempt, ending: Ending) -> bool:
+def _ends_for_good(attempt: AttemptState, ending: Ending) -> bool:
     return ending.refuses_tls or ending.has_error
 
 
-def _awaits_names(attempt: Attempt, ending: Ending) -> bool:
+def _awaits_names(attempt: AttemptState, ending: Ending) -> bool:
     return ending.awaits_names and not _ends_for_good(attempt, ending)
 
 
-def _was_unprocessed(attempt: Attempt, ending: Ending) -> bool:
+def _was_unprocessed(attempt: AttemptState, ending: Ending) -> bool:
     """Return whether the server certainly processed nothing of what was sent."""
     if _left_nothing(attempt, ending):
         return True
     return ending.code in _AFTER_REFUSAL and attempt.is_refused(ending)
 
 
-def _left_nothing(attempt: Attempt, ending: Ending) -> bool:
+def _left_nothing(attempt: AttemptState, ending: Ending) -> bool:
     """Return whether libcurl sent nothing, on a connection that had ended or broke HTTP/2."""
     code, state = ending.code, attempt.state
     if not ending.nothing_left:
@@ -271,7 +272,7 @@ def _left_nothing(attempt: Attempt, ending: Ending) -> bool:
     return code == _HTTP2 and state in (ON_KEPT, ON_NEW, LEFT_KEPT, LEFT_NEW)
 
 
-def _may_go_again(attempt: Attempt, ending: Ending) -> bool:
+def _may_go_again(attempt: AttemptState, ending: Ending) -> bool:
     """Return whether a failed attempt begins again."""
     if _ends_for_good(attempt, ending) or attempt.sent + 1 >= _MAX_SENDS:
         return False
@@ -291,23 +292,23 @@ def _may_go_again(attempt: Attempt, ending: Ending) -> bool:
 
 
 def _hear(event: int) -> _Effect:
-    def hear(attempt: Attempt, ending: Ending) -> None:
+    def hear(attempt: AttemptState, ending: Ending) -> None:
         attempt.heard = event
 
     return hear
 
 
-def _hear_alive(attempt: Attempt, ending: Ending) -> None:
+def _hear_alive(attempt: AttemptState, ending: Ending) -> None:
     if attempt.heard < 0:
         attempt.heard = ALIVE
 
 
-def _count_refusal(attempt: Attempt, ending: Ending) -> None:
+def _count_refusal(attempt: AttemptState, ending: Ending) -> None:
     attempt.heard = REFUSED
     attempt.refusals += attempt.state != LEFT_KEPT
 
 
-def _follow(attempt: Attempt, ending: Ending) -> None:
+def _follow(attempt: AttemptState, ending: Ending) -> None:
     """Count a refusal, after which libcurl sends the request on the connection that it opened."""
     attempt.refusals += attempt.state != LEFT_KEPT
     attempt.is_second = attempt.is_second or attempt.state == LEFT_AGAIN
@@ -315,11 +316,11 @@ def _follow(attempt: Attempt, ending: Ending) -> None:
     attempt.heard = -1
 
 
-def _move(attempt: Attempt, ending: Ending) -> None:
+def _move(attempt: AttemptState, ending: Ending) -> None:
     attempt.moves += 1
 
 
-def _move_on(attempt: Attempt, ending: Ending) -> None:
+def _move_on(attempt: AttemptState, ending: Ending) -> None:
     """Count what was sent before the attempt begins again."""
     attempt.sent += attempt.is_out
     if _was_unprocessed(attempt, ending):
@@ -328,73 +329,69 @@ def _move_on(attempt: Attempt, ending: Ending) -> None:
         attempt.is_second = True
 
 
-def _begin_again(attempt: Attempt, ending: Ending) -> None:
+def _begin_again(attempt: AttemptState, ending: Ending) -> None:
     attempt.starts += 1
     attempt.heard = -1
 
 
-_Condition = Callable[[Attempt, Ending], bool]
-_Effect = Callable[[Attempt, Ending], None]
-_Row = tuple[tuple[int, ...], int, "_Condition | None", int, "int | None", "_Effect | None"]
+_Condition = Callable[[AttemptState, Ending], bool]
+_Effect = Callable[[AttemptState, Ending], None]
+_Row = tuple[
+    tuple[int, ...], tuple[int, ...], "_Condition | None", int, "int | None", "_Effect | None"
+]
 _ANY = tuple(STATES)
 _SENT_ONCE = (ON_KEPT, ON_NEW)
 _LEFT = (LEFT_KEPT, LEFT_NEW, LEFT_AGAIN)
+_OTHER = (KEPT, UNFIT)
 
 # --- The table: of the rows for a state and an event, the first whose condition holds counts ---
 
 _ROWS: tuple[_Row, ...] = (
-    # states, event, condition, result, next state, effect
+    # states, events, condition, result, next state, effect
     #
     # libcurl opens a connection
-    ((WAITING, CONNECTING), OPEN, None, GO, CONNECTING, None),
-    ((ON_KEPT, LEFT_KEPT), OPEN, None, GO, LEFT_KEPT, None),
-    ((ON_NEW, LEFT_NEW), OPEN, None, GO, LEFT_NEW, None),
-    ((AGAIN, AGAIN_KEPT, LEFT_AGAIN), OPEN, None, GO, LEFT_AGAIN, None),
+    ((WAITING, CONNECTING), (OPEN,), None, GO, CONNECTING, None),
+    ((ON_KEPT, LEFT_KEPT), (OPEN,), None, GO, LEFT_KEPT, None),
+    ((ON_NEW, LEFT_NEW), (OPEN,), None, GO, LEFT_NEW, None),
+    ((AGAIN, AGAIN_KEPT, LEFT_AGAIN), (OPEN,), None, GO, LEFT_AGAIN, None),
     # It is about to send the request for the first time
-    ((WAITING,), KEPT, None, SEND, ON_KEPT, None),
-    ((CONNECTING,), CONNECTED, None, SEND, ON_NEW, None),
-    ((WAITING, CONNECTING), UNFIT, None, ABORT, TURNED_AWAY, _move),
-    ((WAITING, CONNECTING), DISCARD, None, ABORT, TURNED_AWAY, None),
+    ((WAITING,), (KEPT,), None, SEND, ON_KEPT, None),
+    ((CONNECTING,), (CONNECTED,), None, SEND, ON_NEW, None),
+    ((WAITING, CONNECTING), (UNFIT,), None, ABORT, TURNED_AWAY, _move),
+    ((WAITING, CONNECTING), (DISCARD,), None, ABORT, TURNED_AWAY, None),
     # It is about to send the request again, on a connection that it opened
-    ((LEFT_KEPT, LEFT_NEW), CONNECTED, _was_downgraded, SEND, AGAIN, None),
-    (_LEFT, CONNECTED, _may_follow, SEND, ON_NEW, _follow),
-    (_LEFT, CONNECTED, _left_refused, ABORT, STOPPED, _count_refusal),
-    ((LEFT_KEPT,), CONNECTED, _must_not_repeat, ABORT, STOPPED, None),
-    ((LEFT_KEPT,), CONNECTED, None, SEND, AGAIN, None),
-    ((LEFT_NEW, LEFT_AGAIN), CONNECTED, None, ABORT, STOPPED, None),
+    ((LEFT_KEPT, LEFT_NEW), (CONNECTED,), _was_downgraded, SEND, AGAIN, None),
+    (_LEFT, (CONNECTED,), _may_follow, SEND, ON_NEW, _follow),
+    (_LEFT, (CONNECTED,), _left_refused, ABORT, STOPPED, _count_refusal),
+    ((LEFT_KEPT,), (CONNECTED,), _must_not_repeat, ABORT, STOPPED, None),
+    ((LEFT_KEPT,), (CONNECTED,), None, SEND, AGAIN, None),
+    ((LEFT_NEW, LEFT_AGAIN), (CONNECTED,), None, ABORT, STOPPED, None),
     # ... on another kept connection. After a restart of the server all of them are dead, and
     # libcurl would try one after the other. So the attempt moves to a new one.
-    (_SENT_ONCE, KEPT, _was_downgraded, SEND, AGAIN_KEPT, None),
-    (_SENT_ONCE, UNFIT, _was_downgraded, ABORT, MOVING, None),
-    *(
-        row
-        for event in (KEPT, UNFIT)
-        for row in (
-            (_SENT_ONCE, event, _was_refused, ABORT, STOPPED, None),
-            (_SENT_ONCE, event, _must_not_repeat, ABORT, STOPPED, None),
-            (_SENT_ONCE, event, None, ABORT, MOVING, None),
-            ((AGAIN, AGAIN_KEPT), event, None, ABORT, STOPPED, None),
-        )
-    ),
+    (_SENT_ONCE, (KEPT,), _was_downgraded, SEND, AGAIN_KEPT, None),
+    (_SENT_ONCE, (UNFIT,), _was_downgraded, ABORT, MOVING, None),
+    (_SENT_ONCE, _OTHER, _was_refused, ABORT, STOPPED, None),
+    (_SENT_ONCE, _OTHER, _must_not_repeat, ABORT, STOPPED, None),
+    (_SENT_ONCE, _OTHER, None, ABORT, MOVING, None),
+    ((AGAIN, AGAIN_KEPT), _OTHER, None, ABORT, STOPPED, None),
     # What libcurl reports of the server that it went to
-    (_OUT, REFUSED, None, GO, None, _hear(REFUSED)),
-    (_OUT, DOWNGRADED, None, GO, None, _hear(DOWNGRADED)),
-    (_OUT, ALIVE, None, GO, None, _hear_alive),
-    ((*_SENT_ONCE, AGAIN, AGAIN_KEPT), EARLY, _must_not_repeat, FAIL, None, None),
-    ((*_SENT_ONCE, AGAIN, AGAIN_KEPT), EARLY, None, ABORT, MOVING, None),
+    (_OUT, (REFUSED,), None, GO, None, _hear(REFUSED)),
+    (_OUT, (DOWNGRADED,), None, GO, None, _hear(DOWNGRADED)),
+    (_OUT, (ALIVE,), None, GO, None, _hear_alive),
+    ((*_SENT_ONCE, AGAIN, AGAIN_KEPT), (EARLY,), _must_not_repeat, FAIL, None, None),
+    ((*_SENT_ONCE, AGAIN, AGAIN_KEPT), (EARLY,), None, ABORT, MOVING, None),
     # The end
-    (_ANY, FAILED, _awaits_names, HOLD, None, None),
-    ((TURNED_AWAY, MOVING), FAILED, _ends_for_good, FAIL, None, None),
-    ((TURNED_AWAY,), FAILED, None, RESTART, None, None),
-    ((MOVING,), FAILED, None, RESTART, None, _move_on),
-    (_OUT, FAILED, _may_go_again, RESTART, MOVING, _move_on),
-    (_ANY, FAILED, None, FAIL, None, None),
-    ((TURNED_AWAY, MOVING), RESTARTED, None, GO, WAITING, _begin_again),
+    (_ANY, (FAILED,), _awaits_names, HOLD, None, None),
+    ((TURNED_AWAY, MOVING), (FAILED,), _ends_for_good, FAIL, None, None),
+    ((TURNED_AWAY,), (FAILED,), None, RESTART, None, None),
+    ((MOVING,), (FAILED,), None, RESTART, None, _move_on),
+    (_OUT, (FAILED,), _may_go_again, RESTART, MOVING, _move_on),
+    (_ANY, (FAILED,), None, FAIL, None, None),
+    ((TURNED_AWAY, MOVING), (RESTARTED,), None, GO, WAITING, _begin_again),
 )
 
-_TABLE: dict[
-    tuple[int, int], tuple[tuple[_Condition | None, int, int | None, _Effect | None], ...]
-] = {}
-for _states, _event, *_rest in _ROWS:
-    for _state in _states:
-        _TABLE[_state, _event] = (*_TABLE.get((_state, _event), ()), tuple(_rest))  # type: ignore[arg-type]
+_Choice = tuple["_Condition | None", int, "int | None", "_Effect | None"]
+_TABLE: dict[tuple[int, int], tuple[_Choice, ...]] = {}
+for _states, _events, *_choice in _ROWS:
+    for _pair in product(_states, _events):
+        _TABLE[_pair] = (*_TABLE.get(_pair, ()), tuple(_choice))  # type: ignore[arg-type]

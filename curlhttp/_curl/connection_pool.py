@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TypeAlias
 
-from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.transfer import Transfer, TransferLease
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._engine.outcomes import Outcomes
 from curlhttp._engine.race import refuse_to_wait
@@ -72,10 +72,10 @@ class ConnectionPool:
 
     # acquire
 
-    def acquire(self, request: ClientRequest) -> Transfer:
-        """Choose a transfer for a request, with a connection to its server if one is idle.
+    def acquire(self, request: ClientRequest) -> TransferLease:
+        """Lease a transfer for a request, with a connection to its server if one is idle.
 
-        Wait until one more may run.
+        Wait until one more may run. The transfer knows its lease.
 
         Args:
             request: what it is for.
@@ -90,30 +90,31 @@ class ConnectionPool:
         key = (origin, id(request.route))
         if self._dropped:
             self._close_dropped()
+        lease = TransferLease()
         # Pop and bind in one C call: Ctrl-C between a call and its assignment would lose the
         # transfer.
-        (ready,) = map(self._ready.pop, (key,), _NOTHING)
-        if ready is not None:
-            return ready
-        held: list[Transfer] = []
-        try:
-            return self._acquire_slowly(key, request, held)
-        except BaseException:
-            for transfer in held:
-                self.drop(transfer)
-            raise
+        (lease.transfer,) = map(self._ready.pop, (key,), _NOTHING)
+        if lease.transfer is None:
+            try:
+                self._acquire_slowly(key, request, lease)
+            except BaseException:
+                self.drop(lease)
+                raise
+        assert lease.transfer is not None
+        lease.transfer.lease = lease
+        return lease
 
-    def _acquire_slowly(self, key: Key, request: ClientRequest, held: list[Transfer]) -> Transfer:
+    def _acquire_slowly(self, key: Key, request: ClientRequest, lease: TransferLease) -> None:
         origin = key[0]
         self._make_room()
         with self._lock:
             used = self.slots.used
             try:
                 if self.slots.acquire(origin):
-                    held.append(transfer := self._pop(key, request))
-                    return transfer
+                    lease.transfer = self._pop(key, request)
+                    return
             except BaseException:
-                if self.slots.used > used and not held:
+                if self.slots.used > used and lease.transfer is None:
                     self.slots.release(origin)
                 raise
             refuse_to_wait(request, "a connection")
@@ -126,13 +127,12 @@ class ConnectionPool:
         self._wait(waiter, thread_waiter, request)
         with self._lock:
             try:
-                held.append(transfer := self._pop(key, request))
+                transfer = lease.transfer = self._pop(key, request)
             except BaseException:
-                if not held:
+                if lease.transfer is None:
                     self.slots.release(origin)
                 raise
         transfer.queue_seconds = monotonic() - waiter.queued_at
-        return transfer
 
     def acquire_slot(self, origin: str) -> bool:
         """Acquire a slot for one more attempt; return False if none is free."""
@@ -152,8 +152,9 @@ class ConnectionPool:
 
     def add_in_slot(self, transfer: Transfer, first: Transfer) -> None:
         """Add a transfer that has a slot and shares the connections of another one."""
+        transfer.lease = lease = TransferLease()
         with self._lock:
-            self._idle.add(first.key, transfer, self._max_connections)
+            lease.transfer = self._idle.add(first.key, transfer, self._max_connections)
 
     def _pop(self, key: Key, request: ClientRequest) -> Transfer:
         if self.is_closed:
@@ -235,31 +236,28 @@ class ConnectionPool:
 
     # release
 
-    def release(self, held: list[Transfer]) -> None:
-        """Return a clean transfer to the pool.
-
-        Args:
-            held: the transfer; removed as soon as the pool has it, even if an exception follows.
-        """
-        if not self._keep_ready(held):
+    def release(self, lease: TransferLease) -> None:
+        """Return a clean transfer to the pool; after an exception, `drop` the lease."""
+        if not self._keep_ready(lease):
             with self._lock:
-                transfer = held[0]
-                del held[0]
+                transfer, lease.transfer = lease.transfer, None
+                assert transfer is not None
                 self._idle.push(transfer)
                 self.slots.release(transfer.key[0])
             self._trim_ready()
         if self._dropped:
             self._close_dropped()
 
-    def _keep_ready(self, held: list[Transfer]) -> bool:
+    def _keep_ready(self, lease: TransferLease) -> bool:
         """Keep a transfer ready with its slot, unless somebody waits or there are too many."""
         ready, idle, slots = self._ready, self._idle, self.slots
         if len(ready) >= _READY or slots.waiters:
             return False
-        transfer = held[0]
-        del held[0]  # Ctrl-C cannot come before the next call, which keeps it, has ended
+        transfer, lease.transfer = lease.transfer, None
+        assert transfer is not None
+        # Ctrl-C cannot come before this call, which keeps the transfer, has ended.
         if ready.setdefault(transfer.key, transfer) is not transfer:
-            held.append(transfer)
+            lease.transfer = transfer
             return False
         # A waiter, or the thread that closes the client, may have looked before it was ready.
         if slots.waiters or self.is_closed:
@@ -285,26 +283,27 @@ class ConnectionPool:
 
     # close
 
-    def drop(self, transfer: Transfer) -> None:
-        """Close an acquired transfer, in any state."""
-        self._close(transfer)
+    def drop(self, lease: TransferLease) -> None:
+        """Close the leased transfer, in any state; do nothing if there is none any more."""
+        if lease.transfer is not None:
+            self._close(lease.transfer)
+            lease.transfer = None
         if self._dropped:
             self._close_dropped()
 
-    def replace(
-        self,
-        transfer: Transfer,
-        make: Callable[[Transfer], Transfer | None],
-        held: list[Transfer],
-    ) -> None:
-        """Close an acquired transfer in any state; another one may inherit its slot.
+    def replace(self, lease: TransferLease, make: Callable[[Transfer], Transfer | None]) -> bool:
+        """Close the leased transfer in any state, and lease another one in its slot.
 
         Args:
-            transfer: the acquired one.
+            lease: has the transfer.
             make: returns the other one, or None. No other thread can close the transfer meanwhile.
-            held: the other one is added here.
+
+        Returns:
+            Whether there is another one.
         """
-        self._close(transfer, make, held)
+        assert lease.transfer is not None
+        self._close(lease.transfer, make, lease)
+        return lease.transfer is not None
 
     def drop_from_finalizer(self, transfer: Transfer) -> None:
         """Close a transfer, from a finalizer that may run while its thread holds the lock."""
@@ -324,7 +323,7 @@ class ConnectionPool:
         self,
         transfer: Transfer,
         make: Callable[[Transfer], Transfer | None] | None = None,
-        held: list[Transfer] | None = None,
+        lease: TransferLease | None = None,
     ) -> None:
         successor: Transfer | None = None
         is_found = False
@@ -340,11 +339,14 @@ class ConnectionPool:
                     successor = make(transfer)
             finally:
                 transfer.close()  # first, because the next holder of the slot may open a connection
-            if successor is not None and held is not None:
-                with self._lock:
-                    held.append(self._idle.add(transfer.key, successor, self._max_connections))
+            if lease is not None:
+                lease.transfer = None
+                if successor is not None:
+                    with self._lock:
+                        key = transfer.key
+                        lease.transfer = self._idle.add(key, successor, self._max_connections)
         finally:
-            if is_found and not held:
+            if is_found and (lease is None or lease.transfer in (None, transfer)):
                 with self._lock:
                     self.slots.release(transfer.key[0])
 

@@ -3,7 +3,7 @@
 libcurl checks a kept-alive connection only if its last check is more than a second old (from 8.22
 on). It would treat data that a server sent in that time as the response to the next request, and
 lose a POST on a connection that the server closed. So we check ourselves, just before each request
-goes out (CURLOPT_PREREQFUNCTION, see request_sender).
+goes out (CURLOPT_PREREQFUNCTION, see transfer).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Connection:
         origin: of the request that it was opened for.
 
     Attributes:
-        counts_bytes: received bytes can be counted, and need to be (see `may_be_response`).
+        counts_bytes: received bytes can be counted, and need to be (see `check_response`).
         events: returns the socket's events without waiting: events(0).
         multiplexes: it may speak HTTP/2 or HTTP/3; False from the first HTTP/1 response on.
         uses: how many requests went out on it.
@@ -208,7 +208,7 @@ class Connection:
             size = _bytes_received(self._tcp) - self._handshake
             self.ends_in_alert = size in _ALERT_SIZES
 
-    def may_be_response(self, use: int, size: int, *, ends: bool) -> bool:
+    def check_response(self, use: int, size: int, *, ends: bool) -> bool:
         """Return whether a response can be that of its request: False if it was received before it.
 
         OpenSSL reads ahead: data that came together with the last response is in its buffer, where

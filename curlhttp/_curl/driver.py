@@ -18,6 +18,7 @@ from typing import NoReturn, TypeAlias
 
 import pycurl
 
+from curlhttp._curl.attempt import HOLD, ON_KEPT, RESTART, WAITING
 from curlhttp._curl.connection_state import Connection, OpenConnections, shut_down
 from curlhttp._curl.dns import FAILED, CachedNames
 from curlhttp._curl.errors import (
@@ -90,7 +91,7 @@ class Multiplexing:
             return
         if shares:
             self.has_http2 = True
-            if transfer.sends_once:
+            if transfer.attempt.once:
                 transfer.read_log()
                 return
         if not self._generations:  # the same is set for the next request, if it is like this one
@@ -128,7 +129,10 @@ class Multiplexing:
         found = []
         for transfer in transfers if False in learned.values() else ():
             assert transfer.request is not None
-            if transfer.is_waiting and self._by_origin.get(transfer.request.url.origin) is False:
+            if (
+                transfer.attempt.state == WAITING
+                and self._by_origin.get(transfer.request.url.origin) is False
+            ):
                 found.append(transfer)
         return found
 
@@ -243,7 +247,7 @@ class Driver:
 
     def _note_unwatched(self, descriptor: int) -> None:
         for transfer in self.running.values():
-            if transfer.sends and not transfer.lines:
+            if transfer.attempt.state >= ON_KEPT and not transfer.lines:  # is_out, without a call
                 transfer.note_unwatched(descriptor)
 
     def _break(self, error: BaseException) -> NoReturn:
@@ -361,12 +365,12 @@ class Driver:
         if not transfer.attached:
             return
         if not transfer.done:
-            if transfer.sends and transfer.last_activity < monotonic() - _LONG:
+            if transfer.attempt.is_out and transfer.last_activity < monotonic() - _LONG:
                 self._retire_if_silent(transfer)  # its caller gave up before its timeouts did
             self._lookups.stop(transfer)
         transfer.attached = None
         del self.running[transfer.easy]
-        if transfer.is_new_connection:
+        if transfer.attempt.state not in (WAITING, ON_KEPT):  # libcurl may have opened a connection
             assert transfer.request is not None
             self._names.add(transfer.request)
             self._lookups.stop(transfer)
@@ -398,7 +402,9 @@ class Driver:
 
     def resume(self, transfer: Transfer) -> None:
         """Resume a transfer that paused because its reader or its body was too slow."""
-        transfer.paused = transfer.starving = False
+        transfer.paused = False
+        if transfer.upload is not None:
+            transfer.upload.is_starving = False
         transfer.last_activity = monotonic()
         if transfer.attached:
             try:
@@ -423,7 +429,8 @@ class Driver:
         Args:
             transfer: its head was received, and nobody waits for it.
         """
-        is_sent = transfer.feed is None or transfer.is_read_out  # never wait for a body's iterator
+        upload = transfer.upload
+        is_sent = upload is None or upload.is_read_out  # never wait for a body's iterator
         if not transfer.done and not transfer.lines[0].startswith(b"HTTP/1"):
             return True
         if not transfer.done and not transfer.paused and is_sent:
@@ -608,9 +615,9 @@ class Driver:
         transfer = self.running.get(easy)
         if transfer is None:
             return  # it was failed meanwhile, because a callback of another one failed
-        finish(transfer)
-        if transfer.restarts or transfer.is_new_connection or transfer.handle.connects_only:
-            self._end(transfer, 0, "")
+        result = finish(transfer)
+        if result or transfer.attempt.state != ON_KEPT:
+            self._end(transfer, 0, "", result)
             return
         # What most transfers need of _end() and remove().
         transfer.done = True
@@ -627,16 +634,15 @@ class Driver:
         """Finish a transfer that libcurl calls failed."""
         transfer = self.running.get(easy)
         if transfer is not None:
-            finish_failed(transfer, code, message)
-            self._end(transfer, code, message)
+            self._end(transfer, code, message, finish_failed(transfer, code, message))
 
-    def _end(self, transfer: Transfer, code: int, message: str) -> None:
-        if transfer.restarts:
-            if transfer.lookup is not None:
-                transfer.handle.cut_log()
-                self._lookups.hold(transfer)
-                return
-            if transfer.starts < _MAX_STARTS:
+    def _end(self, transfer: Transfer, code: int, message: str, result: int) -> None:
+        if result == HOLD:
+            transfer.handle.cut_log()
+            self._lookups.hold(transfer)
+            return
+        if result == RESTART:
+            if transfer.attempt.starts < _MAX_STARTS:
                 self._start_over(transfer)
                 return
             assert transfer.request is not None
@@ -655,7 +661,7 @@ class Driver:
 
     def _check_connection(self, transfer: Transfer, code: int) -> None:
         is_ours = transfer.blocked is not None or code == pycurl.E_ABORTED_BY_CALLBACK
-        if not transfer.sends and not is_ours:
+        if not transfer.attempt.is_out and not is_ours:
             assert transfer.request is not None
             self._names.forget(transfer.request)
         if code in _BREAKS_HPACK:
@@ -665,7 +671,7 @@ class Driver:
 
     def _start_over(self, transfer: Transfer) -> None:
         """Start a transfer again on another connection."""
-        was_sent, connection = transfer.sends > 0, transfer.connection
+        was_sent, connection = transfer.attempt.is_out, transfer.connection
         self.remove(transfer)
         transfer.restart()
         if connection is not None and connection.multiplexes and not was_sent:
@@ -680,7 +686,7 @@ class Driver:
         to others on it is not dead.
         """
         connection = transfer.connection
-        if not transfer.sends or connection is None or not connection.multiplexes:
+        if not transfer.attempt.is_out or connection is None or not connection.multiplexes:
             return
         since, now = transfer.last_activity, monotonic()
         if now - since < _BRIEF:
@@ -774,7 +780,7 @@ class Driver:
             assert request is not None
             if has_unasked_upgrade(lines, request):
                 self._fail(transfer, head_error(lines, request))
-            elif transfer.ends_by_framing():
+            elif transfer.stop_if_endless():
                 self._fail(transfer, transfer.failed)
 
     def _look_again(self, now: float) -> float:

@@ -140,7 +140,7 @@ def _depends_on_cache(transfer: Transfer, code: int) -> bool:
         return True
     # The name may have moved.
     is_refused = code == pycurl.E_COULDNT_CONNECT and transfer.failed is None
-    return is_refused and not transfer.sends and not transfer.asks_libcurl
+    return is_refused and not transfer.attempt.is_out and not transfer.asks_libcurl
 
 
 class _RunsLookups(Protocol):
@@ -208,7 +208,7 @@ class Lookups:
         """Let a transfer wait, which libcurl has ended."""
         lookup = _get_lookup(transfer)
         assert lookup is not None
-        transfer.restarts = transfer.done = False
+        transfer.done = False
         transfer.code, transfer.message = 0, ""
         self.step(lookup)
 
@@ -245,7 +245,7 @@ class Lookups:
         transfer, failure = lookup.transfer, lookup.failure
         ends = min(lookup.begun + _LATE, lookup.expires)
         is_connected = not failure and transfer.easy.getinfo(pycurl.CONNECT_TIME_T) > 0
-        if lookup.has_more and not is_connected and not transfer.sends:
+        if lookup.has_more and not is_connected and not transfer.attempt.is_out:
             self._use(lookup)
         elif failure and (lookup.is_complete or now >= ends):
             self._end(lookup, *failure)

@@ -119,7 +119,8 @@ def _has_more(transfer: Transfer, body: Body, uploaded: int) -> bool:
     """
     if body.length is not None:
         return uploaded < body.length
-    return not transfer.is_read_out or uploaded < transfer.fed
+    upload = transfer.upload
+    return upload is not None and (not upload.is_read_out or uploaded < upload.fed)
 
 
 def _get_last_upload(
@@ -133,13 +134,16 @@ def _get_last_upload(
         descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
         transfer.upload_at = max(transfer.last_activity, last_event.get(descriptor, 0.0))
     transfer.upload_mark = uploaded
-    transfer.upload_at = max(transfer.upload_at, transfer.fed_at)
+    if transfer.upload is not None:
+        transfer.upload_at = max(transfer.upload_at, transfer.upload.fed_at)
     return transfer.upload_at
 
 
 def _waits_for_us(transfer: Transfer) -> bool:
     """Return whether the transfer waits for its caller or for a connection, not for the server."""
-    return transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends
+    upload = transfer.upload
+    is_starving = upload is not None and upload.is_starving
+    return transfer.wake is None or transfer.paused or is_starving or not transfer.attempt.is_out
 
 
 def _get_last_activity(transfer: Transfer, now: float, last_event: Mapping[int, float]) -> float:

@@ -10,6 +10,7 @@ from time import monotonic
 
 import pycurl
 
+from curlhttp._curl.attempt import DONE, FAIL, ON_KEPT
 from curlhttp._curl.errors import (
     TransferFailure,
     body_length_error,
@@ -38,8 +39,10 @@ from curlhttp.exceptions import RequestException, WriteTimeout
 _new_head, _new_response = Head.__new__, Response.__new__
 
 
-def finish_failed(transfer: Transfer, code: int, message: str) -> None:
+def finish_failed(transfer: Transfer, code: int, message: str) -> int:
     """Record how a transfer failed, at once, before its connection serves another one.
+
+    Returns how its attempt goes on, see attempt.py.
 
     Args:
         transfer: libcurl has ended it.
@@ -58,14 +61,13 @@ def finish_failed(transfer: Transfer, code: int, message: str) -> None:
     # This replaces libcurl's own error, which only says that the connection ended.
     if transfer.failed is None and has_unasked_upgrade(lines, request):
         transfer.failed = head_error(lines, request)
-    elif transfer.note_refusal():  # another connection would be refused too
-        transfer.restarts = False
-    elif not transfer.is_fed_by_task:  # otherwise the task that feeds it restarts it
-        transfer.restarts = transfer.restarts or transfer.may_restart()
+    return transfer.conclude()
 
 
-def finish(transfer: Transfer) -> None:
+def finish(transfer: Transfer) -> int:
     """Check a transfer that libcurl calls successful, before its connection serves another one.
+
+    Returns how its attempt goes on, see attempt.py.
 
     Args:
         transfer: libcurl has ended it; `failed` says whether its response is invalid.
@@ -79,10 +81,10 @@ def finish(transfer: Transfer) -> None:
         if (
             connection.counts_bytes
             and not connection.multiplexes
-            and not transfer.may_be_response(transfer.size, ends=True)
+            and not transfer.check_response(transfer.size, ends=True)
         ):
             transfer.reject_early_response(has_head=transfer.head is not None)
-            return
+            return transfer.conclude()
     head, lines = transfer.head, transfer.lines
     # Most responses are one head, whose Content-Length is what came. All others need more checks.
     if head is None and lines and lines[-1] == b"\r\n" and lines.count(b"\r\n") == 1:
@@ -93,12 +95,13 @@ def finish(transfer: Transfer) -> None:
             and not head.may_have_codings
         ):
             transfer.head = head
-            return
+            return DONE
     assert transfer.request is not None
     head = _check_response(transfer, transfer.request)
     if head is None or (head.may_have_codings and head.is_framed_twice):
         # Another recipient may find another end of the body (RFC 9112, section 6.3).
         transfer.connections.forget(transfer.route)
+    return DONE if transfer.failed is None else FAIL
 
 
 def _check_response(transfer: Transfer, request: ClientRequest) -> Head | None:
@@ -168,7 +171,7 @@ def make_response(transfer: Transfer) -> Response:
         raise_failure(transfer)
     head = transfer.head or get_head(transfer)
     content = b"".join(transfer.pieces)  # no copy of a single piece
-    if transfer.is_new_connection or transfer.route is None or transfer.queue_seconds:
+    if transfer.attempt.state != ON_KEPT or transfer.queue_seconds:
         times = transfer.timings()
         queue, first, total, _, steps = times
     else:  # the same without a call
@@ -248,7 +251,7 @@ def _get_times_so_far(transfer: Transfer) -> CurlTimings:
     if transfer.done:
         return times
     silent = monotonic() - transfer.last_activity  # since the last byte, or since the beginning
-    mark = first or (max(steps or (0,)) if transfer.was_sent else 0)
+    mark = first or (max(steps or (0,)) if transfer.attempt.was_sent else 0)
     return queue, first, max(total, mark + round(silent / MICROSECOND)), route, steps
 
 
@@ -256,7 +259,7 @@ def _find_phase(transfer: Transfer, error: BaseException) -> str:
     """Return what an attempt was busy with; see OriginStats.phases."""
     if transfer.lines:
         return "body" if get_status(transfer) else "server"
-    if transfer.was_sent:
+    if transfer.attempt.was_sent:
         return "send" if isinstance(error, WriteTimeout) else "server"
     info = transfer.easy.getinfo
     if not info(pycurl.NAMELOOKUP_TIME_T):
@@ -278,7 +281,7 @@ def raise_failure(transfer: Transfer) -> None:
             failed.request = transfer.request
             failed.timings = make_timings(transfer.timings(), transfer.request)
             failed.response = _make_partial_response(transfer)
-            failed.request_sent = failed.request_sent or transfer.was_sent
+            failed.request_sent = failed.request_sent or transfer.attempt.was_sent
         raise failed
     if transfer.code and not transfer.is_cut_short:
         raise _make_error(transfer)
@@ -297,24 +300,30 @@ def _make_partial_response(transfer: Transfer) -> Response | None:
 
 def _make_error(transfer: Transfer) -> RequestException:
     """Return the exception for libcurl's result code."""
-    request, easy, code = transfer.request, transfer.easy, transfer.code
+    request, easy, code, attempt = (
+        transfer.request,
+        transfer.easy,
+        transfer.code,
+        transfer.attempt,
+    )
     assert request is not None
+    refused = attempt.is_refused(transfer.ending())
     error = make_error(
         TransferFailure(
             request=request,
             code=code,
             message=transfer.message,
-            sent=easy.getinfo(pycurl.REQUEST_SIZE) > 0 or transfer.is_second,
+            sent=easy.getinfo(pycurl.REQUEST_SIZE) > 0 or attempt.is_second,
             has_head=parse_response_head(transfer.lines, request) is not None,
             lacks_status_line=lacks_status_line(transfer.lines),
             os_errno=easy.getinfo(pycurl.OS_ERRNO),
             connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
             timings=make_timings(transfer.timings(), request),
             deadline_passed=request.is_late(monotonic()),
-            aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
-            refused=transfer.is_refused() and not transfer.is_second,
-            refused_last=transfer.is_refused() and transfer.is_second,
-            is_connected=transfer.sends > 0,
+            aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and attempt.was_stopped,
+            refused=refused and not attempt.is_second,
+            refused_last=refused and attempt.is_second,
+            is_connected=attempt.is_out,
             refusal=transfer.note_refusal(),
         )
     )

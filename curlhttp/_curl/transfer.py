@@ -1,42 +1,66 @@
 """Run one attempt on a handle: libcurl's callbacks, and the response as it arrives.
 
 The callbacks do not raise, because an exception breaks all other transfers of a curl_multi. They
-store the error in `failed`, and the code that runs the transfer raises it. When the attempt has
-ended, result.py turns it into a response or an exception. This module also counts the open
-connections of engines, and keeps a forked child from using its parent's transfers.
+store the error in `failed`, and the code that runs the transfer raises it. Whether libcurl may send
+the request again is decided by the table in attempt.py, which gets libcurl's events from here. When
+the attempt has ended, result.py turns it into a response or an exception. This module also counts
+the open connections of engines, and keeps a forked child from using its parent's transfers.
 """
 
 from __future__ import annotations
 
+import _socket
 import math
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pycurl
 
-from curlhttp._curl.connection_state import Connection, OpenConnections, Route, count_read
+from curlhttp._curl import attempt as table
+from curlhttp._curl.attempt import ON_KEPT, RESTART, SEND, WAITING, AttemptState, Ending
+from curlhttp._curl.connection_state import (
+    END,
+    Connection,
+    OpenConnections,
+    Route,
+    count_read,
+    duplicate_socket,
+)
 from curlhttp._curl.errors import (
+    HTTP2_STREAM,
+    early_response_error,
     endless_framing_error,
+    endless_refusal_error,
+    find_tls_refusal,
     head_error,
     too_large_error,
     unwrap_callback_error,
 )
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, is_final, is_unasked_upgrade, parse_response_head
-from curlhttp._curl.request_sender import RequestSender
+from curlhttp._curl.libcurl_log import (
+    get_stream_reset,
+    is_excluded_by_goaway,
+    parse_log_event,
+)
+from curlhttp._curl.upload import Upload
 from curlhttp._engine.engine import MAX_DRAINED, EngineState, Totals
 from curlhttp._engine.log import RequestLog, get_request_log
-from curlhttp._models.config import Limits
+from curlhttp._models.body import rewind
+from curlhttp._models.config import Limits, SocketOption
 from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings
 from curlhttp._models.url import URL
-from curlhttp.exceptions import ConnectionError
+from curlhttp.exceptions import BlockedAddress, ConnectionError
 
+_SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
+_MOST_OF_TUNNEL = 256 * 1024  # bytes of a proxy's response to CONNECT
 _CATCHES_UP = 0.1  # seconds by which late timers do not slow down a response with a maximum rate
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
@@ -52,6 +76,31 @@ _APPCONNECT_TIME_T = pycurl.APPCONNECT_TIME_T
 FIRST_BYTE = pycurl.STARTTRANSFER_TIME_T
 TOTAL = pycurl.TOTAL_TIME_T
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
+_OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
+_BAD_SOCKET = int(pycurl.SOCKET_BAD)
+_READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE)
+
+
+if TYPE_CHECKING:
+
+    class _SocketAddress(NamedTuple):
+        """The socket that libcurl wants, as pycurl describes it."""
+
+        family: int
+        socktype: int
+        protocol: int
+        addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
+
+
+# A socket is no descriptor on Windows.
+_set_inheritable = getattr(os, "set_handle_inheritable", os.set_inheritable)
+
+
+class _CopiedSocket(_socket.socket):
+    """A socket that pycurl copies, and then drops without closing it."""
+
+    # Not a Python function, because an exception of a signal handler in a finalizer is lost.
+    __del__ = _socket.socket.close
 
 
 class _RunsTransfers(Protocol):
@@ -62,7 +111,26 @@ class _RunsTransfers(Protocol):
     def resume_at(self, transfer: Transfer, due: float) -> None: ...
 
 
-class Transfer(RequestSender):
+class TransferLease:
+    """What a caller has of a ConnectionPool, from `acquire` to `release` or `drop`.
+
+    Ctrl-C may come when any call returns, and another thread may use a transfer as soon as the pool
+    has it. So the lease says whose it is: the pool empties it with no call in between. Whatever
+    happens, its holder may `drop` it, which closes what is still in it.
+
+    Attributes:
+        transfer: None as soon as the pool has it.
+    """
+
+    transfer: Transfer | None = None
+
+
+class _CountsAddresses(Protocol):
+    @property
+    def used(self) -> int: ...
+
+
+class Transfer:
     """A reusable easy handle with its connection; it runs one attempt at a time.
 
     Args:
@@ -70,20 +138,34 @@ class Transfer(RequestSender):
         shares: hold the connections of each share key.
 
     Attributes:
+        handle: carries the request.
         easy: the pycurl.Curl of the handle.
         getinfo: of the pycurl.Curl.
         shares: as given.
         shares_as: what its driver knew when it decided whether a request like this one may wait for
             a connection to share; or None.
+        request: that it sends; None between two attempts.
+        attempt: decides whether libcurl may send the request, and whether the transfer restarts.
+        upload: the body that is read piece by piece; None if there is no such body.
+        connections: the open ones that it may get; set before it runs.
+        connection: the one of these that it last went out on; None before that, or if unknown.
+        sockets: of the connection that libcurl is opening, or of its happy eyeballs.
+        route: the addresses of the connection; None before there is one.
+        blocked: the first address of this attempt that its guard refused; None if there is none, or
+            another one was connected to.
+        lines: the header lines of all heads and trailers so far.
         head: the final head of a response that streams, or is complete.
         pieces: the body that was received and not read yet.
         size: bytes of the body that were received.
         done: libcurl has ended the attempt; `code` and `message` say how.
+        code: libcurl's result code, once it has ended; 0 for success.
+        message: libcurl's text for a code other than 0.
+        failed: the exception that a callback stored.
         is_cut_short: the rest of the body is not needed, and was not received.
         paused: libcurl waits until the driver resumes it, after pieces were read.
-        feeds_in_task: the caller's task is busy with the request's body, and cannot read the
-            response.
+        wake: called when there is something new for a waiting caller; None if nobody waits.
         attached: the driver that it runs on, or None.
+        last_activity: the monotonic time of the last activity, for the read timeout.
         check_at: the monotonic time when the driver checks again whether it is silent; 0.0 before
             the first check.
         progress_mark: numbers of header lines and of bytes sent at the last such check, or None.
@@ -93,6 +175,7 @@ class Transfer(RequestSender):
         origin: of its slot, in engines whose transfers share connections.
         key: the origin and route that it is connected to, in the blocking engine.
         driver: the one that the blocking engine acquired for it, or None.
+        lease: the one that it was acquired with, in the blocking engine.
         lookup: a NameLookup, whose module imports this one, while addresses are missing; or None.
         lookups: how often its driver looked its names up.
         looked_up: microseconds that it waited for them.
@@ -101,6 +184,7 @@ class Transfer(RequestSender):
 
     __slots__ = (
         "_check_size_at",  # bytes of the body up to which it needs no check
+        "_connects",  # the guard has allowed an address
         "_folded",  # number of the first pieces that are joined from many
         "_last_lines",  # the header lines of the last request
         "_last_method",
@@ -109,42 +193,68 @@ class Transfer(RequestSender):
         "_last_url",  # None if more was set for it than for most
         "_limited_until",  # when a piece of a response with a maximum rate may come next
         "_max_size",  # bytes that the body may have, known from the first check on
+        "_on_alpn",
         "_read_mark",  # bytes read from the socket, and bytes of the body, at the first check
+        "_steps",  # calls of libcurl since it began to connect, see _on_progress
         "_unread",  # bytes of the pieces of a streamed body
+        "_use",  # number of the request among those of its connection
         "asks_libcurl",
         "attached",
+        "attempt",
         "attempts",
+        "blocked",
         "bytes_received",
         "bytes_sent",
         "check_at",
+        "code",
+        "connection",
+        "connections",
         "done",
         "driver",
         "easy",
-        "feeds_in_task",
+        "failed",
         "getinfo",
+        "handle",
         "head",
         "is_cut_short",
         "key",
+        "last_activity",
+        "lease",
+        "lines",
         "looked_up",
         "lookup",
         "lookups",
+        "message",
         "origin",
         "paused",
         "pieces",
         "progress_mark",
         "queue_seconds",
+        "request",
+        "route",
         "shares",
         "shares_as",
         "size",
+        "sockets",
         "totals",
+        "upload",
         "upload_at",
         "upload_mark",
+        "wake",
     )
 
+    connections: OpenConnections
+    lease: TransferLease
     # Set by `clean`:
+    request: ClientRequest | None
+    failed: BaseException | None
+    wake: Callable[[], None] | None
+    route: Route | None
+    connection: Connection | None
     head: Head | None
     done: bool
     paused: bool
+    code: int
     size: int
     queue_seconds: float
     _unread: int
@@ -153,17 +263,20 @@ class Transfer(RequestSender):
     def __init__(self, limits: Limits, shares: Shares, totals: Totals | None = None) -> None:
         self.totals = totals or Totals()
         self.attempts = self.bytes_sent = self.bytes_received = 0
+        self.attempt = AttemptState()
+        self.lines: list[bytes] = []
+        self.sockets: list[int] = []
         self.pieces: list[bytes] = []
         self.key: Any = None  # a Key of the ConnectionPool
         self.driver: Any = None  # a PooledDriver, which imports this module
         self.shares = shares
-        self.origin = ""
+        self.origin = self.message = ""
         self.attached: _RunsTransfers | None = None
-        self.check_at = 0.0
+        self.check_at = self.last_activity = 0.0
         self.progress_mark: tuple[int, int] | None = None
         self.upload_mark: int | None = None
         self.upload_at = 0.0
-        super().__init__()
+        self._reset_dirty()
         self.handle = Handle(limits, self._callbacks(), shares)
         self.easy = self.handle.easy
         self.getinfo = self.easy.getinfo
@@ -189,16 +302,18 @@ class Transfer(RequestSender):
         )
 
     def _reset_dirty(self) -> None:
-        super()._reset_dirty()
-        self._last_url: URL | None = None
+        """Reset the state that an attempt changes only if it makes the handle dirty."""
+        self.attempt.reset()
+        self.upload: Upload | None = None
+        self.blocked: BlockedAddress | None = None
+        self.lookup: _CountsAddresses | None = None
         self.shares_as: object = None
-        self.feeds_in_task = self.is_cut_short = False
-        self._folded = 0
+        self.is_cut_short = self.asks_libcurl = self._connects = False
+        self.lookups = self.looked_up = self._folded = 0
+        self._last_url: URL | None = None
         self._limited_until = 0.0
+        self._on_alpn: Callable[[str, bool], None] | None = None
         self._read_mark: tuple[int, int] | None = None
-        self.lookup: object = None
-        self.lookups = self.looked_up = 0
-        self.asks_libcurl = False
 
     def prepare(self, request: ClientRequest) -> None:
         """Prepare to send a request.
@@ -238,13 +353,14 @@ class Transfer(RequestSender):
         if request.extensions is not None and (request_log := get_request_log(request)) is not None:
             self._collect_log(request_log, request)
         body = request.body
+        attempt = self.attempt
+        attempt.once = request.method not in IDEMPOTENT
         if body is None:
-            self.sends_once = request.method not in IDEMPOTENT
+            pass
         elif body.data is None:
-            self.feed = body.read
-            self.sends_once = True
+            self.upload = Upload(body.read)
+            attempt.once = attempt.is_fed = True
         else:
-            self.sends_once = request.method not in IDEMPOTENT
             self.bytes_sent += len(body.data)
         if request.max_response_size is not None:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
@@ -257,16 +373,9 @@ class Transfer(RequestSender):
         request_log.add(log)
         self.handle.read_log(log)
 
-    def restart(self) -> None:
-        """Prepare to go out on another connection."""
-        super().restart()
-        self.done = False
-        self.pieces.clear()
-        self.size = self._folded = 0
-        self._check_size_at = 0.0
-        self._read_mark = None
-
     # libcurl's callbacks: they do not raise, but store the error in `failed`
+
+    # the connection
 
     def _on_lookup(self) -> int:
         """Run before libcurl would look up a name or parse an address; 1 ends the attempt."""
@@ -274,16 +383,246 @@ class Transfer(RequestSender):
             if self.attached is None or not self.attached.look_up(self):
                 return 0
             self.handle.mark_log()
-            self.restarts = True
         except BaseException as error:
             self.failed = unwrap_callback_error(error)
         return 1
 
+    def _on_socket(self, descriptor: int, purpose: int) -> int:
+        if not self.sockets:
+            self.attempt.receive(table.OPEN)
+            self._steps = 0
+        self.sockets.append(descriptor)
+        self.connections.chosen.discard(descriptor)  # that was another socket, closed just now
+        assert self.request is not None
+        return _set_socket_options(descriptor, self.request.route.socket_options)
+
+    def _on_progress(self, *_sizes: int) -> int:
+        """End an attempt whose proxy refuses the tunnel with a body without end."""
+        if self.sockets:
+            self._steps += 1
+            if self._steps > _MOST_OF_TUNNEL:
+                assert self.request is not None
+                self.failed = endless_refusal_error(self.request)
+                return 1
+        return 0
+
+    def _on_send(self, *route: Any) -> int:  # Any: a Route, in pieces
+        """Run when there is a connection, just before the request goes out on it.
+
+        CURLOPT_PREREQFUNCTION is the only way to stop libcurl from sending a request again.
+        """
+        self.route = route
+        self.last_activity = monotonic()
+        attempt = self.attempt
+        if attempt.state != WAITING:
+            return self._on_new_or_again(route)
+        # Most go out for the first time, on a kept connection.
+        connections = self.connections
+        connection = connections.by_route.get(route)
+        # Most are clean, which needs no call to see.
+        if (
+            connection is None
+            or connections.quarantine.until
+            or (
+                (events := connection.events(0))
+                and (not connection.multiplexes or events[0][1] & END)
+            )
+        ):
+            connection = connections.check(connection, self.request)
+        else:
+            connections.chosen.add(connection.certain)
+        if connection is None or (attempt.once and _retires(connection)):
+            return self._turn_away(table.UNFIT, route)
+        self.connection = connection
+        # This number shows later whether the response came after the request: check_response.
+        if connection.counts_bytes:
+            self._use = connection.uses = connection.uses + 1
+        attempt.state = ON_KEPT  # as receive(KEPT)
+        return _OK
+
+    def _on_new_or_again(self, route: Route) -> int:
+        """Run before the request goes out on a new connection, or goes out again."""
+        attempt = self.attempt
+        self.handle.is_dirty = self.handle.is_dirty or attempt.is_out  # so that it is reset
+        if self.sockets:
+            connection = self._note_connection(route)  # even if it is not sent; others may get it
+            event = table.CONNECTED
+        else:
+            connections = self.connections
+            connection = connections.check(connections.find(route), self.request)
+            if connection is not None and attempt.once and _retires(connection):
+                connection = None
+            event = table.UNFIT if connection is None else table.KEPT
+        if attempt.receive(event) != SEND:
+            return _ABORT
+        self.connection = connection
+        if connection is not None and connection.counts_bytes:
+            self._use = connection.uses = connection.uses + 1
+        return _OK
+
+    def _turn_away(self, event: int, route: Route) -> int:
+        """Keep the request, of which nothing has left, off the connection."""
+        self.handle.is_dirty = True
+        self.connection = self.connections.find(route)
+        self.attempt.receive(event)
+        return _ABORT
+
+    def _on_discard(self, peer: str, own: str, port: int, own_port: int) -> int:
+        if self.sockets:
+            self._note_connection((peer, own, port, own_port))
+        self.attempt.receive(table.DISCARD)
+        return _ABORT
+
     def _note_connection(self, route: Route) -> Connection | None:
-        connection = super()._note_connection(route)
+        request = self.request
+        assert request is not None
+        connection = self.connections.add(
+            route,
+            self.sockets,
+            multiplexes=self.handle.multiplexes,
+            is_tls=_is_on_tls(request),
+            origin=request.url.origin,
+        )
+        self.sockets.clear()
         if connection is not None and connection.counts_bytes and self.attached is not None:
             self.attached.unanswered[connection.descriptor] = connection
         return connection
+
+    def note_stream(self) -> None:
+        """Note a connection for another protocol, for which libcurl calls no callback."""
+        info = self.handle.easy.getinfo
+        peer, own = info(pycurl.PRIMARY_IP), info(pycurl.LOCAL_IP)
+        route = peer, own, info(pycurl.PRIMARY_PORT), info(pycurl.LOCAL_PORT)
+        if route[3] > 0:  # not a Unix socket, of which nobody knows which it is
+            assert self.request is not None
+            self.connection = self.connections.add(
+                route,
+                self.sockets,
+                multiplexes=False,
+                is_tls=False,  # nobody looks for its alerts
+                origin=self.request.url.origin,
+            )
+
+    def note_unwatched(self, descriptor: int) -> None:
+        """Note whether its connection works although libcurl gives it up: then it was refused."""
+        connection = self.connection
+        if (
+            self.attempt.is_out
+            and not self.lines
+            and connection is not None
+            and connection.descriptor == descriptor
+            and connection.is_clean()
+        ):
+            self.handle.is_dirty = True
+            self.attempt.receive(table.ALIVE)
+
+    def _on_read(self, size: int) -> bytes | int:
+        upload = self.upload
+        if upload is None:
+            return _READ_ABORT
+        self.last_activity = monotonic()
+        try:
+            piece = upload.take(size, self.last_activity)
+        except BaseException as error:
+            self.failed = unwrap_callback_error(error)
+            return _READ_ABORT
+        if piece is None:
+            self._wake()
+            return _READ_PAUSE
+        return piece
+
+    # libcurl's log
+
+    def _on_log(self, kind: int, text: bytes) -> None:
+        found = parse_log_event(kind, text)
+        if found is None:
+            return
+        event, number = found
+        if event == "alpn":  # once for each new connection, in the log of any request
+            if self._on_alpn is not None:
+                assert self.request is not None
+                self._on_alpn(self.request.url.origin, bool(number))
+        elif event == "goaway":  # for all requests on the connection
+            if self.attempt.is_out and self.connection is not None:
+                self.connection.last_stream = number
+        elif event == "downgrades":
+            self.attempt.receive(table.DOWNGRADED)
+        elif not self.lines:  # a request with a response was not refused
+            self.attempt.receive(table.REFUSED)
+
+    def read_log(self, on_alpn: Callable[[str, bool], None] | None = None) -> None:
+        """Read libcurl's log for what it reports nowhere else; costs 10 us for each request.
+
+        The log says whether the server refused a request or asked for HTTP/1.1. In both cases the
+        server processed nothing of it. libcurl also sends again when a connection breaks.
+
+        Args:
+            on_alpn: called with the origin and whether its connections can be shared, when a new
+                TLS connection has negotiated its protocol.
+        """
+        self._on_alpn = on_alpn
+        self.handle.read_log()
+
+    # where the route has a guard of addresses
+
+    def _on_open(self, purpose: int, target: _SocketAddress) -> _socket.socket | int:
+        """Return a socket for an address, or refuse the address; then libcurl tries the next."""
+        try:
+            return self._make_socket(target)
+        except BaseException as error:  # an exception of a guard ends the request
+            self.failed = unwrap_callback_error(error)
+            return _BAD_SOCKET
+
+    def _make_socket(self, target: _SocketAddress) -> _socket.socket | int:
+        from curlhttp._models.address_guard import blocked  # only requests with a guard need it
+
+        request = self.request
+        if request is None or self.failed is not None:
+            return _BAD_SOCKET
+        self.handle.is_dirty = True  # so that the state below is reset for the next request
+        if isinstance(target.addr, tuple):
+            error = blocked(request, target.addr[0], target.addr[1])
+        else:
+            error = blocked(request, os.fsdecode(target.addr).rstrip("\0"), 0)
+        if error is not None:
+            if not self._connects:
+                self.blocked = self.blocked or error
+            return _BAD_SOCKET
+        self._connects, self.blocked = True, None
+        try:
+            return _CopiedSocket(*target[:3])
+        except OSError:  # no descriptor or no such family, as if libcurl itself had failed
+            return _BAD_SOCKET
+
+    def _on_guarded_socket(self, descriptor: int, purpose: int) -> int:
+        _set_inheritable(descriptor, False)  # pycurl's copy is; libcurl's own would not be
+        return self._on_socket(descriptor, purpose)
+
+    def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces
+        """Check the chosen connection before libcurl sends, even if another request opened it."""
+        try:
+            from curlhttp._models.address_guard import blocked
+
+            request = self.request
+            assert request is not None
+            # A new Unix socket has no address here; it was checked when it was opened.
+            is_new = bool(self.sockets)
+            error = None if is_new and not route[0] else blocked(request, route[0], route[2])
+        except BaseException as failure:
+            self.failed = unwrap_callback_error(failure)
+            return _ABORT
+        if error is None:
+            return self._on_send(*route)
+        if is_new:
+            self.failed = error
+        elif self.attempt.state == WAITING:  # the name may have other addresses
+            self.route = route
+            return self._turn_away(table.UNFIT, route)
+        else:
+            self.attempt.receive(table.UNFIT)
+        return _ABORT
+
+    # the response
 
     def _on_header(self, line: bytes) -> int | None:
         """Collect a header line of a streamed response, and notice the end of its head."""
@@ -292,7 +631,7 @@ class Transfer(RequestSender):
         lines.append(line)
         self.last_activity = monotonic()
         if line in ENDS and self.head is None:
-            if not self.may_be_response(0, ends=False):
+            if not self.check_response(0, ends=False):
                 self.reject_early_response(has_head=False)
                 return 0  # any number but the length ends the transfer with E_WRITE_ERROR
             head = Head(b"".join(lines))
@@ -329,10 +668,10 @@ class Transfer(RequestSender):
             return 0
         size = self.size + len(piece)
         self.last_activity = monotonic()
-        if size > self._check_size_at and self._is_enough(piece, size):
+        if size > self._check_size_at and self._stop_if_enough(piece, size):
             return 0
         if self._unread >= _PAUSE_AT or len(self.pieces) - self._folded >= MANY:
-            if not self.feeds_in_task:  # otherwise both sides would wait
+            if self.upload is None or not self.upload.is_in_task:  # otherwise both sides would wait
                 self.paused = True
                 return _PAUSE
             self._fold()
@@ -380,7 +719,7 @@ class Transfer(RequestSender):
         busy while more come in. So they are joined, and libcurl is paused until the next turn:
         then it delivers what it has read in large pieces.
         """
-        if self._is_enough(piece, size):
+        if self._stop_if_enough(piece, size):
             return 0  # any number but the length ends the transfer with E_WRITE_ERROR
         is_many = len(self.pieces) - self._folded >= MANY
         if is_many:
@@ -396,8 +735,8 @@ class Transfer(RequestSender):
             return _PAUSE
         return None
 
-    def _is_enough(self, piece: bytes, size: int) -> bool:
-        """Return whether a body that needs a check must end here; otherwise set the next check."""
+    def _stop_if_enough(self, piece: bytes, size: int) -> bool:
+        """End a body that is enough, and return True; otherwise set the next check of it."""
         if size - len(piece) <= _FIRST_CHECK:
             self._max_size = self._get_max_size()
         most = self._check_size_at = self._max_size
@@ -420,8 +759,8 @@ class Transfer(RequestSender):
         most = self.request.max_response_size
         return _NO_LIMIT if most is None else most
 
-    def ends_by_framing(self) -> bool:
-        """Return whether the attempt must end, because of framing that libcurl does not report.
+    def stop_if_endless(self) -> bool:
+        """Return True if the attempt must end, because of framing that libcurl does not report.
 
         It drops extensions of chunks and blanks after their sizes, without a limit. Called ten
         times a second while something arrives.
@@ -438,7 +777,7 @@ class Transfer(RequestSender):
         if not read:
             return False
         if self._read_mark is None:
-            self._read_mark = (0, 0) if self.is_new_connection else (read, self.size)
+            self._read_mark = (0, 0) if self.attempt.has_opened else (read, self.size)
             self.handle.is_dirty = True  # so that it is reset for the next request
         size = self.size - self._read_mark[1]
         if read - self._read_mark[0] - size <= most + _UNDELIVERED + _FRAMING_PER_BYTE * size:
@@ -456,7 +795,147 @@ class Transfer(RequestSender):
         head = self.head if request.stream else parse_response_head(self.lines, request)
         return request.follow_redirects and head is not None and head.redirects
 
-    # the response
+    def check_response(self, size: int, *, ends: bool) -> bool:
+        """Return False if the response arrived before the request, so that it belongs to another.
+
+        Args:
+            size: bytes of the body so far.
+            ends: there are no more.
+        """
+        connection = self.connection
+        if connection is None or not connection.counts_bytes:
+            return True
+        return connection.check_response(self._use, _SHORTEST_HEAD + size, ends=ends)
+
+    def reject_early_response(self, *, has_head: bool) -> None:
+        """Reject a response that came before its request, and so belongs to another one.
+
+        Args:
+            has_head: the caller has seen the head.
+        """
+        assert self.request is not None
+        self.connections.quarantine_server(self.route, self.request)
+        if has_head or self.attempt.receive(table.EARLY) == table.FAIL:
+            self.failed = early_response_error(self.request)
+
+    # the end, and another start
+
+    def conclude(self) -> int:
+        """Return how the attempt goes on after libcurl has ended it; rewind its body for RESTART.
+
+        A task that feeds the body restarts the transfer on its own, unless nothing was read.
+        """
+        attempt, upload, ending = self.attempt, self.upload, self.ending()
+        if (
+            upload is not None
+            and upload.is_fed_by_task
+            and not (ending.awaits_names or attempt.state == table.TURNED_AWAY)
+        ):
+            return table.FAIL
+        return self._conclude(ending)
+
+    def conclude_in_task(self) -> int:
+        """Return how an attempt goes on that a task feeds; rewind its body for RESTART."""
+        return self._conclude(self.ending()) if self.code else table.DONE
+
+    def _conclude(self, ending: Ending) -> int:
+        attempt, handle = self.attempt, self.handle
+        handle.is_dirty = True  # so that what the attempt counts is reset
+        moves = attempt.moves
+        result = attempt.receive(table.FAILED, ending)
+        if result != RESTART:
+            return result
+        if attempt.is_out and not self._rewinds():
+            return table.FAIL
+        if handle.is_discarding:
+            handle.note("another connection: the reused one had ended, and was closed")
+        elif not attempt.is_out:
+            handle.note("another connection: the reused one is not clean")
+        elif attempt.moves > moves:
+            handle.note("another connection: the server did not process it")
+        else:
+            handle.note("another connection: this one broke, or responded before the request")
+        return result
+
+    def ending(self) -> Ending:
+        """Return how libcurl ended the attempt."""
+        connection, code, message = self.connection, self.code, self.message
+        # The stream that libcurl reset without a response.
+        stream = get_stream_reset(message) if code == HTTP2_STREAM and not self.lines else 0
+        last = math.inf if connection is None else connection.last_stream
+        return Ending(
+            code,
+            nothing_left=not self.getinfo(pycurl.REQUEST_SIZE),
+            has_response=bool(self.lines),
+            is_reset=stream > 0,
+            # Another request may have read the GOAWAY; this one only gets the reason.
+            is_excluded=stream > 0 and (stream > last or is_excluded_by_goaway(message)),
+            has_goaway=last != math.inf,
+            is_quic=connection is not None and connection.is_quic,
+            is_shared=self._is_shared,
+            refuses_tls=bool(self.note_refusal()),
+            awaits_names=self.lookup is not None and not self.lookup.used,
+            has_error=self.failed is not None,
+        )
+
+    @property
+    def _is_shared(self) -> bool:
+        """Return whether the connection that it last went out on uses HTTP/2 or HTTP/3."""
+        connection = self.connection
+        return self.handle.multiplexes if connection is None else connection.multiplexes
+
+    def note_refusal(self) -> str:
+        """Return why the server refused TLS on the connection, "" if it did not.
+
+        Called after a failure. One request on a connection reads the reason, and notes it for the
+        others.
+        """
+        connection = self.connection
+        if connection is None or not self.attempt.is_out:
+            return ""
+        if not connection.refusal:
+            assert self.request is not None
+            connection.check_for_alert()
+            connection.refusal = find_tls_refusal(
+                self.message, self.request.route, connection.ends_in_alert
+            )
+            if connection.refusal and connection.multiplexes:
+                self.connections.end(connection)  # libcurl keeps it until it reads its end
+        return connection.refusal
+
+    def _rewinds(self) -> bool:
+        try:
+            return self.request is None or rewind(self.request.body) is None
+        except Exception as error:  # raised by the caller's body
+            self.failed = error
+            return False
+
+    def restart(self) -> None:
+        """Prepare to go out on another connection."""
+        request, handle, attempt = self.request, self.handle, self.attempt
+        assert request is not None
+        shares = self._is_shared
+        attempt.receive(table.RESTARTED)
+        handle.is_dirty = True  # so that what the attempt counts is reset
+        self.last_activity = monotonic()
+        if handle.is_discarding:
+            handle.end_discarding()
+        handle.avoid_reuse(not shares or attempt.needs_own_connection)
+        if shares:
+            self.read_log(self._on_alpn)
+        self.code, self.done = 0, False
+        self.lines.clear()
+        self.sockets.clear()
+        self.pieces.clear()
+        self.size = self._folded = 0
+        self._check_size_at = 0.0
+        self._read_mark = None
+        if self.upload is not None:
+            self.upload.reset()
+        if request.deadline is not None:
+            handle.set_deadline(request.deadline)
+
+    # what others ask for
 
     def read_pieces(self) -> bytes:
         """Return the received part of a streamed body, b"" for none."""
@@ -478,7 +957,7 @@ class Transfer(RequestSender):
         first_byte = info(FIRST_BYTE) if self.lines else 0
         total = info(TOTAL)
         route, steps = self.route, None
-        if route is None or self.is_new_connection:
+        if route is None or self.attempt.has_opened:
             steps = info(_NAMELOOKUP_TIME_T), info(_CONNECT_TIME_T), info(_APPCONNECT_TIME_T)
             if before := self.looked_up:
                 total += before
@@ -510,24 +989,27 @@ class Transfer(RequestSender):
             self._count_sent()
             self._reset_dirty()
             self.handle.clean()
-        # The state that every attempt changes, also that of the base class: one function for all.
+        # What every attempt changes.
+        self.attempt.state = WAITING
         self.request = self.failed = self.wake = self.route = self.connection = self.head = None
-        self.restarts = self.is_new_connection = self._connecting = self.done = self.paused = False
-        self.code = self.sends = self.size = self._unread = 0
+        self.done = self.paused = False
+        self.code = self.size = self._unread = 0
         self.queue_seconds = 0.0
         # Most bodies are smaller, and need no check of their head or pieces.
         self._check_size_at = _FIRST_CHECK
+        if self.sockets:
+            self.sockets.clear()
         self.lines.clear()
         self.pieces.clear()
 
     def _close_body(self) -> None:
         request = self.request
-        if self.feed is not None and request is not None and request.body is not None:
+        if self.upload is not None and request is not None and request.body is not None:
             with suppress(Exception):  # nothing is lost of a file that was only read
                 request.body.close()
 
     def _count_sent(self) -> None:
-        if self.feed is not None and self.request is not None:
+        if self.upload is not None and self.request is not None:
             with suppress(pycurl.error):  # the garbage collector has closed the handle
                 self.bytes_sent += self.easy.getinfo(pycurl.SIZE_UPLOAD_T)
 
@@ -546,6 +1028,32 @@ class Transfer(RequestSender):
         finally:
             self.handle.close()
             del self.shares
+
+
+def _retires(connection: Connection) -> bool:
+    """Return whether a connection was silent for so long that it is retired."""
+    if not connection.is_unproven():
+        return False
+    connection.retire()
+    return True
+
+
+def _is_on_tls(request: ClientRequest) -> bool:
+    """Return whether the connection uses TLS, all the way or up to the proxy."""
+    proxy = request.route.proxy
+    return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))
+
+
+def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int:
+    if not options:
+        return 0
+    try:
+        with duplicate_socket(descriptor) as duplicate:
+            for option in options:
+                duplicate.setsockopt(*option)
+    except (OSError, TypeError):
+        return 1  # libcurl closes the socket: CURLE_COULDNT_CONNECT (CURLOPT_SOCKOPTFUNCTION)
+    return 0
 
 
 # --- How many connections an engine has open, and how many of them are in use ---

@@ -306,7 +306,7 @@ async def test_https_only_refuses_each_redirect_without_tls(
 async def test_sockets_of_a_guarded_client_are_not_inherited(
     make_client: MakeClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from curlhttp._curl import request_sender as sending
+    from curlhttp._curl import transfer as sending
 
     seen: list[bool] = []
     set_options = sending._set_socket_options

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from curlhttp._curl import attempt as table
-from curlhttp._curl.attempt import Attempt, Ending
+from curlhttp._curl.attempt import AttemptState, Ending
 
 _TRACES = [
     json.loads(line)
@@ -34,7 +34,7 @@ class _Replay:
     """Passes the events of one trace to the table, and compares the decisions."""
 
     def __init__(self, once: bool, fed: int) -> None:
-        self.attempt = Attempt(once=once, is_fed=fed > 0)
+        self.attempt = AttemptState(once=once, is_fed=fed > 0)
         self.by_task = fed == _BY_TASK
         self.awaits_names = False
         self.rewinds = True
@@ -168,7 +168,6 @@ def test_the_traces_cover_what_can_happen() -> None:
         ("send", "restart"),
         ("discard", "restart"),
         ("lookup", "hold"),
-        ("early", "restart"),
         ("end", "restart"),
         ("end", "hold"),
         ("task", "restart"),

@@ -15,8 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import Client, ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
-from curlhttp._curl.connection_pool import IdleTransfers, Slots, SlotWaiter, limit_by_open_files
+from curlhttp import (
+    Client,
+    ClientClosed,
+    ClientRequest,
+    DeadlineExceeded,
+    Limits,
+    PoolTimeout,
+    Timeout,
+)
+from curlhttp._curl.connection_pool import (
+    ConnectionPool,
+    IdleTransfers,
+    Slots,
+    SlotWaiter,
+    limit_by_open_files,
+)
 from curlhttp._curl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
@@ -174,9 +188,6 @@ def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
             assert used.total() == total or used[waiter.origin] == per_origin
 
 
-# --- handles ---
-
-
 class Thing:
     """Stands for a transfer."""
 
@@ -201,6 +212,57 @@ def things(keep: int) -> Any:
 
     pool = IdleTransfers(make, keep)
     return pool
+
+
+# --- leases ---
+
+
+def _one_transfer() -> Any:
+    """Return a pool of one transfer, for any request."""
+
+    def make(key: Any) -> Any:
+        thing = Thing(key)
+        thing.find_all = lambda: pool.all
+        return thing
+
+    pool: Any = ConnectionPool(Limits(max_connections=1), make)
+    return pool
+
+
+def test_a_lease_is_empty_as_soon_as_the_pool_has_the_transfer() -> None:
+    pool, request = _one_transfer(), ClientRequest("GET", "http://a.test/")
+    first = pool.acquire(request)
+    transfer = first.transfer
+    pool.release(first)
+    assert first.transfer is None
+    second = pool.acquire(request)
+    assert second.transfer is transfer
+    pool.drop(first)  # Ctrl-C came right after the release, and another thread was faster
+    assert (pool.all, pool.slots.used) == ({transfer}, 1)
+
+
+def test_a_lease_that_is_dropped_twice_releases_one_slot() -> None:
+    pool, request = _one_transfer(), ClientRequest("GET", "http://a.test/")
+    lease = pool.acquire(request)
+    transfer = lease.transfer
+    pool.drop(lease)
+    lease.transfer = transfer  # Ctrl-C came at the end of that call
+    pool.drop(lease)
+    assert (pool.all, pool.slots.used) == (set(), 0)
+
+
+def test_a_replaced_transfer_passes_its_slot_on_in_its_lease() -> None:
+    pool = _one_transfer()
+    lease = pool.acquire(ClientRequest("GET", "http://a.test/"))
+    made = Thing(None)
+    made.find_all = lambda: pool.all
+    assert pool.replace(lease, lambda old: made)
+    assert (lease.transfer, pool.all, pool.slots.used) == (made, {made}, 1)
+    assert not pool.replace(lease, lambda old: None)
+    assert (lease.transfer, pool.all, pool.slots.used) == (None, set(), 0)
+
+
+# --- handles ---
 
 
 def test_the_handle_used_last_is_used_next() -> None:

@@ -263,6 +263,19 @@ def test_ctrl_c_while_an_unread_stream_is_closed_loses_no_slot(app: AppServer) -
 
 
 @_AT_THESE_POINTS
+@pytest.mark.parametrize("make", [_ready, _idle, _new])
+def test_ctrl_c_while_a_stream_is_read_to_its_end_loses_no_slot(
+    app: AppServer, make: Callable[[str], curlhttp.Client]
+) -> None:
+    url = app.url + "/bytes/3"
+    number, lost = _find_lost_slots(
+        url, make, lambda client: client.stream("GET", url).read, ("connection_pool.py",)
+    )
+    assert number > 4
+    assert not lost
+
+
+@_AT_THESE_POINTS
 # No signal comes in between the call of a coroutine function and `await`, but _Interrupt does.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 def test_ctrl_c_leaves_no_shared_transfer_for_which_others_would_wait(app: AppServer) -> None:

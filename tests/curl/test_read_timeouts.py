@@ -11,25 +11,29 @@ import pytest
 
 from curlhttp import ClientRequest, Timeout
 from curlhttp import exceptions as e
+from curlhttp._curl.attempt import ON_NEW, AttemptState
 from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
+from curlhttp._curl.upload import Upload
 
 SOCKET = 7
 URL = "http://a.test/"
 
 
-class Upload:
+class Sends:
     """A transfer of HTTP/1.1 that has sent its head at 0, as far as timeouts look at it."""
 
-    sends, paused, starving, attached = 1, False, False, True
+    attempt = AttemptState()
+    attempt.state = ON_NEW
+    paused, attached = False, True
     wake = handle = True
-    last_activity = fed_at = check_at = upload_at = 0.0
-    uploaded = fed = 0
-    is_read_out = False
+    last_activity = check_at = upload_at = 0.0
+    uploaded = 0
     upload_mark = progress_mark = None
 
     def __init__(self, content: Any, timeout: Any) -> None:
         self.request = ClientRequest("POST", URL, content=content)
         self.request.timeout = timeout
+        self.upload = Upload(bytes)
         self.lines = [b"HTTP/1.1 100 Continue\r\n"]
         self.easy = self
 
@@ -37,20 +41,20 @@ class Upload:
         return {pycurl.ACTIVESOCKET: SOCKET, pycurl.SIZE_UPLOAD_T: self.uploaded}[option]
 
 
-def run_out(upload: Any, happens: Callable[[float], float]) -> tuple[float, type[e.Timeout]]:
+def run_out(sends: Any, happens: Callable[[float], float]) -> tuple[float, type[e.Timeout]]:
     """Let time pass until the transfer ends.
 
     Args:
-        upload: from the start.
+        sends: from the start.
         happens: gets the time before each check; returns that of the socket's last event.
     """
-    timeouts, limit = ReadTimeouts(), get_first_limit(upload.request)
+    timeouts, limit = ReadTimeouts(), get_first_limit(sends.request)
     assert limit is not None
     timeouts.next_check = limit
     for _ in range(100):
         now = timeouts.next_check
         assert now < inf
-        found = timeouts.find_silent([upload], now, {SOCKET: happens(now)})
+        found = timeouts.find_silent([sends], now, {SOCKET: happens(now)})
         if found:
             ((_, error),) = found
             return now, type(error)
@@ -62,8 +66,8 @@ def nothing(now: float) -> float:
 
 
 def test_a_later_transfer_does_not_delay_the_check_of_an_earlier_one() -> None:
-    first: Any = Upload(b"x", Timeout(read=4))
-    second: Any = Upload(b"x", Timeout(read=4))
+    first: Any = Sends(b"x", Timeout(read=4))
+    second: Any = Sends(b"x", Timeout(read=4))
     second.last_activity = 3.0
     timeouts = ReadTimeouts()
     assert timeouts.find_silent([second, first], 3.5, {}) == []
@@ -73,7 +77,7 @@ def test_a_later_transfer_does_not_delay_the_check_of_an_earlier_one() -> None:
 
 
 def test_many_transfers_are_not_looked_at_all_the_time() -> None:
-    many: list[Any] = [Upload(b"x", Timeout(read=4)) for _ in range(10_000)]
+    many: list[Any] = [Sends(b"x", Timeout(read=4)) for _ in range(10_000)]
     for number, each in enumerate(many):
         each.last_activity = number / 1e6
     timeouts, now, looks, found = ReadTimeouts(), 0.0, 0, 0
@@ -86,69 +90,70 @@ def test_many_transfers_are_not_looked_at_all_the_time() -> None:
 
 @pytest.mark.parametrize("read", [None, 0.5, 60])
 def test_a_stalled_upload_ends_after_the_write_timeout(read: float | None) -> None:
-    upload = Upload(b"x" * 100, Timeout(write=4, read=read))
-    assert run_out(upload, nothing) == (4, e.WriteTimeout)
+    sends = Sends(b"x" * 100, Timeout(write=4, read=read))
+    assert run_out(sends, nothing) == (4, e.WriteTimeout)
 
 
 def test_received_bytes_do_not_restart_the_write_timeout() -> None:
-    upload = Upload(b"x" * 100, Timeout(write=4, read=60))
-    assert run_out(upload, lambda now: now) == (5, e.WriteTimeout)
+    sends = Sends(b"x" * 100, Timeout(write=4, read=60))
+    assert run_out(sends, lambda now: now) == (5, e.WriteTimeout)
 
 
 def test_each_sent_byte_restarts_the_timer() -> None:
-    upload = Upload(b"x" * 100, Timeout(write=4, read=60))
+    sends = Sends(b"x" * 100, Timeout(write=4, read=60))
 
     def moves(now: float) -> float:
-        upload.uploaded = min(int(now), 9)  # the last at 9 s
+        sends.uploaded = min(int(now), 9)  # the last at 9 s
         return min(now, 9.0)
 
-    assert run_out(upload, moves) == (13, e.WriteTimeout)
+    assert run_out(sends, moves) == (13, e.WriteTimeout)
 
 
 def test_the_wait_for_the_body_does_not_count_and_ends_with_its_next_piece() -> None:
-    upload = Upload(iter([b"x"]), Timeout(write=4, read=60))
+    sends = Sends(iter([b"x"]), Timeout(write=4, read=60))
 
     def starves(now: float) -> float:
-        upload.starving = now < 2.5
-        upload.fed_at = 0.0 if upload.starving else 2.5
+        sends.upload.is_starving = now < 2.5
+        sends.upload.fed_at = 0.0 if sends.upload.is_starving else 2.5
         return 0.0
 
-    assert run_out(upload, starves) == (6.5, e.WriteTimeout)
+    assert run_out(sends, starves) == (6.5, e.WriteTimeout)
 
 
 def test_the_read_timeout_starts_once_the_body_is_sent() -> None:
-    upload = Upload(b"x" * 100, Timeout(write=400, read=1))
+    sends = Sends(b"x" * 100, Timeout(write=400, read=1))
 
     def ends(now: float) -> float:
-        upload.uploaded = 100 if now >= 1.5 else 0
+        sends.uploaded = 100 if now >= 1.5 else 0
         return min(now, 1.5)
 
-    assert run_out(upload, ends) == (2.5, e.ReadTimeout)
+    assert run_out(sends, ends) == (2.5, e.ReadTimeout)
 
 
 def test_a_resent_body_restarts_the_write_timeout() -> None:
-    upload = Upload(b"x" * 100, Timeout(write=4, read=None))
+    sends = Sends(b"x" * 100, Timeout(write=4, read=None))
 
     def starts_over(now: float) -> float:
-        upload.uploaded = 100 if now < 6 else 0
-        upload.last_activity = 0.0 if now < 6 else 6.0
+        sends.uploaded = 100 if now < 6 else 0
+        sends.last_activity = 0.0 if now < 6 else 6.0
         return 0.0
 
-    assert run_out(upload, starts_over) == (10, e.WriteTimeout)
+    assert run_out(sends, starts_over) == (10, e.WriteTimeout)
 
 
 def test_of_a_body_of_unknown_length_the_end_may_be_in_libcurls_buffer() -> None:
-    upload = Upload(iter([b"x"]), Timeout(write=4, read=1))
-    upload.is_read_out, upload.fed, upload.uploaded = True, 100, 60
-    assert run_out(upload, nothing) == (4, e.WriteTimeout)
+    sends = Sends(iter([b"x"]), Timeout(write=4, read=1))
+    sends.upload.is_read_out, sends.upload.fed, sends.uploaded = True, 100, 60
+    assert run_out(sends, nothing) == (4, e.WriteTimeout)
 
 
 def test_a_body_of_unknown_length_is_out_when_all_that_was_read_is() -> None:
-    upload = Upload(iter([b"x"]), Timeout(write=4, read=1))
-    upload.is_read_out, upload.fed, upload.uploaded = True, 100, 108  # with the chunks' sizes
-    assert run_out(upload, nothing) == (1, e.ReadTimeout)
+    sends = Sends(iter([b"x"]), Timeout(write=4, read=1))
+    sends.upload.is_read_out, sends.upload.fed = True, 100
+    sends.uploaded = 108  # with the chunks' sizes
+    assert run_out(sends, nothing) == (1, e.ReadTimeout)
 
 
 def test_the_write_timeout_is_not_for_requests_without_a_body() -> None:
-    assert get_first_limit(Upload(None, Timeout(write=1, read=None)).request) is None
-    assert run_out(Upload(None, Timeout(write=1, read=5)), nothing) == (5, e.ReadTimeout)
+    assert get_first_limit(Sends(None, Timeout(write=1, read=None)).request) is None
+    assert run_out(Sends(None, Timeout(write=1, read=5)), nothing) == (5, e.ReadTimeout)

@@ -27,10 +27,11 @@ from typing import Any
 import pycurl
 
 import curlhttp._curl.driver as driver_module
-from curlhttp._curl.libcurl_log import get_stream_reset, is_excluded_by_goaway, parse_log_event
+from curlhttp._curl.attempt import ALIVE, DONE, FAIL, HOLD, MOVING, RESTART, TURNED_AWAY, WAITING
+from curlhttp._curl.libcurl_log import parse_log_event
 from curlhttp._curl.transfer import Transfer
 
-_DECISIONS = {int(pycurl.PREREQFUNC_OK): "send", int(pycurl.PREREQFUNC_ABORT): "abort"}
+_RESULTS = {DONE: "done", FAIL: "fail", RESTART: "restart", HOLD: "hold"}
 # The decisions depend on these of libcurl's codes (curl.h); one stands for all others.
 _CODES, _ANOTHER = (0, 16, 42, 55, 56, 65, 92, 95), 1
 _running: dict[int, list[Any]] = {}
@@ -56,60 +57,54 @@ def _store(transfer: Transfer) -> None:
     steps = _running.pop(id(transfer), None)
     request = transfer.request
     if steps and request is not None:
-        fed = 0 if transfer.feed is None else 2 if transfer.is_fed_by_task else 1
-        _found.add(json.dumps([transfer.sends_once, fed, steps], separators=(",", ":")))
+        upload = transfer.upload
+        fed = 0 if upload is None else 2 if upload.is_fed_by_task else 1
+        _found.add(json.dumps([transfer.attempt.once, fed, steps], separators=(",", ":")))
 
 
 def _end_facts(transfer: Transfer) -> dict[str, Any]:
     """Return what the decision about a failure may depend on."""
-    connection, code, message = transfer.connection, transfer.code, transfer.message
-    stream = get_stream_reset(message) if code == 92 else 0
-    beyond = connection is not None and stream > connection.last_stream
+    ending = transfer.ending()
     facts = {
-        "code": code if code in _CODES else _ANOTHER,
-        "response": bool(transfer.lines),
-        "reset": stream > 0,
-        "excluded": stream > 0 and (beyond or is_excluded_by_goaway(message)),
-        "goaway": transfer.has_goaway,
-        "quic": connection is not None and connection.is_quic,
-        "shares": transfer._shares,
-        "nothing_left": not transfer.easy.getinfo(pycurl.REQUEST_SIZE),
+        "code": ending.code if ending.code in _CODES else _ANOTHER,
+        "response": ending.has_response,
+        "reset": ending.is_reset,
+        "excluded": ending.is_excluded,
+        "goaway": ending.has_goaway,
+        "quic": ending.is_quic,
+        "shares": ending.is_shared,
+        "nothing_left": ending.nothing_left,
     }
     return {key: value for key, value in facts.items() if value}
 
 
 def _claims(transfer: Transfer) -> dict[str, bool]:
     """Return what an error would say of the attempt."""
-    refused = transfer.is_refused()
+    attempt, ending = transfer.attempt, transfer.ending()
+    refused = attempt.is_refused(ending)
     claims = {
-        "sent": transfer.was_sent,
-        "connected": transfer.sends > 0,
-        "stopped": transfer.code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
-        "refused": refused and not transfer.is_second,
-        "refused_last": refused and transfer.is_second,
+        "sent": attempt.was_sent,
+        "connected": attempt.is_out,
+        "stopped": ending.code == pycurl.E_ABORTED_BY_CALLBACK and attempt.was_stopped,
+        "refused": refused and not attempt.is_second,
+        "refused_last": refused and attempt.is_second,
     }
     return {key: True for key, value in claims.items() if value}
 
 
-def _decision(transfer: Transfer, otherwise: str) -> str:
-    if not transfer.restarts:
-        return otherwise
-    return "hold" if transfer.lookup is not None else "restart"
+def _decision(transfer: Transfer, result: int) -> str:
+    if result == int(pycurl.PREREQFUNC_OK):
+        return "send"
+    return "restart" if transfer.attempt.state in (TURNED_AWAY, MOVING) else "abort"
 
 
 def _on_send(original: Any) -> Any:
     def call(self: Transfer, *route: Any) -> int:
-        is_new, before, shown = self._connecting, self.connection, self.restarts
+        is_new, is_first = bool(self.sockets), self.attempt.state == WAITING
         result: int = original(self, *route)
-        decision = "restart" if self.restarts and not shown else _DECISIONS[result]
-        if is_new:
-            fits = None
-        elif decision == "send":
-            fits = True
-        else:  # if it was sent before, most connections are not looked at
-            fits = (
-                None if self.sends > 1 or (self.sends == 1 and self.connection is before) else False
-            )
+        decision = _decision(self, result)
+        # If it was sent before, most connections need not be fit, since it does not go out.
+        fits = None if is_new else True if decision == "send" else False if is_first else None
         _add(self, "send", "new" if is_new else "kept", fits, decision)
         return result
 
@@ -118,11 +113,10 @@ def _on_send(original: Any) -> Any:
 
 def _on_guarded_send(original: Any) -> Any:
     def call(self: Transfer, *route: Any) -> int:
-        count, is_new = len(_steps(self)), self._connecting
+        count, is_new = len(_steps(self)), bool(self.sockets)
         result: int = original(self, *route)
         if len(_steps(self)) == count:  # the guard refused the connection
-            decision = "restart" if self.restarts else "abort"
-            _add(self, "blocked", "new" if is_new else "kept", decision)
+            _add(self, "blocked", "new" if is_new else "kept", _decision(self, result))
         return result
 
     return call
@@ -166,11 +160,10 @@ def _on_log(original: Any) -> Any:
 
 def _note_unwatched(original: Any) -> Any:
     def call(self: Transfer, descriptor: int) -> None:
-        before, self._was_open = self._was_open, False
+        before = self.attempt.heard
         original(self, descriptor)
-        if self._was_open:
+        if self.attempt.heard == ALIVE and before != ALIVE:
             _add(self, "open")
-        self._was_open = self._was_open or before
 
     return call
 
@@ -183,12 +176,12 @@ def _reject_early_response(original: Any) -> Any:
     return call
 
 
-def _rewind_if_unprocessed(original: Any) -> Any:
-    def call(self: Transfer) -> bool:
-        result: bool = original(self)
-        if self.is_fed_by_task:
-            facts = _end_facts(self)
-            _add(self, "task", facts, self.failed is not None, "restart" if result else "fail")
+def _conclude_in_task(original: Any) -> Any:
+    def call(self: Transfer) -> int:
+        facts, has_error = _end_facts(self), self.failed is not None
+        result: int = original(self)
+        if self.code:
+            _add(self, "task", facts, has_error, _RESULTS[result])
         return result
 
     return call
@@ -206,54 +199,49 @@ def _rewinds(original: Any) -> Any:
 
 def _restart(original: Any) -> Any:
     def call(self: Transfer) -> None:
-        discards, shares = self.handle.is_discarding, self._shares
+        discards, shares = self.handle.is_discarding, self.ending().is_shared
         facts = _end_facts(self)
-        fresh: list[bool] = []
-        avoid = type(self.handle).avoid_reuse
-
-        def note(handle: Any, avoids: bool) -> None:
-            fresh.append(avoids)
-            avoid(handle, avoids)
-
-        type(self.handle).avoid_reuse = note  # type: ignore[method-assign]
-        try:
-            original(self)
-        finally:
-            type(self.handle).avoid_reuse = avoid  # type: ignore[method-assign]
+        original(self)
         _add(
             self,
             "again",
             {**facts, "discards": discards, "shares": shares},
-            fresh[-1],
-            self.is_second,
+            self.handle._avoids_reuse,
+            self.attempt.is_second,
         )
 
     return call
 
 
 def _finish(original: Any) -> Any:
-    def call(transfer: Transfer) -> None:
-        original(transfer)
-        otherwise = "done" if transfer.failed is None else "fail"
+    def call(transfer: Transfer) -> int:
+        result: int = original(transfer)
         if not (_steps(transfer) and _steps(transfer)[-1][0] == "early"):
-            _add(
-                transfer, "end", {"response": bool(transfer.lines)}, _decision(transfer, otherwise)
-            )
+            _add(transfer, "end", {"response": bool(transfer.lines)}, _RESULTS[result])
+        return result
 
     return call
 
 
 def _finish_failed(original: Any) -> Any:
-    def call(transfer: Transfer, code: int, message: str) -> None:
+    def call(transfer: Transfer, code: int, message: str) -> int:
         transfer.code, transfer.message = code, message
-        facts = _end_facts(transfer)
-        original(transfer, code, message)
-        has_failed, by_task = transfer.failed is not None, transfer.is_fed_by_task
-        facts |= {"refuses_tls": True} if transfer.note_refusal() else {}
-        decision = "task" if by_task and not transfer.restarts else _decision(transfer, "fail")
-        _add(transfer, "end", facts, has_failed, decision)
+        facts, refuses_tls = _end_facts(transfer), transfer.ending().refuses_tls
+        result: int = original(transfer, code, message)
+        upload, has_error = transfer.upload, transfer.failed is not None
+        decision = _RESULTS[result]
+        if upload is not None and upload.is_fed_by_task and result == FAIL:
+            decision = "task"
+        _add(
+            transfer,
+            "end",
+            facts | ({"refuses_tls": True} if refuses_tls else {}),
+            has_error,
+            decision,
+        )
         if decision in ("fail", "task"):
             _add(transfer, "claims", _claims(transfer))
+        return result
 
     return call
 
@@ -278,7 +266,7 @@ def record() -> None:
         ("_on_log", _on_log),
         ("note_unwatched", _note_unwatched),
         ("reject_early_response", _reject_early_response),
-        ("rewind_if_unprocessed", _rewind_if_unprocessed),
+        ("conclude_in_task", _conclude_in_task),
         ("_rewinds", _rewinds),
         ("restart", _restart),
         ("clean", _at_end),

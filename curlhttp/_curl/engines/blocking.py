@@ -34,6 +34,7 @@ from curlhttp._curl.result import (
 from curlhttp._curl.transfer import (
     Counts,
     Transfer,
+    TransferLease,
     count_connections,
     leak,
     leak_transfer,
@@ -119,6 +120,7 @@ class BlockingEngine:
             return await other.perform(request)
         transfer = self._start(request)
         driver: PooledDriver = transfer.driver
+        lease = transfer.lease
         try:
             while not transfer.done:
                 driver.step()
@@ -126,47 +128,43 @@ class BlockingEngine:
             transfer.clean()
             transfer.driver = None
             self._drivers.release(driver)
+            self._pool.release(lease)
         except BaseException as error:
-            self._fail(transfer, error)
-            raise
-        held = [transfer]
-        try:
-            self._pool.release(held)
-        except BaseException:  # Ctrl-C
-            self._drop_held(held)
+            self._fail(lease, error)
             raise
         return response
 
-    def _drop_held(self, held: list[Transfer]) -> None:
-        """Drop what was not released."""
-        for transfer in held:
-            self._pool.drop(transfer)
-
-    def _fail(self, transfer: Transfer, error: BaseException) -> None:
-        """Drop a transfer in any state, and count its failure."""
+    def _fail(self, lease: TransferLease, error: BaseException) -> None:
+        """Drop a leased transfer in any state, and count its failure, unless the pool has it."""
         try:
-            count_failure(transfer, error)
+            if lease.transfer is not None:
+                count_failure(lease.transfer, error)
         finally:
-            self._pool.drop(transfer)
+            self._pool.drop(lease)
+
+    def _drop(self, transfer: Transfer) -> None:
+        self._pool.drop(transfer.lease)
 
     def _start(self, request: ClientRequest) -> Transfer:
-        transfer: Transfer | None = None
+        lease: TransferLease | None = None
         try:
-            transfer = self._pool.acquire(request)
+            lease = self._pool.acquire(request)
+            transfer = lease.transfer
+            assert transfer is not None
             transfer.prepare(request)
             driver = transfer.driver = self._drivers.acquire()
             transfer.wake = _ignore
             driver.start(transfer)
         except BaseException as error:
-            if transfer is None:
+            if lease is None:
                 _, seconds = getattr(error, "_waited", None) or ("", 0.0)
                 count_failed_wait(self.totals.outcomes, request, error, monotonic() - seconds)
                 raise
             if isinstance(error, pycurl.error):
                 made = make_driver_error(error, request)
-                self._fail(transfer, made)
+                self._fail(lease, made)
                 raise made from error
-            self._fail(transfer, error)
+            self._fail(lease, error)
             if isinstance(error, RequestException) and error.request is None:
                 error.request = request
             raise
@@ -201,7 +199,7 @@ class BlockingEngine:
             self._opened.add(transfer)
         except BaseException as error:
             self._remove_opened(transfer)
-            self._fail(transfer, error)
+            self._fail(transfer.lease, error)
             raise
         return OpenTransfer(self, transfer)
 
@@ -213,7 +211,7 @@ class BlockingEngine:
             StreamConsumedError: another thread has closed the response.
         """
         driver: PooledDriver = incoming.driver
-        request = incoming.request
+        request, lease = incoming.request, incoming.lease
         try:
             incoming.wake = _ignore  # first: see `abort`
             if incoming not in self._opened:  # closed, or opened by this process's parent
@@ -235,23 +233,17 @@ class BlockingEngine:
                 raise closed_while_reading(request)
             # If the body was cut short, its connection has ended and cannot be kept.
             is_spent = incoming.is_cut_short
-            if not is_spent:
+            if is_spent:
+                self._pool.drop(lease)
+            else:
                 incoming.clean()
+                incoming.driver = None
+                driver.pool.release(driver)
+                self._pool.release(lease)
         except BaseException as error:
             self._remove_opened(incoming)
-            self._fail(incoming, error)
+            self._fail(lease, error)
             raise
-        if is_spent:
-            self._pool.drop(incoming)
-        else:
-            incoming.driver = None
-            driver.pool.release(driver)
-            held = [incoming]
-            try:
-                self._pool.release(held)
-            except BaseException:  # Ctrl-C
-                self._drop_held(held)
-                raise
         return b""
 
     def abort(self, incoming: Transfer) -> None:
@@ -264,14 +256,12 @@ class BlockingEngine:
         if not self._remove_opened(incoming):
             return
         if incoming.wake is None:
-            held: list[Transfer] = []
+            lease = incoming.lease
             try:
-                self._pool.replace(incoming, self._make_successor, held)
-                if held:
-                    self._pool.release(held)
+                if self._pool.replace(lease, self._make_successor):
+                    self._pool.release(lease)
             except BaseException:  # Ctrl-C
-                self._pool.drop(incoming)
-                self._drop_held(held)
+                self._pool.drop(lease)
                 raise
             return
         driver: PooledDriver | None = incoming.driver
@@ -327,9 +317,9 @@ class BlockingEngine:
             while not transfer.done:
                 transfer.driver.step()
             raise_failure(transfer)
-            stream = ThreadStream(transfer, self._pool.drop, self._pool.drop_from_finalizer)
+            stream = ThreadStream(transfer, self._drop, self._pool.drop_from_finalizer)
         except BaseException as error:
-            self._fail(transfer, error)
+            self._fail(transfer.lease, error)
             raise
         self._streams.add(stream)
         return stream
@@ -508,7 +498,7 @@ class _ThreadRace:
         engine, pool = self.engine, self.engine._pool
         origin = request.url.origin
         for first in self._find_running(driver):
-            is_shareable = first.handle.multiplexes and first.sends
+            is_shareable = first.handle.multiplexes and first.attempt.is_out
             if not is_shareable or first.key != (origin, id(request.route)):
                 continue
             if not pool.acquire_slot(origin):
@@ -524,14 +514,16 @@ class _ThreadRace:
             # Some for a server that has chosen HTTP/1.1, although HTTP/2 was offered.
             driver.set_max_connections(1 + len(self._transfers))
             return rival
-        return pool.acquire(request)
+        transfer = pool.acquire(request).transfer
+        assert transfer is not None
+        return transfer
 
     def _find_running(self, driver: PooledDriver) -> list[Transfer]:
         return [each for each in self._transfers if each.driver is driver]
 
     def _fail(self, transfer: Transfer, error: BaseException) -> None:
         self.engine._remove_opened(transfer)
-        self.engine._fail(transfer, error)
+        self.engine._fail(transfer.lease, error)
 
     async def read(self, transfer: Transfer) -> bytes:
         """Return the next piece of the body; while others run, let them continue."""
@@ -697,7 +689,7 @@ class PooledDriver(Driver):
             self.multi.socket_action(_TIMERS, 0)
         except BaseException as error:
             self._note_failed_action(error)
-        if transfer.is_new_connection:  # a local one is established at once, which saves a wait
+        if transfer.sockets:  # a local one is established at once, which saves a wait
             self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
         if self.running:  # it has to wait, so it needs a read timeout
@@ -738,7 +730,7 @@ class PooledDriver(Driver):
     def remove_unfinished(self, transfer: Transfer) -> None:
         """Remove a transfer in any state."""
         self.remove(transfer)
-        if not transfer.sends and _is_resolving(transfer):
+        if not transfer.attempt.is_out and _is_resolving(transfer):
             self.is_resolving = True
 
     def shut_down_sockets(self, transfer: Transfer) -> None:

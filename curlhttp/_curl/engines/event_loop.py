@@ -15,10 +15,12 @@ from weakref import WeakSet
 
 import anyio
 
+from curlhttp._curl.attempt import RESTART
 from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.upload import Upload
 from curlhttp._engine.engine import ByteStream, Runtime, Waiter, to_connector
 from curlhttp._engine.network import network, now, wall
 from curlhttp._engine.race import Race
@@ -74,9 +76,9 @@ class EventLoopEngine(MultiEngine):
     # request bodies that come piece by piece
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
-        transfer.feed = (
-            None if body is None or body.data is not None else _BodyQueue(self._make_local_waiter)
-        )
+        if body is not None and body.data is None:
+            feed = _BodyQueue(self._make_local_waiter)
+            transfer.upload = Upload(feed, is_fed_by_task=True)
 
     async def _pump(self, transfer: Transfer) -> None:
         """Feed the body to libcurl until it has all of it, or until the exchange ends.
@@ -87,7 +89,7 @@ class EventLoopEngine(MultiEngine):
         while True:
             while not transfer.done and transfer.head is None:
                 await self._wait_for(transfer)
-            if not transfer.done or not transfer.rewind_if_unprocessed():
+            if not transfer.done or transfer.conclude_in_task() != RESTART:
                 break
             assert transfer.request is not None
             self._set_feed(transfer, transfer.request.body)
@@ -96,12 +98,14 @@ class EventLoopEngine(MultiEngine):
             await self._pump_once(transfer)
 
     async def _pump_once(self, transfer: Transfer) -> None:
-        request, feed = transfer.request, transfer.feed
+        request, upload = transfer.request, transfer.upload
         assert request is not None
         assert request.body is not None
+        assert upload is not None
+        feed = upload.read
         assert isinstance(feed, _BodyQueue)
         body, deadline = request.body, request.deadline
-        transfer.feeds_in_task = True
+        upload.is_in_task = True
         try:
             async with anyio.create_task_group() as tasks:
                 if deadline is not None:
@@ -114,7 +118,7 @@ class EventLoopEngine(MultiEngine):
                 if body.is_async:
                     tasks.cancel_scope.cancel()
         finally:
-            transfer.feeds_in_task = False
+            upload.is_in_task = False
             await body.aclose()
 
     async def _feed(self, transfer: Transfer, body: Body, feed: _BodyQueue) -> None:
@@ -124,7 +128,7 @@ class EventLoopEngine(MultiEngine):
                 if feed.is_stopped:
                     break  # type: ignore[unreachable]  # it may have been stopped meanwhile
                 waiter = feed.put(piece)
-                if transfer.starving:
+                if transfer.upload is not None and transfer.upload.is_starving:
                     self._driver.resume(transfer)
                 if not piece:
                     break

@@ -147,7 +147,7 @@ class MultiEngine(ABC):
                 self._abandon(queued, error)
                 raise
         try:
-            if transfer.feed is not None:
+            if transfer.upload is not None:
                 await self._pump(transfer)
             while not transfer.done:
                 await self._wait_for(transfer)
@@ -177,7 +177,7 @@ class MultiEngine(ABC):
                 attempt.begin(now())
                 if attempt.is_extra:
                     self._keep_apart(transfer, request.url.origin)
-            if transfer.feed is not None:
+            if transfer.upload is not None:
                 await self._pump(transfer)
             while transfer.head is None and not transfer.done:
                 await self._wait_for(transfer)
@@ -279,7 +279,7 @@ class MultiEngine(ABC):
     def _keep_apart(self, rival: Transfer, origin: str) -> None:
         """Let an extra attempt open its own connection if that of the first one is slow."""
         if rival.handle.multiplexes and not any(
-            each.sends and each.request is not None and each.request.url.origin == origin
+            each.attempt.is_out and each.request is not None and each.request.url.origin == origin
             for each in self._driver.running.values()
         ):
             self._driver.use_own_connection(rival)

@@ -404,7 +404,7 @@ class SteppedEngine(MultiEngine):
             request = transfer.request
             assert request is not None
             limit = request.timeout.connect
-            if not transfer.sends and limit is not None and away > limit / 2:
+            if not transfer.attempt.is_out and limit is not None and away > limit / 2:
                 if request.deadline is not None:
                     transfer.handle.set_deadline(request.deadline)  # a restart would restart it too
                 self._driver.restart(transfer)
