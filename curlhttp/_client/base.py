@@ -219,6 +219,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             dns_ttl=dns_ttl,
         )
         self._http2 = type(self)._http2 if http2 is None else http2
+        self._http3 = http3
         self._routing = Routing(
             http2=self._http2,
             http3=http3,
@@ -538,7 +539,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     @property
     def multiplexes(self) -> bool:
         """Return whether requests may share connections."""
-        return bool(self._http2)
+        return bool(self._http2 or self._http3)
 
     @property
     def limits(self) -> Limits:

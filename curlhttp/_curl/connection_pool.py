@@ -28,7 +28,7 @@ from curlhttp._engine.outcomes import Outcomes
 from curlhttp._engine.race import refuse_to_wait
 from curlhttp._engine.run import ThreadWaiter
 from curlhttp._engine.running_maps import is_only_thread, step_others
-from curlhttp._models.config import Limits
+from curlhttp._models.config import Limits, NetworkRoute
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -477,22 +477,43 @@ class TransferPool:
     Attributes:
         slots: how many transfers may be in use.
         all: every transfer, in use or idle.
-        idle: the most recently used one is last.
+        ready: idle transfers, the most recently used one last.
+        separates: `ready` has only those for one origin and route.
+        ready_origin: that origin.
+        ready_route: that route, None for none.
+        keeps_all: all transfers may be idle, so that one may be added to `ready` at any time.
     """
-
-    __slots__ = ("_make", "all", "idle", "slots")
 
     def __init__(self, make: Callable[[], Transfer], slots: Slots) -> None:
         self._make = make
         self.slots = slots
         self.all: set[Transfer] = set()
-        self.idle: list[Transfer] = []
+        self.ready: list[Transfer] = []
+        self.separates = False
+        self.keeps_all = True
+        self.ready_origin = ""
+        self.ready_route: NetworkRoute | None = None
 
-    def make(self) -> Transfer:
-        """Return a new transfer; the caller holds a slot."""
+    def take(self, request: ClientRequest) -> Transfer:
+        """Return the transfer that was used last, or a new one; the caller holds a slot.
+
+        Args:
+            request: what it is for.
+        """
+        return self.ready.pop() if self.ready else self._add()
+
+    def _add(self) -> Transfer:
         transfer = self._make()
         self.all.add(transfer)
         return transfer
+
+    def keep(self, transfer: Transfer) -> None:
+        """Keep a transfer for a later request."""
+        self.ready.append(transfer)
+
+    def idle(self) -> list[Transfer]:
+        """Return the idle transfers."""
+        return self.ready
 
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
@@ -502,8 +523,78 @@ class TransferPool:
 
     def close(self) -> None:
         """Close the idle transfers."""
-        while self.idle:
-            self.drop(self.idle.pop())
+        while self.ready:
+            self.drop(self.ready.pop())
+
+
+class OwnConnections(TransferPool):
+    """Keep transfers that have one connection each, where no requests share one.
+
+    libcurl looks at each connection of a curl_multi, or of a share, for each request: with 900 of
+    them, that takes a third of the request. So the pool finds the connection, by origin and route.
+
+    Args:
+        make: makes a transfer with a share of its own.
+        slots: see TransferPool.
+        limit: how many transfers there may be; the longest idle one makes room for a new one.
+        most_idle: how many of them may be idle.
+    """
+
+    def __init__(
+        self, make: Callable[[], Transfer], slots: Slots, limit: int, most_idle: int
+    ) -> None:
+        super().__init__(make, slots)
+        self.separates = True
+        self._limit = limit
+        self._most_idle = most_idle
+        self.keeps_all = most_idle >= limit
+        self._by_key: dict[Key, list[Transfer]] = {}  # a list may be empty
+
+    def take(self, request: ClientRequest) -> Transfer:
+        """Return an idle transfer with a connection to the origin, or a new one."""
+        origin, route = request.url.origin, request.route
+        key = origin, id(route)
+        idle = self._by_key.get(key)
+        if idle is None:
+            idle = self._by_key[key] = []
+        self.ready, self.ready_origin, self.ready_route = idle, origin, route
+        if idle:
+            return idle.pop()
+        if len(self.all) >= self._limit:
+            self._evict()
+        transfer = self._add()
+        transfer.key = key
+        return transfer
+
+    def keep(self, transfer: Transfer) -> None:
+        """Keep a transfer for a later request to the same origin."""
+        if not self.keeps_all and len(self.idle()) >= self._most_idle:
+            self._evict()  # the one just used is more likely to be used again
+        self._by_key.setdefault(transfer.key, []).append(transfer)
+
+    def _evict(self) -> None:
+        """Close the longest idle transfer, if there is one; it is the first of its list."""
+        lists = self._by_key = {key: idle for key, idle in self._by_key.items() if idle}
+        self.ready, self.ready_route = [], None  # it may be none of these
+        if lists:
+            oldest = min([idle[0] for idle in lists.values()], key=_get_last_activity)
+            lists[oldest.key].remove(oldest)
+            self.drop(oldest)
+
+    def idle(self) -> list[Transfer]:
+        """Return the idle transfers."""
+        return [transfer for idle in self._by_key.values() for transfer in idle]
+
+    def close(self) -> None:
+        """Close the idle transfers."""
+        for transfer in self.idle():
+            self.drop(transfer)
+        self._by_key.clear()
+        self.ready, self.ready_route = [], None
+
+
+def _get_last_activity(transfer: Transfer) -> float:
+    return transfer.last_activity
 
 
 # --- Limit how many transfers run at once; callers queue for a slot ---

@@ -18,7 +18,7 @@ from typing import NoReturn, TypeAlias
 
 import pycurl
 
-from curlhttp._curl.attempt import HOLD, ON_KEPT, RESTART, WAITING
+from curlhttp._curl.attempt import DONE, HOLD, ON_KEPT, RESTART, WAITING
 from curlhttp._curl.connection_state import Connection, OpenConnections, shut_down
 from curlhttp._curl.dns import FAILED, CachedNames
 from curlhttp._curl.errors import (
@@ -32,7 +32,7 @@ from curlhttp._curl.head import has_unasked_upgrade
 from curlhttp._curl.lookups import Lookups, NameLookup
 from curlhttp._curl.poller import Poller, SelectSockets, make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
-from curlhttp._curl.result import finish, finish_failed
+from curlhttp._curl.result import PLAIN, finish, finish_failed, take_plain_response
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer, leak
 from curlhttp._models.config import Limits
@@ -181,6 +181,13 @@ class Driver:
         with report_descriptor_shortage():
             self.poller: Poller = self._make_poller()
             self.multi = multi = pycurl.CurlMulti()
+        # Looked up once: pycurl makes them again for each call.
+        self._add_easy, self._remove_easy = multi.add_handle, multi.remove_handle
+        self._act, self._read_info, self._ask_timer = (
+            multi.socket_action,
+            multi.info_read,
+            multi.timeout,
+        )
         self.multiplexing = Multiplexing()
         self._names = CachedNames(limits.dns_ttl)
         self._lookups = Lookups(self, self._names)
@@ -210,6 +217,11 @@ class Driver:
         multi.setopt(pycurl.M_MAXCONNECTS, connections if keep is None else max(1, keep))
         if limits.max_connections_per_host is not None:
             multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, limits.max_connections_per_host)
+
+    def set_max_connections(self, connections: int) -> None:
+        """Let each share have so many connections at the same time."""
+        self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
+        self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
 
     # libcurl's callbacks: only a signal handler raises in them, where they cannot catch it
 
@@ -264,7 +276,7 @@ class Driver:
             self.rearm(0.0)
 
     def _read_timer(self) -> None:
-        milliseconds = self.multi.timeout()
+        milliseconds = self._ask_timer()
         if milliseconds < 0:
             self._libcurl_due = None
             return
@@ -304,14 +316,13 @@ class Driver:
 
     def add(self, transfer: Transfer) -> None:
         """Start a prepared transfer."""
-        request = transfer.request
+        request, easy = transfer.request, transfer.easy
         assert request is not None
         if transfer.handle.multiplexes and transfer.shares_as is not self.multiplexing.known:
             self.multiplexing.set_pipewait(transfer, request.url.origin)
-        easy = transfer.easy
         if FAILED or self._names.surplus:
             self._names.set_removals(easy, request)
-        self.multi.add_handle(easy)
+        self._add_easy(easy)
         if self._libcurl_due != 0.0:  # else it acts at once already
             self._act_at_once()
         self.running[easy] = transfer
@@ -512,7 +523,7 @@ class Driver:
 
     def _socket_action(self, descriptor: int, bits: int) -> None:
         try:
-            self.multi.socket_action(descriptor, bits)
+            self._act(descriptor, bits)
         except BaseException as error:
             self._note_failed_action(error)
 
@@ -551,7 +562,7 @@ class Driver:
     def _handle(self, events: list[tuple[int, int]]) -> None:
         """Handle sockets that are ready, and timers that are due."""
         now = monotonic()
-        socket_action = self.multi.socket_action
+        socket_action = self._act
         for descriptor, bits in events:
             if descriptor in self._idle:
                 # Stop watching it until libcurl needs it again.
@@ -600,7 +611,7 @@ class Driver:
         """Finish the transfers that libcurl has ended."""
         self.chosen.clear()
         while True:
-            more, finished, failed = self.multi.info_read()
+            more, finished, failed = self._read_info()
             for easy in finished:
                 self._finish_well(easy)
             for easy, code, message in failed:
@@ -616,17 +627,31 @@ class Driver:
         if transfer is None:
             return  # it was failed meanwhile, because a callback of another one failed
         result = finish(transfer)
-        if result or transfer.attempt.state != ON_KEPT:
+        if result > DONE or transfer.attempt.state != ON_KEPT:
             self._end(transfer, 0, "", result)
             return
         # What most transfers need of _end() and remove().
-        transfer.done = True
         transfer.attached = None
         del self.running[easy]
         try:
-            self.multi.remove_handle(easy)
+            self._remove_easy(easy)
         except BaseException as error:
             self._check_removal(transfer, error)
+        # The straight path: the caller gets the response in this turn.
+        future = transfer.future
+        if result != PLAIN:
+            pass
+        elif future is None:
+            transfer.is_plain = True
+        elif not future.done():
+            try:
+                response = take_plain_response(transfer)
+            except BaseException as error:
+                transfer.failed = error  # raised in the caller's task
+            else:
+                future.set_result(response)
+                return
+        transfer.done = True
         if transfer.wake is not None:
             transfer.wake()
 

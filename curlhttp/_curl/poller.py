@@ -139,7 +139,8 @@ class PollSockets:
             for descriptor, what in self._polled.items():
                 poller.register(descriptor, _mask(what))
             self._poll = poller.poll
-        return _ready(self._poll(None if seconds is None else ceil(seconds * 1000)))
+        found = self._poll(None if seconds is None else ceil(seconds * 1000))
+        return found if len(found) == 1 and found[0][1] == 1 else _ready(found)
 
     def descriptors(self) -> list[int]:
         """Return the sockets; any thread may call this."""

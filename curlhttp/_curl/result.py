@@ -35,6 +35,8 @@ from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import MICROSECOND, CurlTimings, make_timings
 from curlhttp.exceptions import RequestException, WriteTimeout
 
+PLAIN = -1  # the response is whole and needs no look: `take_plain_response` returns it
+
 # Made without their __init__, which Python calls more slowly.
 _new_head, _new_response = Head.__new__, Response.__new__
 
@@ -67,15 +69,15 @@ def finish_failed(transfer: Transfer, code: int, message: str) -> int:
 def finish(transfer: Transfer) -> int:
     """Check a transfer that libcurl calls successful, before its connection serves another one.
 
-    Returns how its attempt goes on, see attempt.py.
+    Returns how its attempt goes on, see attempt.py; or PLAIN, which most responses are.
 
     Args:
         transfer: libcurl has ended it; `failed` says whether its response is invalid.
     """
-    connection = transfer.connection
+    connection, lines = transfer.connection, transfer.lines
     if connection is not None:
         # The server may have chosen HTTP/1.1 although HTTP/2 was offered.
-        if connection.multiplexes and transfer.lines and transfer.lines[0].startswith(b"HTTP/1"):
+        if connection.multiplexes and lines and lines[0].startswith(b"HTTP/1"):
             connection.multiplexes = False
         # A response that is longer than the bytes read from the socket came before its request.
         if (
@@ -85,20 +87,21 @@ def finish(transfer: Transfer) -> int:
         ):
             transfer.reject_early_response(has_head=transfer.head is not None)
             return transfer.conclude()
-    head, lines = transfer.head, transfer.lines
     # Most responses are one head, whose Content-Length is what came. All others need more checks.
-    if head is None and lines and lines[-1] == b"\r\n" and lines.count(b"\r\n") == 1:
+    if transfer.head is None:
         head = _new_head(Head).fill(b"".join(lines))
         if (
             head.status_code >= 200
+            # Each line has an end, so that this finds the first line which is only that.
+            and head.lower.find("\n\r\n") == len(head.lower) - 3
             and f"\ncontent-length: {transfer.size}\r\n" in head.lower
             and not head.may_have_codings
         ):
             transfer.head = head
-            return DONE
+            return PLAIN if transfer.failed is None else FAIL
     assert transfer.request is not None
-    head = _check_response(transfer, transfer.request)
-    if head is None or (head.may_have_codings and head.is_framed_twice):
+    checked = _check_response(transfer, transfer.request)
+    if checked is None or (checked.may_have_codings and checked.is_framed_twice):
         # Another recipient may find another end of the body (RFC 9112, section 6.3).
         transfer.connections.forget(transfer.route)
     return DONE if transfer.failed is None else FAIL
@@ -191,6 +194,30 @@ def make_response(transfer: Transfer) -> Response:
     pending += request.url.origin, head.status_code, queue, first, total, steps
     if len(pending) >= MOST_PENDING:
         transfer.totals.outcomes.fold()
+    return response
+
+
+def take_plain_response(transfer: Transfer) -> Response:
+    """Return the response of an attempt with nothing unusual, and clean the transfer.
+
+    Args:
+        transfer: it ended on a kept connection, and `finish` called its response plain.
+    """
+    request, head, info = transfer.request, transfer.head, transfer.getinfo
+    assert request is not None
+    assert head is not None
+    queue, first, total = transfer.queue_seconds, info(FIRST_BYTE), info(TOTAL)
+    response = _new_response(Response)
+    response.request = request
+    response._head = head
+    response.status_code = status = head.status_code
+    response._content = b"".join(transfer.pieces)  # no copy of a single piece
+    response._times = queue, first, total, transfer.route, None
+    pending = transfer.totals.pending
+    pending += request.url.origin, status, queue, first, total, None
+    if len(pending) >= MOST_PENDING:
+        transfer.totals.outcomes.fold()
+    transfer.clean_plain()
     return response
 
 

@@ -61,6 +61,11 @@ from curlhttp.exceptions import BlockedAddress, ConnectionError
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _MOST_OF_TUNNEL = 256 * 1024  # bytes of a proxy's response to CONNECT
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from curlhttp._models.response import Response
+
 _CATCHES_UP = 0.1  # seconds by which late timers do not slow down a response with a maximum rate
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
@@ -180,6 +185,10 @@ class Transfer:
         lookups: how often its driver looked its names up.
         looked_up: microseconds that it waited for them.
         asks_libcurl: libcurl may look them up.
+        future: of a caller that gets the response as soon as it is complete, or None if it failed;
+            None if there is no such caller.
+        is_plain: it ended without anything unusual, see `take_plain_response`.
+        settle: completes the future without a response; it is the `wake` of such a caller.
     """
 
     __slots__ = (
@@ -213,10 +222,12 @@ class Transfer:
         "driver",
         "easy",
         "failed",
+        "future",
         "getinfo",
         "handle",
         "head",
         "is_cut_short",
+        "is_plain",
         "key",
         "last_activity",
         "lease",
@@ -232,6 +243,7 @@ class Transfer:
         "queue_seconds",
         "request",
         "route",
+        "settle",
         "shares",
         "shares_as",
         "size",
@@ -251,6 +263,8 @@ class Transfer:
     wake: Callable[[], None] | None
     route: Route | None
     connection: Connection | None
+    future: Future[Response | None] | None
+    is_plain: bool
     head: Head | None
     done: bool
     paused: bool
@@ -271,6 +285,7 @@ class Transfer:
         self.driver: Any = None  # a PooledDriver, which imports this module
         self.shares = shares
         self.origin = self.message = ""
+        self.settle = self._settle  # bound once, because each request needs it
         self.attached: _RunsTransfers | None = None
         self.check_at = self.last_activity = 0.0
         self.progress_mark: tuple[int, int] | None = None
@@ -712,6 +727,10 @@ class Transfer:
         if self.wake is not None:
             self.wake()
 
+    def _settle(self) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
+
     def _check_body(self, piece: bytes, size: int) -> int | None:
         """Check a body at some of its pieces; return the value for libcurl, None to continue.
 
@@ -992,6 +1011,7 @@ class Transfer:
         # What every attempt changes.
         self.attempt.state = WAITING
         self.request = self.failed = self.wake = self.route = self.connection = self.head = None
+        self.future, self.is_plain = None, False
         self.done = self.paused = False
         self.code = self.size = self._unread = 0
         self.queue_seconds = 0.0
@@ -999,6 +1019,18 @@ class Transfer:
         self._check_size_at = _FIRST_CHECK
         if self.sockets:
             self.sockets.clear()
+        self.lines.clear()
+        self.pieces.clear()
+
+    def clean_plain(self) -> None:
+        """Forget the request, like `clean`, after an attempt that changed no more than most."""
+        if self.handle.is_dirty or self.size > _FIRST_CHECK or self.queue_seconds:
+            self.clean()
+            return
+        self.request = self.wake = self.future = self.route = self.connection = self.head = None
+        self.attempt.state = WAITING
+        self.size = 0
+        self.done = self.is_plain = False
         self.lines.clear()
         self.pieces.clear()
 
@@ -1028,6 +1060,7 @@ class Transfer:
         finally:
             self.handle.close()
             del self.shares
+            del self.settle  # a cycle
 
 
 def _retires(connection: Connection) -> bool:

@@ -285,7 +285,7 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
         loop = self._running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed:
-            multiplexes = bool(self._route.http2)
+            multiplexes = bool(self._route.http2 or self._route.http3)
             make = self._loops.make_engine
             engine = make(self._engines, loop, self._limits, multiplexes=multiplexes)
             engine.totals = self._totals

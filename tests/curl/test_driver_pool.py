@@ -22,21 +22,17 @@ def _record(client: Client) -> list[Any]:
     """Return a list that gets what the client's only driver does from now on."""
     (driver,) = client._engine._drivers.all  # type: ignore[attr-defined]
     done: list[Any] = []
-    multi, poll = driver.multi, driver.poller.poll
+    act, poll = driver._act, driver.poller.poll
 
-    class Recorded:
-        def socket_action(self, descriptor: int, bits: int) -> Any:
-            done.append((descriptor, bits))
-            return multi.socket_action(descriptor, bits)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(multi, name)
+    def acting(descriptor: int, bits: int) -> Any:
+        done.append((descriptor, bits))
+        return act(descriptor, bits)
 
     def polling(seconds: float | None) -> Any:
         done.append("poll")
         return poll(seconds)
 
-    driver.multi, driver.poller.poll = Recorded(), polling
+    driver._act, driver.poller.poll = acting, polling
     return done
 
 

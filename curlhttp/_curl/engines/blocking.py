@@ -30,6 +30,7 @@ from curlhttp._curl.result import (
     make_response,
     raise_failure,
     read_piece,
+    take_plain_response,
 )
 from curlhttp._curl.transfer import (
     Counts,
@@ -124,8 +125,11 @@ class BlockingEngine:
         try:
             while not transfer.done:
                 driver.step()
-            response = make_response(transfer)
-            transfer.clean()
+            if transfer.is_plain:
+                response = take_plain_response(transfer)
+            else:
+                response = make_response(transfer)
+                transfer.clean()
             transfer.driver = None
             self._drivers.release(driver)
             self._pool.release(lease)
@@ -663,13 +667,7 @@ class PooledDriver(Driver):
 
     def _read_timer(self) -> None:
         if self.running:  # otherwise the next transfer has other timers
-            super()._read_timer()
-
-    def set_max_connections(self, connections: int) -> None:
-        """Let the transfers that use one share have so many connections."""
-        # Both apply to each share.
-        self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
-        self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
+            Driver._read_timer(self)  # without super(), which is slow
 
     def start(self, transfer: Transfer) -> None:
         """Start a prepared transfer, the only one; many have ended when this returns."""
@@ -679,21 +677,21 @@ class PooledDriver(Driver):
             self.multiplexing.set_pipewait(transfer, request.url.origin)
         if FAILED or self._names.surplus:
             self._names.set_removals(easy, request)
-        self.multi.add_handle(easy)
+        self._add_easy(easy)
         self.running[easy] = transfer
         transfer.attached = self
         if not (self._draining or self._resume_at):
             # They were for transfers that have ended.
             self._check_at = self._read_timeouts.next_check = math.inf
         try:
-            self.multi.socket_action(_TIMERS, 0)
+            self._act(_TIMERS, 0)
         except BaseException as error:
             self._note_failed_action(error)
         if transfer.sockets:  # a local one is established at once, which saves a wait
             self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
         if self.running:  # it has to wait, so it needs a read timeout
-            super()._read_timer()
+            Driver._read_timer(self)  # without super(), which is slow
             # As _start_read_timeout, where nobody else waits.
             transfer.check_at = 0.0
             timeout = request.timeout
@@ -719,7 +717,7 @@ class PooledDriver(Driver):
         if bits & _IN:
             self._last_read[descriptor] = now
         try:
-            self.multi.socket_action(descriptor, bits)
+            self._act(descriptor, bits)
         except BaseException as error:
             self._note_failed_action(error)
         self._collect()

@@ -15,6 +15,7 @@ from weakref import WeakMethod
 import pycurl
 
 from curlhttp._curl.connection_pool import (
+    OwnConnections,
     QueuedRequest,
     Slots,
     TransferPool,
@@ -69,20 +70,38 @@ class MultiEngine(ABC):
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
+        self._multiplexes = multiplexes
         self._max_connections = limit_by_open_files(limits.max_connections)
         slots = Slots(self._max_connections, limits.max_connections_per_host, self._start_queued)
-        self._pool = TransferPool(self._make, slots)
+        self._pool = (
+            TransferPool(self._make, slots)
+            if multiplexes
+            else OwnConnections(
+                self._make,
+                slots,
+                self._max_connections,
+                limits.max_keepalive_connections or self._max_connections,
+            )
+        )
+        # The pool while any transfer of it may carry any request that is in `ready`.
+        self._straight_pool = (
+            self._pool if self._pool.keeps_all and slots.per_origin is None else None
+        )
         self._shares = Shares()
         self.totals = Totals()
         self._watches_queue = False
-        self._multiplexes = multiplexes
         self.is_closed = True  # for the finalizer, if there is no descriptor for a driver
         self._driver = self._start_driver()
         self.is_closed = False
         register(self)
 
     def _make(self) -> Transfer:
-        return Transfer(self._limits, self._shares, self.totals)
+        shares = self._shares
+        if not self._multiplexes:
+            share = pycurl.CurlShare()
+            share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
+            shares = Shares(share)
+        return Transfer(self._limits, shares, self.totals)
 
     # what subclasses do
 
@@ -242,6 +261,8 @@ class MultiEngine(ABC):
     def _start_driver(self) -> Driver:
         self._connections = OpenConnections(Quarantine())
         driver = self._make_driver(self._limits, self._max_connections)
+        if not self._multiplexes:
+            driver.set_max_connections(1)  # of each share
         # While the protocol of an origin is unknown, its requests count as connections, because
         # libcurl serves waiting ones in no order and counts their wait as time to connect.
         # Weak, because the loop keeps the driver alive, and must not keep the engine.
@@ -337,7 +358,7 @@ class MultiEngine(ABC):
             return
         first = next(iter(slots.waiters))
         assert isinstance(first, QueuedRequest)
-        idle = set(self._pool.idle)
+        idle = set(self._pool.idle())
         holders = [one for one in self._pool.all if one not in idle]
         if has_moved := slots.granted != granted:
             holders = find_unread(holders)
@@ -362,7 +383,7 @@ class MultiEngine(ABC):
 
     def _launch(self, request: ClientRequest, origin: str) -> Transfer:
         pool = self._pool
-        transfer = pool.idle.pop() if pool.idle else pool.make()
+        transfer = pool.take(request)
         transfer.origin = origin
         transfer.connections = self._connections
         try:
@@ -434,6 +455,8 @@ class MultiEngine(ABC):
         old.fail_all()
         old.detach()
         old.close_in_thread()
+        for transfer in self._pool.all:
+            transfer.connections = self._connections
 
     def open_connections(self) -> Counts:
         """Return how many connections are open; may be called from any thread."""
@@ -456,7 +479,7 @@ class MultiEngine(ABC):
             self._store_idle(transfer)
         else:
             transfer.clean()
-            pool.idle.append(transfer)
+            pool.keep(transfer)
         slots = pool.slots
         if slots.waiters or slots.per_origin is not None:
             slots.release(transfer.origin)
@@ -468,7 +491,7 @@ class MultiEngine(ABC):
             self._pool.drop(transfer)
         else:
             transfer.clean()
-            self._pool.idle.append(transfer)
+            self._pool.keep(transfer)
 
     def _fail(self, transfer: Transfer, error: BaseException) -> None:
         """Drop a transfer, and count its failure."""
@@ -489,6 +512,7 @@ class MultiEngine(ABC):
     def _shut(self) -> None:
         """Fail all running transfers, in the loop's thread."""
         self.is_closed = True
+        self._straight_pool = None
         self._driver.detach()
         # A copy, because each of them is removed.
         for transfer in list(self._driver.running.values()):
@@ -515,6 +539,7 @@ class MultiEngine(ABC):
     def after_fork_in_child(self) -> None:
         """Leave everything to the parent process."""
         self.is_closed = True
+        self._straight_pool = None
         self._driver.is_attached = False
         # Closing or freeing anything here would end connections of the parent.
         for transfer in self._pool.all:

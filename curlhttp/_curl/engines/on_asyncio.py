@@ -10,12 +10,19 @@ from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING
 
+import pycurl
+
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine
+from curlhttp._curl.errors import make_driver_error
+from curlhttp._curl.result import make_response
 from curlhttp._curl.socket_thread import SocketThread
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine.network import network
 from curlhttp._models.config import Limits
+from curlhttp._models.request import ClientRequest
+from curlhttp._models.response import Response
 from curlhttp._runtime.loops import FutureWaiter, settle
 
 if TYPE_CHECKING:
@@ -109,6 +116,7 @@ class AsyncioEngine(EventLoopEngine):
         self, limits: Limits, *, multiplexes: bool, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._loop = loop
+        self._create_future = loop.create_future
         super().__init__(limits, multiplexes=multiplexes)
 
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
@@ -130,6 +138,61 @@ class AsyncioEngine(EventLoopEngine):
             await future
         finally:
             timer.cancel()
+
+    # exchanges
+
+    async def perform(self, request: ClientRequest) -> Response:
+        """Send the request and return the response with its body in memory.
+
+        This is the straight path: nothing replaces the network, a slot and a transfer are free, and
+        the body is in memory. Other requests leave for the general path, which is MultiEngine's.
+
+        Args:
+            request: complete.
+
+        Raises:
+            RequestException: the exchange failed.
+        """
+        pool = self._straight_pool
+        if (
+            pool is None
+            or not (ready := pool.ready)
+            or (slots := pool.slots).used >= slots.total
+            or request.body is not None
+            or network.override is not None
+            or (
+                pool.separates
+                and (
+                    request.route is not pool.ready_route or request.url.origin != pool.ready_origin
+                )
+            )
+            or (driver := self._driver).broken is not None
+        ):
+            return await super().perform(request)
+        transfer = ready.pop()
+        slots.used += 1
+        try:
+            transfer.prepare(request)
+            future: asyncio.Future[Response | None] = self._create_future()
+            transfer.future = future
+            transfer.wake = transfer.settle
+            driver.add(transfer)
+            response = await future
+            if response is None:  # something unusual has happened
+                response = make_response(transfer)
+                transfer.clean()
+        except BaseException as error:
+            made = make_driver_error(error, request) if isinstance(error, pycurl.error) else error
+            self._fail(transfer, made)
+            if made is not error:
+                raise made from error
+            raise
+        if slots.waiters or ready is not pool.ready or self._straight_pool is not pool:
+            self._release(transfer)
+        else:  # the same without a call
+            ready.append(transfer)
+            slots.used -= 1
+        return response
 
     def _call_soon(self, call: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(call)
