@@ -30,9 +30,9 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 200\r
 _THINKS = 0.005  # seconds for which the server waits: a request that waits once is what users have
 _TRACED = 30  # requests, of which the middle one counts: some look for silence as well
 
-# Above the most of all versions of Python: on 3.10, 1,708 and 2,162; on 3.11, 2,796.
-_BLOCKING_BYTECODES = 1_740
-_ASYNC_BYTECODES = 2_200
+# Above the most of all versions of Python: on 3.11, 1,302; on 3.10, 1,720; on 3.11, 2,796.
+_BLOCKING_BYTECODES = 1_400
+_ASYNC_BYTECODES = 1_800
 _SESSION_BYTECODES = 2_860
 # A message of 64 B there and back; on 3.11, 908.
 _MESSAGE_BYTECODES = 1_000

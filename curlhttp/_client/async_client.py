@@ -20,14 +20,16 @@ from curlhttp._client.request_builder import (
     set_verb_signatures,
 )
 from curlhttp._client.stream import AsyncStreamedResponse
-from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine
+from curlhttp._engine.network import now, wall
 from curlhttp._flow.exchange import count_attempts, exchange_async
+from curlhttp._flow.straight import go_on, is_final
 from curlhttp._models.errors import client_closed
 from curlhttp._models.exiting import check_running
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
+from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -129,10 +131,10 @@ class AsyncClient(BaseClient):
         given = self._given_transport = None if transport is None else self._to_engine(transport)
         if given is not None:
             self._find_running_loop = cast("Callable[[], Loop]", _no_loop)
-        now, wall = _network.now, _network.wall
+        clock = now, wall
         if given is not None and not self._uses_libcurl:
-            now, wall = given.runtime.now, given.runtime.wall
-        self.clock: Clock = Clock(now, wall, lambda seconds: self._timer().runtime.sleep(seconds))
+            clock = given.runtime.now, given.runtime.wall
+        self.clock: Clock = Clock(*clock, lambda seconds: self._timer().runtime.sleep(seconds))
         self.make_waiter: MakeWaiter = lambda: self._timer().runtime.make_waiter()
         self.make_race: MakeRace = lambda: self._timer().runtime.make_race()
         self.exchange: Send = self._make_exchange()
@@ -262,6 +264,18 @@ class AsyncClient(BaseClient):
 
     async def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
+        straight = self._build_straight(url, options)
+        if straight is not None:
+            flow = self.flow  # another task may replace it
+            try:
+                engine = self._engine()
+            except RequestException as error:
+                error.request = straight
+                raise
+            response = await engine.perform(straight)
+            if is_final(response):
+                return response
+            return await go_on(flow, straight, response)
         built = self._build_verb_request("GET", url, options)
         return await self.flow(built)
 

@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -28,16 +29,19 @@ from curlhttp._engine.engine import (
     Send,
     Totals,
 )
+from curlhttp._engine.log import INFO, log
+from curlhttp._engine.network import network
 from curlhttp._engine.run import Offload, run_here
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
+from curlhttp._flow.straight import is_straight
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies, Proxy
 from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.errors import Unpicklable, check_flags, check_number, check_object
 from curlhttp._models.exiting import check_running
 from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
-from curlhttp._models.request import ClientRequest, pack_fields
+from curlhttp._models.request import ClientRequest, Fields, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
 from curlhttp._models.suggestions import CLIENT_SETTINGS, no_change, with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
@@ -88,6 +92,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="BaseClient")
 
 _DEFAULT_MAX_REDIRECTS = 30
+_new_request = ClientRequest.__new__
 
 
 class ClosesWithClient(Protocol):
@@ -119,6 +124,8 @@ class BaseClient(Unpicklable, RequestBuilder):
     make_waiter: MakeWaiter
     make_race: MakeRace
     exchange: Send
+    flow: Send
+    _given_transport: Engine | None = None
     is_closed = False
     _awaits_hooks = False
     _streamed: type[BaseStreamedResponse]
@@ -301,9 +308,7 @@ class BaseClient(Unpicklable, RequestBuilder):
             raises=raise_for_status,
         )
         self._policies = (breaker, concurrency_limit)
-        self.flow: Send = self.chain.build(
-            self.exchange, self.clock, self.make_waiter, self.make_race
-        )
+        self._build_flow()
         _connect_stores(
             rate_limit,
             concurrency_limit,
@@ -498,7 +503,49 @@ class BaseClient(Unpicklable, RequestBuilder):
     def _set_wrappers(self, wrappers: tuple[EngineWrapper, ...]) -> None:
         self._wrappers = wrappers
         self.exchange = self._make_exchange()
-        self.flow = self.chain.build(self.exchange, self.clock, self.make_waiter, self.make_race)
+        self._build_flow()
+
+    def _build_flow(self, *, retries: bool | None = None) -> None:
+        self.flow = self.chain.build(
+            self.exchange, self.clock, self.make_waiter, self.make_race, retries=retries
+        )
+        self._check_straight()
+
+    def _check_straight(self) -> None:
+        """Note whether plain requests may take the straight path: no layer has to see them."""
+        timeout, auth = self._fields[2], self._fields[5]
+        leaves = (
+            not is_straight(self.flow, self.exchange)
+            or self._wrappers
+            or self._given_transport is not None
+            or self._route is not None
+            or auth is not None
+            or timeout.total is not None
+            or self._overrides_build_request
+            or "_build_plain_request" in vars(self)
+        )
+        self._straight_fields: Fields | None = None if leaves else self._fields
+
+    def _build_straight(
+        self, url: str | bytes | URL, options: RequestOptions
+    ) -> ClientRequest | None:
+        """Return a GET that may go past the flow, straight to the engine; None for any other.
+
+        Neither a layer nor an option has to see it, and what is left of the flow is to look at the
+        response: `is_final` says whether the flow would return it as it is.
+        """
+        fields = self._straight_fields
+        if (
+            fields is None
+            or options
+            or self._jar.cookies is not None
+            or network.counts_sends
+            or log.is_enabled_for(INFO)
+            or is_finalizing()
+            or (parsed := self._parse(url)).username is not None
+        ):
+            return None
+        return _new_request(ClientRequest).fill("GET", parsed, fields)
 
     # settings that may be changed
 
@@ -511,6 +558,7 @@ class BaseClient(Unpicklable, RequestBuilder):
     def headers(self, headers: HeaderChanges | None) -> None:
         self._headers = make_client_headers(headers, self._sensitive)
         self._fields = (None, self._headers, *self._fields[2:])
+        self._check_straight()
 
     @property
     def cookies(self) -> Cookies:
@@ -577,9 +625,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         chain = self.chain
         if not chain.retries:  # no request had a policy until now, so the flow has no retry layer
             # In this order, because another thread that sees `retries` uses the flow at once.
-            self.flow = chain.build(
-                self.exchange, self.clock, self.make_waiter, self.make_race, retries=True
-            )
+            self._build_flow(retries=True)
             chain.retries = True
 
     def _convert(self, user_request: UserRequest) -> ClientRequest:
@@ -611,6 +657,8 @@ class BaseClient(Unpicklable, RequestBuilder):
                 if getattr(kind, name, None) is getattr(BaseClient, name, None):
                     raise no_change(kind.__name__, name)
             object.__setattr__(self, name, value)
+            if name in ("flow", "_fields"):  # see _check_straight
+                object.__setattr__(self, "_straight_fields", None)
 
         def __enter__(self):
             raise TypeError("AsyncClient needs `async with`, not `with`; or use curlhttp.Client")

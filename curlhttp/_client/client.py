@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
 from curlhttp._client.base import BaseClient, Self
@@ -19,6 +20,7 @@ from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine
 from curlhttp._engine.run import run_here, run_sync, send_sync
 from curlhttp._flow.exchange import count_attempts, exchange
+from curlhttp._flow.straight import go_on, is_final
 from curlhttp._models.exiting import check_running
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -114,7 +116,6 @@ class Client(BaseClient):
     _sender_pool: SenderPool | None = None  # made by the first map
 
     def _set_engine(self, transport: object) -> None:
-        self._has_given_transport = transport is not None
         self._inner: BlockingEngine | None = None
         if transport is None or hasattr(transport, "wrap"):
             from curlhttp._curl.engines.blocking import BlockingEngine
@@ -127,6 +128,7 @@ class Client(BaseClient):
             assert self._inner is not None
             engine = self._inner
         self._engine: Engine = engine
+        self._given_transport = None if transport is None else engine
         runtime = (self._inner or engine).runtime
         self.clock: Clock = Clock(runtime.now, runtime.wall, runtime.sleep)
         self.make_waiter: MakeWaiter = runtime.make_waiter
@@ -198,6 +200,13 @@ class Client(BaseClient):
 
     def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
+        straight = self._build_straight(url, options)
+        if straight is not None:
+            flow = self.flow  # another thread may replace it
+            response = send_sync(self._engine.perform, straight)
+            if is_final(response):
+                return response
+            return run_sync(partial(go_on, flow, straight, response))
         built = self._build_verb_request("GET", url, options)
         return send_sync(self.flow, built)
 
@@ -470,7 +479,7 @@ class Client(BaseClient):
         if self._sender_pool is None:
             from curlhttp._client.map.results import SenderPool
 
-            sender_pool = SenderPool(self, inline=self._has_given_transport)
+            sender_pool = SenderPool(self, inline=self._given_transport is not None)
             # setdefault is atomic: another thread may make a pool at the same time.
             found: SenderPool = self.__dict__.setdefault("_sender_pool", sender_pool)
             return found

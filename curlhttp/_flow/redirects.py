@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.auth import AuthContext, FindCredentials, auth_from_netrc, authenticate
+from curlhttp._flow.straight import mark
 from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import REDIRECT_STATUSES, Response
@@ -149,7 +150,7 @@ def redirects(
     def wrap(send: Send) -> Send:
         send_with_cookies = cookies(send)
 
-        async def through(request: ClientRequest) -> Response:
+        async def through(request: ClientRequest, first: Response | None = None) -> Response:
             if request.timeout.total is not None and request.deadline is None:
                 request = with_deadline(request, now)  # one for all layers below
             if network.counts_sends:
@@ -160,7 +161,10 @@ def redirects(
                 auth, jar = request.auth, request.jar
                 if auth is None and netrc is not None:
                     auth = auth_from_netrc(request, netrc)
-                if auth is not None and auth is not NO_AUTH:
+                if first is not None:
+                    response, first = first, None
+                    store_cookies(jar, response)
+                elif auth is not None and auth is not NO_AUTH:
                     # Cookies below auth, so that the next request has the cookies of a challenge.
                     response = await authenticate(request, send_with_cookies, auth, auth_context)
                 elif jar is None:
@@ -192,6 +196,8 @@ def redirects(
                 history = [*response.history, response]
                 request = following if upgrade is None else upgrade(following)
 
+        if netrc is None:
+            mark(through, send)
         return through
 
     return wrap

@@ -17,6 +17,7 @@ import pytest
 
 import curlhttp
 from curlhttp import Record
+from curlhttp._engine.network import network
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ClientClosed,
@@ -728,7 +729,7 @@ async def test_the_attempts_of_a_request_have_its_number(make_client: Make, path
         await client.get(URL)
     assert [mark[1:3] for mark in marks(path)] == [(302, 1), (503, 1), (0, 1), (200, 1), (404, 2)]
     await client.aclose()
-    assert curlhttp._engine.network.network.counts_sends == set()
+    assert network.counts_sends == set()
 
 
 @pytest.mark.parametrize("stream", [False, True])

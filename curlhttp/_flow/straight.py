@@ -1,0 +1,42 @@
+"""The straight path: a request that the flow would only pass on goes past it, to the engine.
+
+The layer of redirects marks the flow that it makes. If that is all of a client's flow, nothing else
+has to see a request without a total timeout, credentials and cookies. What is left is to look at
+its response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from curlhttp._engine.engine import Send
+from curlhttp._models.request import ClientRequest
+from curlhttp._models.response import REDIRECT_STATUSES, Response
+
+_MARK = "sends"
+
+
+def mark(flow: Send, send: Send) -> None:
+    """Mark the flow of a layer, which only passes most requests on.
+
+    Args:
+        flow: also takes the first response to a request, and goes on from there.
+        send: what it passes them to.
+    """
+    setattr(flow, _MARK, send)
+
+
+def is_straight(flow: Send, last: Send) -> bool:
+    """Return whether a marked layer is all that a flow has above its last step."""
+    return getattr(flow, _MARK, None) is last
+
+
+def is_final(response: Response) -> bool:
+    """Return whether a straight flow would return a response as it is."""
+    head = response._head
+    return "\nset-cookie:" not in head.lower and head.status_code not in REDIRECT_STATUSES
+
+
+def go_on(flow: Send, request: ClientRequest, first: Response) -> Awaitable[Response]:
+    """Go on in a straight flow, from the first response to a request."""
+    return flow(request, first)  # type: ignore[call-arg]
