@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from inspect import Parameter, Signature
 from sys import is_finalizing
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -23,6 +22,8 @@ from curlhttp._policy.auth import NO_AUTH, BasicAuth, to_auth
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema
 
 if TYPE_CHECKING:
+    from inspect import Parameter, Signature
+
     from typing_extensions import Unpack
 
     from curlhttp._engine.engine import Clock
@@ -466,6 +467,8 @@ def _make_bodiless_signature(function: FunctionType) -> Signature:
 
 def _get_keywords() -> Iterator[Parameter]:
     """Yield the keywords of build_request, with the RouteOptions last."""
+    from inspect import Parameter
+
     from curlhttp._client.routing import RouteOptions
 
     made: Callable[..., object] = RequestBuilder.build_request

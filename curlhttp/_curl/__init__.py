@@ -8,10 +8,41 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from typing import Any
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from typing import TYPE_CHECKING, Any
+
+_EXTENSION = "pycurl._pycurl"
+
+
+def _load_pycurl() -> Any:
+    """Return pycurl without its AsyncCurlMulti.
+
+    The package imports that class with dataclasses and inspect, which takes longer than all of this
+    library. The extension has everything else, and the package uses the same one if a program
+    imports it later.
+    """
+    package = None if "pycurl" in sys.modules else PathFinder.find_spec("pycurl")
+    folders = None if package is None else package.submodule_search_locations
+    spec = None if folders is None else PathFinder.find_spec(_EXTENSION, folders)
+    if spec is None or spec.loader is None:  # loaded already, or installed in another way
+        import pycurl
+
+        return pycurl
+    found = sys.modules[_EXTENSION] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(found)
+    except BaseException:
+        del sys.modules[_EXTENSION]
+        raise
+    return found
+
 
 try:
-    import pycurl
+    if TYPE_CHECKING:
+        import pycurl
+    else:
+        pycurl = _load_pycurl()
 except ImportError as error:
     if "subinterpreters" not in str(error):
         raise
@@ -29,6 +60,7 @@ __all__ = [
     "has_negotiate",
     "has_unix_sockets",
     "libcurl_version",
+    "pycurl",
 ]
 
 _LEAST_PYCURL = (7, 47)  # as in pyproject.toml

@@ -16,8 +16,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.options import address_options, get_addresses, get_connect_target
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import bracketed

@@ -12,12 +12,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from time import monotonic
 from typing import NoReturn, TypeAlias
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.attempt import DONE, HOLD, ON_KEPT, RESTART, WAITING
 from curlhttp._curl.connection_state import Connection, OpenConnections, shut_down
 from curlhttp._curl.dns import FAILED, CachedNames
@@ -355,6 +353,8 @@ class Driver:
         """
         request = transfer.request
         if request is not None and transfer.attached:
+            from dataclasses import replace  # slow to import
+
             request.timeout = replace(request.timeout, read=seconds)
             transfer.last_activity = monotonic()
             self._start_read_timeout(transfer, request)

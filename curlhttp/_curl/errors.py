@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from sys import is_finalizing
 from typing import Literal, NamedTuple
 
-import pycurl
-
 from curlhttp import exceptions as e
+from curlhttp._curl import pycurl
 from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
 from curlhttp._curl.libcurl_log import get_stream_reset
 from curlhttp._models.config import NetworkRoute, describe_authorities, explain_missing_authorities

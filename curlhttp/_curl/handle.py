@@ -12,9 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-import pycurl
-
-from curlhttp._curl import USES_SCHANNEL
+from curlhttp._curl import USES_SCHANNEL, pycurl
 from curlhttp._curl.options import (
     address_options,
     base_options,

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Literal, TypeAlias
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._engine.log import log as request_logger
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
 

@@ -14,8 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import Protocol, cast
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.dns import CachedNames, Name, get_names
 from curlhttp._curl.poller import Poller, Wakeup
 from curlhttp._curl.resolver import Lookup

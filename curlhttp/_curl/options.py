@@ -9,9 +9,7 @@ import _socket
 import re
 from typing import cast
 
-import pycurl
-
-from curlhttp._curl import USES_SCHANNEL, knows_tls_1_3
+from curlhttp._curl import USES_SCHANNEL, knows_tls_1_3, pycurl
 from curlhttp._models.config import TLS, Limits, NetworkRoute, Proxy, Verify, names_folders
 from curlhttp._models.credentials import encode_credential
 from curlhttp._models.timeout import Timeout

@@ -15,8 +15,7 @@ from threading import current_thread, main_thread
 from time import monotonic, sleep
 from typing import Any, Protocol
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.errors import report_descriptor_shortage
 
 if sys.platform == "win32":

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import inf
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.errors import write_timeout_error
 from curlhttp._curl.head import parse_response_head
 from curlhttp._curl.transfer import Transfer

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.attempt import DONE, FAIL, ON_KEPT
 from curlhttp._curl.errors import (
     TransferFailure,

@@ -13,8 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.poller import Wakeup, make_small_poller
 from curlhttp._models.exiting import start_thread
 

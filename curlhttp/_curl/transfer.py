@@ -18,9 +18,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-import pycurl
-
 from curlhttp._curl import attempt as table
+from curlhttp._curl import pycurl
 from curlhttp._curl.attempt import ON_KEPT, RESTART, SEND, WAITING, AttemptState, Ending
 from curlhttp._curl.connection_state import (
     END,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -392,6 +391,8 @@ def make_route(
 @lru_cache(maxsize=256)
 def derive_route(route: NetworkRoute, **fields: object) -> NetworkRoute:
     """Return a NetworkRoute with some fields replaced; the same object each time."""
+    from dataclasses import replace  # slow to import
+
     return replace(route, **fields)  # type: ignore[arg-type]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, Signature
 from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
-_COLLECTED = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+if TYPE_CHECKING:
+    from inspect import Parameter, Signature
 
 
 class DescribedDefault:
@@ -23,33 +24,53 @@ class DescribedDefault:
         return self.text
 
 
-class LazySignature(Signature):
-    """A signature that is computed when it is first read.
+class LazySignature:
+    """A signature that is computed when it is first read, by `_make`.
 
-    Args:
-        make: returns the signature.
+    It is an instance of inspect.Signature for all who ask. That module is slow to import, and most
+    programs look at no signature.
     """
 
     __slots__ = ("_made", "_make")
 
-    def __init__(self, make: Callable[[], Signature]) -> None:
-        self._make = make
-        self._made: Signature | None = None
+    _made: Signature | None
+    _make: Callable[[], Signature]
+
+    # Methods of Signature make a new one with type(self)().
+    def __new__(cls, *parameters: Any, **options: Any) -> Signature:  # type: ignore[misc]
+        """Return a plain signature."""
+        from inspect import Signature
+
+        return Signature(*parameters, **options)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        from inspect import Signature
+
+        return Signature
 
     def _real(self) -> Signature:
         if self._made is None:
             self._made = self._make()
         return self._made
 
-    # The methods of Signature read these names, which are slots there.
-    _parameters = property(lambda self: self._real().parameters)
-    _return_annotation = property(lambda self: self._real().return_annotation)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real(), name)
 
-    def replace(self, **changes: object) -> Signature:  # type: ignore[override]
-        """Return a plain signature with other parameters, or another annotation."""
-        return self._real().replace(**changes)  # type: ignore[arg-type]
+    def __eq__(self, other: object) -> bool:
+        return self._real() == other
 
-    __replace__ = replace  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(self._real())
+
+    def __repr__(self) -> str:
+        return repr(self._real())
+
+    def __str__(self) -> str:
+        return str(self._real())
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return self._real().__reduce__()
 
 
 def set_signature(function: object, make: Callable[[FunctionType], Signature]) -> None:
@@ -60,7 +81,8 @@ def set_signature(function: object, make: Callable[[FunctionType], Signature]) -
         make: called with the function, which still has its original signature; returns the other.
     """
     assert isinstance(function, FunctionType)
-    lazy = LazySignature(lambda: make(function))
+    lazy = object.__new__(LazySignature)
+    lazy._made, lazy._make = None, lambda: make(function)
     function.__signature__ = lazy  # type: ignore[attr-defined]
 
 
@@ -76,10 +98,13 @@ def with_keywords(
         keywords: the parameters that **options stand for.
         defaults: replace the defaults of parameters, by name.
     """
+    from inspect import Parameter, Signature
+
+    collected = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
     own = Signature.from_callable(_bare(function))
-    found = {name: each for name, each in own.parameters.items() if each.kind not in _COLLECTED}
+    found = {name: each for name, each in own.parameters.items() if each.kind not in collected}
     for each in keywords:
-        if each.name not in found and each.kind not in _COLLECTED:
+        if each.name not in found and each.kind not in collected:
             found[each.name] = each.replace(kind=Parameter.KEYWORD_ONLY)
     shown = [
         each.replace(default=defaults[each.name]) if each.name in defaults else each

@@ -11,7 +11,6 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -113,6 +112,8 @@ def set_certificate_name(name: str, sent: ClientRequest) -> None:
 
 def set_proxy_authorization(credentials: object, sent: ClientRequest) -> None:
     """Send the credentials in the request's headers to the proxy alone."""
+    from dataclasses import replace
+
     assert sent.route.proxy is not None
     headers = (("Proxy-Authorization", to_header_text(credentials)),)
     proxy = replace(sent.route.proxy, headers=headers)
@@ -369,6 +370,8 @@ def start_countdown(timeout: TimeoutInput, spent: Timings | None) -> Callable[[]
     """Return a function that returns the next hop's limits: all hops share one total."""
     if not isinstance(timeout, Timeout) or timeout.total is None:
         return lambda: timeout
+    from dataclasses import replace
+
     end = monotonic() + timeout.total - (0 if spent is None else spent.queue + spent.total)
     return lambda: replace(timeout, total=max(end - monotonic(), _MIN_SECONDS))
 

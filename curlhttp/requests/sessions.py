@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from inspect import Signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urljoin, urlparse
@@ -54,6 +53,7 @@ from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
+    from inspect import Signature
 
     from typing_extensions import Unpack
 
@@ -816,6 +816,8 @@ def set_verb_signatures(functions: Mapping[str, object], request: Callable[..., 
 
 
 def _make_signature(request: Callable[..., object], function: FunctionType) -> Signature:
+    from inspect import Signature
+
     taken = Signature.from_callable(request).parameters.values()
     fixed = {*_NAMED, "stream"} if function.__name__ == "stream" else _NAMED
     defaults = {"allow_redirects": False} if function.__name__ == "head" else {}

@@ -13,8 +13,7 @@ from time import monotonic
 from typing import TypeVar
 from weakref import WeakSet
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.connection_pool import ConnectionPool, Key, count_failed_wait
 from curlhttp._curl.connection_state import OpenConnections, Quarantine, shut_down
 from curlhttp._curl.dns import FAILED

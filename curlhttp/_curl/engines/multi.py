@@ -12,8 +12,7 @@ from functools import partial
 from time import monotonic
 from weakref import WeakMethod
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.connection_pool import (
     OwnConnections,
     QueuedRequest,

@@ -10,8 +10,7 @@ from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine

@@ -19,8 +19,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import pycurl
-
+from curlhttp._curl import pycurl
 from curlhttp._curl.connection_state import shut_down
 from curlhttp._curl.poller import SelectSockets, Wakeup
 from curlhttp._curl.streams.stream import Stream, closed_error

@@ -12,9 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-import pycurl
-
-from curlhttp._curl import USES_SCHANNEL
+from curlhttp._curl import USES_SCHANNEL, pycurl
 from curlhttp._curl.connection_state import Connection
 from curlhttp._curl.errors import LACKS_CERTIFICATE, find_tls_refusal
 from curlhttp._curl.transfer import Transfer
