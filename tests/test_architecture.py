@@ -452,7 +452,7 @@ def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
 
     heavy = (
         "asyncio anyio urllib3 requests ssl email http.client http.cookiejar logging hashlib "
-        "socket selectors signal curlhttp._models.origin_stats"
+        "socket selectors signal dataclasses pycurl curlhttp._models.origin_stats"
     )
     late = "packages help utils cookies compat auth _original_response _retries _urllib3"
     modules = " ".join(f"curlhttp.requests.{name}" for name in late.split())
@@ -460,6 +460,17 @@ def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
     with AppServer() as app:
         program = f"import curlhttp; assert curlhttp.get({app.url!r}).content == b'hello'"
         assert loaded_after(program, names) == set()
+
+
+@pytest.mark.parametrize("order", ["curlhttp, pycurl", "pycurl, curlhttp"])
+def test_a_program_with_pycurl_shares_its_extension(order: str) -> None:
+    program = (
+        f"import {order}\n"
+        "from curlhttp import _curl\n"
+        "assert _curl.pycurl.Curl is pycurl.Curl and _curl.pycurl.error is pycurl.error\n"
+        "pycurl.AsyncCurlMulti; curlhttp.Client().close()"
+    )
+    assert loaded_after(program, "pycurl._pycurl") == {"pycurl._pycurl"}
 
 
 def test_a_trio_program_does_not_load_asyncios_engine_too_early() -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _EXTENSION = "pycurl._pycurl"
 
 
-def _load_pycurl() -> Any:
+def _load_pycurl() -> ModuleType:
     """Return pycurl without its AsyncCurlMulti.
 
     The package imports that class with dataclasses and inspect, which takes longer than all of this
@@ -26,9 +28,7 @@ def _load_pycurl() -> Any:
     folders = None if package is None else package.submodule_search_locations
     spec = None if folders is None else PathFinder.find_spec(_EXTENSION, folders)
     if spec is None or spec.loader is None:  # loaded already, or installed in another way
-        import pycurl
-
-        return pycurl
+        return import_module("pycurl")
     found = sys.modules[_EXTENSION] = module_from_spec(spec)
     try:
         spec.loader.exec_module(found)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from curlhttp._curl import pycurl
 from curlhttp._curl.options import address_options, get_addresses, get_connect_target
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.url import bracketed
 

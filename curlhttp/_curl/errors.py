@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from sys import is_finalizing
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from curlhttp import exceptions as e
 from curlhttp._curl import pycurl
@@ -17,6 +17,7 @@ from curlhttp._curl.libcurl_log import get_stream_reset
 from curlhttp._models.config import NetworkRoute, describe_authorities, explain_missing_authorities
 from curlhttp._models.errors import describe_errno
 from curlhttp._models.exiting import exit_error
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.request import IDEMPOTENT, ClientRequest
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from curlhttp._curl import USES_SCHANNEL, pycurl
 from curlhttp._curl.options import (
@@ -24,6 +24,7 @@ from curlhttp._curl.options import (
 )
 from curlhttp._models.config import Limits, NetworkRoute, Proxy, ShareKey
 from curlhttp._models.headers import WITHOUT_HOST
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.timeout import Timeout
 

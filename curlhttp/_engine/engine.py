@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._engine.outcomes import Outcomes, Pending
 from curlhttp._engine.race import Race, is_beaten
 from curlhttp._models.fork import register
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.request import KEEP_CODED, ClientRequest
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException

@@ -13,9 +13,10 @@ import sys
 from _thread import _count as count_other_threads
 from collections.abc import Callable
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from weakref import ref
 
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp.exceptions import PoolTimeout
 
 _SHORTEST = 500e-6  # seconds between two steps of a map that makes progress

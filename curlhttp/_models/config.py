@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from curlhttp._models.credentials import encode_credential, unquote_credential
 from curlhttp._models.errors import check_number
 from curlhttp._models.frozen import dataclass
 from curlhttp._models.headers import check_header
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import bracketed
 from curlhttp.exceptions import InvalidProxyURL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inspect import Parameter, Signature
@@ -24,53 +24,51 @@ class DescribedDefault:
         return self.text
 
 
-class LazySignature:
-    """A signature that is computed when it is first read, by `_make`.
+if not TYPE_CHECKING:  # a type checker sees only that it is a Signature
 
-    It is an instance of inspect.Signature for all who ask. That module is slow to import, and most
-    programs look at no signature.
-    """
+    class LazySignature:
+        """A signature that is computed when it is first read, by `_make`.
 
-    __slots__ = ("_made", "_make")
+        It is an instance of inspect.Signature for all who ask. That module is slow to import, and
+        most programs look at no signature.
+        """
 
-    _made: Signature | None
-    _make: Callable[[], Signature]
+        __slots__ = ("_made", "_make")
 
-    # Methods of Signature make a new one with type(self)().
-    def __new__(cls, *parameters: Any, **options: Any) -> Signature:  # type: ignore[misc]
-        """Return a plain signature."""
-        from inspect import Signature
+        def __new__(cls, *parameters, **options):
+            """Return a plain signature, which the methods of Signature make with type(self)()."""
+            from inspect import Signature
 
-        return Signature(*parameters, **options)
+            return Signature(*parameters, **options)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        from inspect import Signature
+        @property
+        def __class__(self):
+            from inspect import Signature
 
-        return Signature
+            return Signature
 
-    def _real(self) -> Signature:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        def _real(self):
+            if self._made is None:
+                self._made = self._make()
+            return self._made
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real(), name)
+        def __getattr__(self, name):
+            return getattr(self._real(), name)
 
-    def __eq__(self, other: object) -> bool:
-        return self._real() == other
+        def __eq__(self, other):
+            return self._real() == other
 
-    def __hash__(self) -> int:
-        return hash(self._real())
+        def __hash__(self):
+            return hash(self._real())
 
-    def __repr__(self) -> str:
-        return repr(self._real())
+        def __repr__(self):
+            return repr(self._real())
 
-    def __str__(self) -> str:
-        return str(self._real())
+        def __str__(self):
+            return str(self._real())
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        return self._real().__reduce__()
+        def __reduce__(self):
+            return self._real().__reduce__()
 
 
 def set_signature(function: object, make: Callable[[FunctionType], Signature]) -> None:
@@ -81,9 +79,10 @@ def set_signature(function: object, make: Callable[[FunctionType], Signature]) -
         make: called with the function, which still has its original signature; returns the other.
     """
     assert isinstance(function, FunctionType)
-    lazy = object.__new__(LazySignature)
-    lazy._made, lazy._make = None, lambda: make(function)
-    function.__signature__ = lazy  # type: ignore[attr-defined]
+    if not TYPE_CHECKING:
+        lazy = object.__new__(LazySignature)
+        lazy._made, lazy._make = None, lambda: make(function)
+        function.__signature__ = lazy
 
 
 def with_keywords(

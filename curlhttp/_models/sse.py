@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from curlhttp._models.decoding import Parts
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.response import read_json
 from curlhttp.exceptions import ResponseTooLarge
 

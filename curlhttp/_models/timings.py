@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from curlhttp._models.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from curlhttp._models.request import ClientRequest

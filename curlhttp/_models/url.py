@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 from urllib.parse import quote, quote_plus, unquote
 
 from curlhttp._models.credentials import unquote_credential
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.redaction import display_url, redact_text
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 

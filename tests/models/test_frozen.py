@@ -1,4 +1,4 @@
-"""The frozen dataclasses that are made faster behave as those of dataclasses do."""
+"""The frozen dataclasses and named tuples that are made faster behave as the usual ones do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import typing
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from curlhttp._models.config import TLS, Limits, Proxy
 from curlhttp._models.frozen import dataclass
+from curlhttp._models.named_tuple import NamedTuple
 from curlhttp._models.timeout import Timeout
 
 
@@ -76,6 +78,56 @@ def _result(act: Callable[[Any], object], kind: Any) -> str:
 )
 def test_it_does_what_a_dataclass_does(act: Callable[[Any], object]) -> None:
     assert _result(act, Fast) == _result(act, Slow)
+
+
+class FastPair(NamedTuple):
+    """A pair."""
+
+    name: str
+    size: int | None = 1
+
+    @property
+    def shown(self) -> str:
+        return f"{self.name}:{self.size}"
+
+
+class SlowPair(typing.NamedTuple):
+    """A pair."""
+
+    name: str
+    size: int | None = 1
+
+    @property
+    def shown(self) -> str:
+        return f"{self.name}:{self.size}"
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda kind: kind("a"),
+        lambda kind: kind(),
+        lambda kind: kind("a", 2).shown,
+        lambda kind: kind("a")._replace(size=None),
+        lambda kind: (kind._fields, kind._field_defaults, kind.__doc__, kind.__module__),
+        lambda kind: (kind.__qualname__, kind.__mro__, list(inspect.signature(kind).parameters)),
+        lambda kind: typing.get_type_hints(kind),
+        lambda kind: pickle.loads(pickle.dumps(kind("a", 2))),
+        lambda kind: setattr(kind("a"), "size", 2),
+    ],
+)
+def test_it_does_what_a_named_tuple_does(act: Callable[[Any], object]) -> None:
+    assert _result(act, FastPair) == _result(act, SlowPair)
+
+
+def test_a_dataclass_that_derives_from_it_is_pickled_with_its_own_fields() -> None:
+    more = pickle.loads(pickle.dumps(Derived(read=3, why="x")))
+    assert (more, more.why) == (Derived(read=3, why="x"), "x")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Derived(Timeout):
+    why: str = ""
 
 
 def test_a_dataclass_may_derive_from_it() -> None:
