@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from curlhttp._client.partial_file import Checksum, PartialFile
 from curlhttp._client.request_builder import DownloadOptions, check_options
 from curlhttp._engine.engine import Send
-from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody
+from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.decoding import parse_codings
 from curlhttp._models.errors import add_note, check_flags
 from curlhttp._models.progress import Progress, ProgressMeter
@@ -231,19 +231,19 @@ class _Download:
                 request_sent=True,
             )
 
-    async def _write(self, read: Callable[[], Awaitable[bytes]]) -> None:
-        part, pieces, collected = self._part, [], 0
+    async def _write(self, read: Callable[[], Awaitable[list[bytes]]]) -> None:
+        part, collected, size = self._part, [], 0
         try:
-            while piece := await read():
-                pieces.append(piece)
-                collected += len(piece)
-                self._meter.move(part.size + collected)
-                if collected >= self._batch:
-                    data, pieces, collected = b"".join(pieces), [], 0
-                    await self._run_blocking(part.write, data)
+            while pieces := await read():
+                collected += pieces
+                size += sum(map(len, pieces))
+                self._meter.move(part.size + size)
+                if size >= self._batch:
+                    pieces, collected, size = collected, [], 0
+                    await self._run_blocking(part.write, pieces)
         finally:
-            if pieces:  # also after an error, so that the download can resume after them
-                part.write(b"".join(pieces))
+            if collected:  # also after an error, so that the download can resume after them
+                part.write(collected)
 
     async def verify(self, expected: Checksum, response: Response) -> None:
         """Compare the checksum of the file with the expected one.
@@ -276,10 +276,15 @@ def _with_range(request: ClientRequest, requested: RangeRequest | None) -> Clien
     return ranged
 
 
-def _get_reader(response: Response) -> Callable[[], Awaitable[bytes]]:
+def _get_reader(response: Response) -> Callable[[], Awaitable[list[bytes]]]:
     if isinstance(response, BaseStreamedResponse):
-        return response._decoding()
-    return BufferedBody(response.content).read
+        return response._decoding_pieces()
+    pieces = [[], [response.content]]
+
+    async def read() -> list[bytes]:
+        return pieces.pop()
+
+    return read
 
 
 async def _discard(response: Response) -> None:

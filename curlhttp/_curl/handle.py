@@ -428,6 +428,11 @@ class Handle:
         self._needs_reset = self.is_dirty = True
         self.easy.setopt(pycurl.FORBID_REUSE, 1)
 
+    def receive_more(self, size: int) -> None:
+        """Let a running request receive so many bytes at once."""
+        self._needs_reset = self.is_dirty = True
+        self.easy.setopt(pycurl.BUFFERSIZE, size)
+
     def avoid_reuse(self, avoids: bool) -> None:
         """Set whether the request opens a new connection (CURLOPT_FRESH_CONNECT)."""
         if avoids is not self._avoids_reuse:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from curlhttp._curl.result import read_piece, read_pieces
 
 if TYPE_CHECKING:
     from curlhttp._curl.driver import Driver
@@ -12,10 +14,15 @@ if TYPE_CHECKING:
     from curlhttp._models.timings import CurlTimings, Timings
 
 
+Taken = TypeVar("Taken", bytes, list[bytes])
+
+
 class TransferReader(Protocol):
     """An engine that reads what its transfers receive."""
 
-    def read(self, transfer: Transfer) -> Coroutine[object, object, bytes]: ...
+    def read(
+        self, transfer: Transfer, take: Callable[[Transfer], Taken]
+    ) -> Coroutine[object, object, Taken]: ...
 
     def abort(self, transfer: Transfer) -> None: ...
 
@@ -54,7 +61,11 @@ class OpenTransfer:
 
     def read(self) -> Coroutine[object, object, bytes]:
         """Return the next piece of the body as received, b"" at the end."""
-        return self._engine.read(self._transfer)
+        return self._engine.read(self._transfer, read_piece)
+
+    def read_pieces(self) -> Coroutine[object, object, list[bytes]]:
+        """Return the next pieces of the body without joining them, [] at the end."""
+        return self._engine.read(self._transfer, read_pieces)
 
     def abort(self) -> None:
         """Abandon the rest of the body."""

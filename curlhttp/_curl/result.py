@@ -238,18 +238,29 @@ def check_opened(transfer: Transfer) -> None:
 
 
 def read_piece(transfer: Transfer) -> bytes:
-    """Return the received part of a streamed body, b"" at its end.
+    """Return the received part of a streamed body as one piece, b"" at its end.
 
     Raises:
         RequestException: the attempt failed, so there is no more.
     """
-    # First, because the caller may use data that arrived before a failure.
-    piece = transfer.read_pieces()
-    if not piece:
-        raise_failure(transfer)
-        if transfer.head is None:
-            get_head(transfer)
-    return piece
+    return b"".join(transfer.take_pieces() or _end_pieces(transfer))
+
+
+def read_pieces(transfer: Transfer) -> list[bytes]:
+    """Return the received part of a streamed body for who stores it at once, [] at its end.
+
+    Raises:
+        RequestException: the attempt failed, so there is no more.
+    """
+    return transfer.take_many_pieces() or _end_pieces(transfer)
+
+
+def _end_pieces(transfer: Transfer) -> list[bytes]:
+    # After the pieces, because the caller may use data that arrived before a failure.
+    raise_failure(transfer)
+    if transfer.head is None:
+        get_head(transfer)
+    return []
 
 
 def count_failure(transfer: Transfer, error: BaseException) -> None:

@@ -67,6 +67,9 @@ if TYPE_CHECKING:
 
 _CATCHES_UP = 0.1  # seconds by which late timers do not slow down a response with a maximum rate
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
+# For who stores what it reads at once: what arrives is read with fewer system calls.
+_LARGE_BUFFER = 512 * 1024  # bytes
+_LARGE_PAUSE_AT = _LARGE_BUFFER - 16 * 1024  # libcurl passes 16 KiB, and keeps what it cannot pass
 _FIRST_CHECK = 16 * 1024  # bytes of a body before the first look at its pieces
 _CHECK_EVERY = 128 * 1024  # bytes from one look to the next
 _NO_LIMIT = math.inf
@@ -680,20 +683,23 @@ class Transfer:
             assert self.request is not None
             self.failed = head_error(self.lines, self.request)
             return 0
-        size = self.size + len(piece)
+        length = len(piece)
+        size = self.size + length
         self.last_activity = monotonic()
         if size > self._check_size_at and self._stop_if_enough(piece, size):
             return 0
-        if self._unread >= _PAUSE_AT or len(self.pieces) - self._folded >= MANY:
+        pieces, unread = self.pieces, self._unread
+        if unread >= _PAUSE_AT or len(pieces) - self._folded >= MANY:
             if self.upload is None or not self.upload.is_in_task:  # otherwise both sides would wait
                 self.paused = True
                 return _PAUSE
             self._fold()
-        self._unread += len(piece)
-        self.pieces.append(piece)
+        self._unread = unread + length
+        pieces.append(piece)
         self.size = size
-        self.bytes_received += len(piece)
-        self._wake()
+        self.bytes_received += length
+        if len(pieces) == 1:  # nobody waits while there are some
+            self._wake()
         return None
 
     def _on_limited(self, piece: bytes) -> int | None:
@@ -955,11 +961,20 @@ class Transfer:
 
     # what others ask for
 
-    def read_pieces(self) -> bytes:
-        """Return the received part of a streamed body, b"" for none."""
-        taken = b"".join(self.pieces)
+    def take_pieces(self) -> list[bytes]:
+        """Return the received part of a streamed body."""
+        taken = self.pieces[:]
         self.pieces.clear()
         self._unread = self._folded = 0
+        return taken
+
+    def take_many_pieces(self) -> list[bytes]:
+        """Return the received part of a streamed body, and receive more at once from now on."""
+        taken = self.take_pieces()
+        request = self.request
+        if self.attached and not self.done and request and not request.route.max_receive_rate:
+            self._unread = _PAUSE_AT - _LARGE_PAUSE_AT
+            self.handle.receive_more(_LARGE_BUFFER)
         return taken
 
     def discard_body(self) -> None:

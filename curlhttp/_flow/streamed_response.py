@@ -150,13 +150,15 @@ class BaseStreamedResponse(Response):
         try:
             piece = await self._incoming.read()
         except BaseException as error:
-            self._incoming = None  # the engine has released it
-            self._notify_end(error)
+            self._end(error)
             raise
         if not piece:
-            self._incoming = None
-            self._notify_end(None)
+            self._end(None)
         return piece
+
+    def _end(self, error: BaseException | None) -> None:
+        self._incoming = None  # the engine has released it
+        self._notify_end(error)
 
     def has_decoded_all(self) -> bool:
         """Return whether the body was decoded, and is complete according to its coding."""
@@ -257,6 +259,30 @@ class BaseStreamedResponse(Response):
         self._set_decoder()
         most = min(size or _PIECE, _PIECE)
         return lambda: self._read_piece(most)  # in a partial, Ctrl-C may come after the call
+
+    def _decoding_pieces(self) -> Callable[[], Coroutine[object, None, list[bytes]]]:
+        """Return a function that reads and decodes the body, [] at the end.
+
+        It returns the pieces as libcurl passed them, if nothing needs them joined.
+        """
+        read = self._decoding()
+
+        async def read_pieces() -> list[bytes]:
+            many = None if self._decoder else getattr(self._incoming, "read_pieces", None)
+            if many is None:
+                piece = await read()
+                return [piece] if piece else []
+            try:
+                pieces: list[bytes] = await many()
+            except BaseException as error:
+                self._end(error)
+                self._give_up(error)
+                raise
+            if not pieces:
+                self._end(None)
+            return pieces
+
+        return read_pieces
 
     async def _read_all(self) -> bytes:
         if self._content is None:

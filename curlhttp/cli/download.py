@@ -193,7 +193,7 @@ def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
         try:
             partial.restart(record)
             for chunk in body.chunks_with_progress(shows_progress):
-                partial.write(chunk)
+                partial.write([chunk])
             partial.commit()
         except (KeyboardInterrupt, RequestException):
             partial.close()

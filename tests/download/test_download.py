@@ -769,6 +769,27 @@ async def test_a_size_limit_includes_the_partial_file(
     assert shelf.asked == [None, "bytes=50000-", "bytes=50000-"]
 
 
+@pytest.mark.parametrize("most", [2, 1024], ids=["a short write", "any write"])
+def test_pieces_are_written_one_after_the_other(
+    path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hasattr(os, "writev"):
+        write = os.writev
+        monkeypatch.setattr(os, "writev", lambda file, pieces: write(file, pieces[:most]))
+    pieces = [bytes([number]) * number for number in range(1, 50)]
+    part = PartialFile(path, resumes=False)
+    try:
+        part.restart(None)
+        part.write(pieces)
+        part.write([b"more"])
+        part.write([b"x"] * 5000)  # more than a system writes at once
+        assert part.size == sum(map(len, pieces)) + 4 + 5000
+        part.commit()
+    finally:
+        part.close()
+    assert path.read_bytes() == b"".join(pieces) + b"more" + b"x" * 5000
+
+
 # --- progress ---
 
 

@@ -215,7 +215,7 @@ def test_a_complete_file_that_cannot_be_renamed_is_kept(
     partial = PartialFile(tmp_path / "file", resumes=False)
     try:
         partial.restart(None)
-        partial.write(b"all of it")
+        partial.write([b"all of it"])
         monkeypatch.setattr(os, "replace", refuse)
         with pytest.raises(PermissionError, match=r"the download stays in .*file\.part"):
             partial.commit()

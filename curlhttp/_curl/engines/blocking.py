@@ -20,7 +20,7 @@ from curlhttp._curl.dns import FAILED
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error, unwrap_callback_error
 from curlhttp._curl.handle import Shares
-from curlhttp._curl.incoming import OpenTransfer
+from curlhttp._curl.incoming import OpenTransfer, Taken
 from curlhttp._curl.poller import PollSockets, WakeableSockets, make_wakeable_poller
 from curlhttp._curl.read_timeouts import get_first_limit
 from curlhttp._curl.result import (
@@ -28,7 +28,6 @@ from curlhttp._curl.result import (
     count_failure,
     make_response,
     raise_failure,
-    read_piece,
     take_plain_response,
 )
 from curlhttp._curl.transfer import (
@@ -206,8 +205,8 @@ class BlockingEngine:
             raise
         return OpenTransfer(self, transfer)
 
-    async def read(self, incoming: Transfer) -> bytes:
-        """Return the next piece of the body as received, b"" at the end.
+    async def read(self, incoming: Transfer, take: Callable[[Transfer], Taken]) -> Taken:
+        """Return what `take` takes of the body as received; at the end, that is nothing.
 
         Raises:
             RequestException: the body is incomplete, or the server was silent for too long.
@@ -226,12 +225,13 @@ class BlockingEngine:
                 incoming.last_activity = monotonic()
                 while not (incoming.pieces or incoming.done):
                     driver.step()
-            is_open = incoming in self._opened
-            piece = read_piece(incoming) if is_open else b""
-            if piece:
+            if incoming not in self._opened:
+                raise closed_while_reading(request)
+            taken = take(incoming)
+            if taken:
                 incoming.wake = None
                 if incoming in self._opened:
-                    return piece
+                    return taken
             if not self._remove_opened(incoming):
                 raise closed_while_reading(request)
             # If the body was cut short, its connection has ended and cannot be kept.
@@ -247,7 +247,7 @@ class BlockingEngine:
             self._remove_opened(incoming)
             self._fail(lease, error)
             raise
-        return b""
+        return taken
 
     def abort(self, incoming: Transfer) -> None:
         """Abandon a response, from any thread.

@@ -7,7 +7,7 @@ time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
 from weakref import WeakMethod
@@ -29,8 +29,8 @@ from curlhttp._curl.connection_state import OpenConnections, Quarantine
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import make_driver_error
 from curlhttp._curl.handle import Shares
-from curlhttp._curl.incoming import OpenTransfer
-from curlhttp._curl.result import check_opened, count_failure, make_response, read_piece
+from curlhttp._curl.incoming import OpenTransfer, Taken
+from curlhttp._curl.result import check_opened, count_failure, make_response
 from curlhttp._curl.transfer import (
     Counts,
     Transfer,
@@ -207,8 +207,8 @@ class MultiEngine(ABC):
             raise
         return OpenTransfer(self, transfer)
 
-    async def read(self, incoming: Transfer) -> bytes:
-        """Return the next piece of the body as received, b"" at the end.
+    async def read(self, incoming: Transfer, take: Callable[[Transfer], Taken]) -> Taken:
+        """Return what `take` takes of the body as received; at the end, that is nothing.
 
         Raises:
             RequestException: the body is incomplete, or the server was silent for too long.
@@ -221,13 +221,13 @@ class MultiEngine(ABC):
                 while not incoming.pieces and not incoming.done:
                     await self._wait_for(incoming)
                 incoming.wake = None
-            piece = read_piece(incoming)
+            taken = take(incoming)
         except BaseException as error:
             self._fail(incoming, error)
             raise
-        if not piece:
+        if not taken:
             self._release(incoming)
-        return piece
+        return taken
 
     def abort(self, incoming: Transfer) -> None:
         """Abandon a response.
