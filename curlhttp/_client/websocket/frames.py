@@ -97,6 +97,22 @@ class FrameBuffer:
             data = b"".join((self.data, data))
         self.data = memoryview(data)
 
+    def take_whole(self, data: bytes) -> bytes | None:
+        """Return the payload of received bytes that are one small message; else None.
+
+        None, too, if bytes before these are not parsed yet.
+        """
+        size = len(data) - 2
+        if (
+            0 <= size < _TWO_BYTES
+            and data[1] == size
+            and data[0] in _MESSAGES
+            and size <= self._max_size
+            and not (self.held or self._rest or self.data)
+        ):
+            return data[2:]
+        return None
+
     def clear(self) -> None:
         """Drop all bytes."""
         self.data, self._parts, self.held = memoryview(b""), Parts(), 0

@@ -58,6 +58,11 @@ class ThreadStream(Stream):
         self._drop = drop
         self._wakeup = None if hasattr(select, "poll") else Wakeup()  # see WakeableSockets
         super().__init__(transfer, release)
+        self._poll: Callable[[int | None], list[tuple[int, int]]] | None = None
+        if self._wakeup is None:
+            poll = _select.poll()
+            poll.register(self.descriptor, _READABLE)
+            self._poll = poll.poll
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         """Return the next bytes, b"" at the end, None if there were none for so many seconds.
@@ -123,6 +128,8 @@ class ThreadStream(Stream):
             self._waiting += 1
         try:
             left = None if end is None else max(0.0, end - monotonic())
+            if events == _READABLE and self._poll is not None:  # one thread at a time receives
+                return bool(self._poll(None if left is None else math.ceil(left * 1000)))
             return _wait(self.descriptor, events, left, self._wakeup)
         finally:
             with self._lock:
