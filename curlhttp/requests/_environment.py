@@ -32,6 +32,7 @@ _own_bundles = _client_bundles[: len(_BUNDLES)]
 _bundles = frozenset(_client_bundles)
 _proxies_and_bundles = _proxies | _bundles
 _netrc, _home = _encode("NETRC"), _encode("HOME")
+_all = _proxies_and_bundles | {_netrc}
 _has_system_proxies = sys.platform in ("darwin", "win32")
 _absent: tuple[Any, float] = (None, 0.0)
 _plain_http_verify: tuple[str, str | bool] = ("", True)  # for the last path; asked for once
@@ -46,6 +47,15 @@ def has_settings() -> bool:
     """Return whether a proxy or CA certificates may be set."""
     variables = _variables if os.environ is _environ else _read_replacement()
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies_and_bundles)
+
+
+def may_matter() -> bool:
+    """Return whether a proxy, CA certificates or credentials of netrc may be set."""
+    variables = _variables if os.environ is _environ else _read_replacement()
+    if _has_system_proxies or not variables.keys().isdisjoint(_all):
+        return True
+    home, until = _absent
+    return (monotonic() >= until or home != variables.get(_home)) and _may_have_netrc()
 
 
 def may_have_proxies() -> bool:

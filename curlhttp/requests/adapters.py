@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from curlhttp._engine.engine import Totals
@@ -20,6 +20,7 @@ from curlhttp._engine.network import network
 from curlhttp._engine.run import send_sync
 from curlhttp._models.config import Limits, derive_route, make_route
 from curlhttp._models.exiting import check_running
+from curlhttp._models.request import ClientRequest, pack_fields
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
 from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
@@ -38,6 +39,7 @@ from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._unread_bodies import follows_redirects
 from curlhttp.requests._url import quote_latin1_userinfo
 from curlhttp.requests.models import Response
+from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
     import curlhttp.requests._types as t
@@ -46,12 +48,16 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._engine.engine import Engine
     from curlhttp._models.config import Cert, NetworkRoute
-    from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._policy.guard import GuardInput
     from curlhttp.requests._urllib3 import PoolOwner
     from curlhttp.requests.models import PreparedRequest
 
+    # What decides about the core's request, except for its URL: the method, the origin, the
+    # headers, whether redirects are followed, and the IP version.
+    _Plan: TypeAlias = tuple[
+        str | None, str, tuple[tuple[str, str | bytes], ...], bool, Literal[4, 6] | None
+    ]
     # The verify= and cert= of past requests, by origin and NetworkRoute.
     TLSSeen: TypeAlias = dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]
 
@@ -87,7 +93,6 @@ __getattr__: GetAttr = make_getattr(
         ),
         "packages:urllib3.poolmanager": "PoolManager proxy_from_url",
         "packages:urllib3.util": "Retry TimeoutSauce=Timeout parse_url",
-        "structures": "CaseInsensitiveDict",
         "utils": (
             "DEFAULT_CA_BUNDLE_PATH get_auth_from_url get_encoding_from_headers "
             "prepend_scheme_if_needed select_proxy urldefragauth"
@@ -95,6 +100,7 @@ __getattr__: GetAttr = make_getattr(
     },
 )
 
+_new_request = ClientRequest.__new__
 _MAX_CONNECTIONS = 10_000  # at once; requests has no limit, and that of the process is lower
 
 _TTL = 60.0  # seconds that a checked address is cached, as the default of Limits
@@ -197,6 +203,8 @@ class HTTPAdapter(BaseAdapter):
     _pool_block: bool
     _pool_kw: t.PoolKeywords = {}  # set on an instance that has some
     _tls_seen: TLSSeen
+    # The plan of the last request, its timeout, and what requests with the same plan share.
+    _last: tuple[Any, t.AnyTimeout, Any] = (None, None, None)
 
     def __init__(
         self,
@@ -294,6 +302,7 @@ class HTTPAdapter(BaseAdapter):
         """Close the connections; the adapter makes new ones when it is used again."""
         self._close_engine()
         self._tls_seen.clear()
+        self._last = (None, None, None)  # the next request is to be seen again
         for manager in (self.__dict__.get("poolmanager"), *self.proxy_manager.values()):
             if manager is not None:
                 manager.clear()
@@ -509,10 +518,32 @@ class HTTPAdapter(BaseAdapter):
         if pool is not None:
             return self._send_through_pool(pool, request, stream, timeout, proxies)
         url = self._make_url(request, proxies) if kind._writes_targets else get_url(request)
+        plan: _Plan | None = None
+        if (
+            kind is HTTPAdapter
+            and verify is True
+            and cert is request.body is self._address_checker is None
+            and not (stream or proxies or network.counts_sends)
+            and type(request.headers) is CaseInsensitiveDict
+        ):
+            # Most requests; most of these differ from the last one in the URL alone.
+            fields = (*request.headers._store.values(),)
+            plan = request.method, url.origin, fields, follows_redirects(), get_ip_version()
+            last, last_timeout, shared = self._last
+            if plan == last and timeout is last_timeout:
+                sent = _new_request(ClientRequest).fill(last[0], url, shared)
+                return self.build_response(request, self._fetch(request, sent))
         route = self._find_route(request, url, verify, cert, proxies)
         if route.proxy is None and (key := (url.origin, id(route))) not in self._tls_seen:
             self._remember_tls(key, verify, cert)
         sent = self._make_request(request, url, route, timeout, stream)
+        is_value = not hasattr(timeout, "_connect")  # else a urllib3.Timeout, which may change
+        if plan is not None and is_value and sent.deadline is None and sent.method == plan[0]:
+            headers, follows = sent._shared_headers, sent.follow_redirects
+            shared = pack_fields(
+                headers, sent.timeout, route, follow_redirects=follows, decode=False
+            )
+            self._last = plan, timeout, shared
         return self.build_response(request, self._fetch(request, sent))
 
     def _make_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
@@ -546,16 +577,14 @@ class HTTPAdapter(BaseAdapter):
         return sent
 
     def _fetch(self, request: PreparedRequest, sent: ClientRequest) -> RawResponse:
-        if never_retries(self._retries):
-            return self._send_once(request, sent)
-        return self._send_with_retries(request, sent)
-
-    def _send_once(self, request: PreparedRequest, sent: ClientRequest) -> RawResponse:
         """Send, and return the response.
 
         Raises:
             RequestException: no response was received.
         """
+        retries = self._retries
+        if not (retries == 0 if type(retries) is int else never_retries(retries)):
+            return self._send_with_retries(request, sent)
         try:
             return RawResponse(self._attempt(sent))
         except RequestException as error:
@@ -697,6 +726,7 @@ class HTTPAdapter(BaseAdapter):
         for oldest in list(self._tls_seen)[: len(self._tls_seen) + 1 - self._pool_connections]:
             self._tls_seen.pop(oldest, None)
         self._tls_seen[key] = (verify, cert)
+        self._last = (None, None, None)  # its origin may be one of those forgotten
 
     # Whether a subclass overrides the methods for this.
     _adds_headers = False
@@ -794,7 +824,6 @@ def _open_stream(engine: Engine, sent: ClientRequest) -> ReceivedResponse:
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:
     """Copy the head of a response that is not libcurl's, or was changed."""
     from curlhttp.requests._headers import get_encoding_from_headers
-    from curlhttp.requests.structures import CaseInsensitiveDict
 
     response.status_code = getattr(resp, "status", None)
     response.headers = CaseInsensitiveDict(getattr(resp, "headers", {}))

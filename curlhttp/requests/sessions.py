@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urljoin, urlparse
@@ -39,6 +40,7 @@ from curlhttp.requests._unread_bodies import (
     read_unfollowed,
     reset_expected,
 )
+from curlhttp.requests._url import prepare_url
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
 from curlhttp.requests.hooks import default_hooks, dispatch_hook
 from curlhttp.requests.models import (
@@ -522,6 +524,31 @@ class Session(SessionRedirectMixin):
         Raises:
             RequestException: the request could not be sent, or no response was received.
         """
+        if (
+            method in ("GET", "HEAD")
+            and type(url) is str
+            and json is stream is verify is cert is None
+            and not (params or data or headers or cookies or files or auth)
+            and not (proxies or hooks or content or "@" in url)
+            and self._changes_nothing()
+        ):
+            # Most requests. The code below does the same, in twice the time.
+            prepared = PreparedRequest()
+            if self._follows_client_rules:
+                prepared._sends_utf8 = True
+            prepared.method = method
+            prepared.url = prepare_url(url)
+            prepared.headers = self.headers.copy()  # type: ignore[attr-defined]
+            del prepared._cookies  # see LazyCookieJar
+            return self.send(
+                prepared,
+                timeout=self.timeout if timeout is None else timeout,
+                allow_redirects=allow_redirects if follow_redirects is None else follow_redirects,
+                proxies={},
+                stream=self.stream,
+                verify=self.verify,
+                cert=self.cert,
+            )
         if content is not None:
             if data is not None:
                 raise TypeError("content and data are the same: pass only one")
@@ -541,6 +568,29 @@ class Session(SessionRedirectMixin):
             timeout=self.timeout if timeout is None else timeout,
             allow_redirects=allow_redirects if follow_redirects is None else follow_redirects,
             **settings,
+        )
+
+    def _changes_nothing(self) -> bool:
+        """Return whether all that a request gets from its session are headers.
+
+        Neither settings nor the environment add anything, and no program has replaced a step.
+        """
+        own, headers, hooks = self.__dict__, self.headers, self.hooks
+        return not (
+            self.auth
+            or self.params
+            or self.proxies
+            or (hooks and hooks.get("response"))
+            or ("cookies" in own and getattr(own["cookies"], "_cookies", True))
+            or type(headers) is not CaseInsensitiveDict
+            or not are_known_good(headers._store.values())
+            or (self.trust_env and _environment.may_matter())
+            or get_netrc_auth is not _GET_NETRC_AUTH
+            or "prepare_request" in own
+            or "merge_environment_settings" in own
+            or _get_steps(type(self)) != _STEPS
+            or _get_preparing(PreparedRequest) != _PREPARING
+            or Request.__init__ is not _NEW_REQUEST
         )
 
     def get(
@@ -823,6 +873,13 @@ def _make_signature(request: Callable[..., object], function: FunctionType) -> S
     defaults = {"allow_redirects": False} if function.__name__ == "head" else {}
     return with_keywords(function, [each for each in taken if each.name not in fixed], defaults)
 
+
+# What a program may replace between request() and send().
+_get_steps = attrgetter("prepare_request", "merge_environment_settings", "cookies")
+_get_preparing = attrgetter("__new__", "__init__", "prepare", "prepare_headers")
+_STEPS, _PREPARING = _get_steps(Session), _get_preparing(PreparedRequest)
+_NEW_REQUEST = Request.__init__
+_GET_NETRC_AUTH = get_netrc_auth
 
 set_verb_signatures(vars(Session), Session.request)
 
