@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._engine.engine import Engine
     from curlhttp._models.config import Cert, NetworkRoute
+    from curlhttp._models.request import Fields
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._policy.guard import GuardInput
     from curlhttp.requests._urllib3 import PoolOwner
@@ -204,7 +205,7 @@ class HTTPAdapter(BaseAdapter):
     _pool_kw: t.PoolKeywords = {}  # set on an instance that has some
     _tls_seen: TLSSeen
     # The plan of the last request, its timeout, and what requests with the same plan share.
-    _last: tuple[Any, t.AnyTimeout, Any] = (None, None, None)
+    _last: tuple[_Plan, object, str, Fields] | None = None
 
     def __init__(
         self,
@@ -302,7 +303,7 @@ class HTTPAdapter(BaseAdapter):
         """Close the connections; the adapter makes new ones when it is used again."""
         self._close_engine()
         self._tls_seen.clear()
-        self._last = (None, None, None)  # the next request is to be seen again
+        self._last = None  # the next request is to be seen again
         for manager in (self.__dict__.get("poolmanager"), *self.proxy_manager.values()):
             if manager is not None:
                 manager.clear()
@@ -529,9 +530,9 @@ class HTTPAdapter(BaseAdapter):
             # Most requests; most of these differ from the last one in the URL alone.
             fields = (*request.headers._store.values(),)
             plan = request.method, url.origin, fields, follows_redirects(), get_ip_version()
-            last, last_timeout, shared = self._last
-            if plan == last and timeout is last_timeout:
-                sent = _new_request(ClientRequest).fill(last[0], url, shared)
+            last = self._last
+            if last is not None and plan == last[0] and timeout is last[1]:
+                sent = _new_request(ClientRequest).fill(last[2], url, last[3])
                 return self.build_response(request, self._fetch(request, sent))
         route = self._find_route(request, url, verify, cert, proxies)
         if route.proxy is None and (key := (url.origin, id(route))) not in self._tls_seen:
@@ -543,7 +544,7 @@ class HTTPAdapter(BaseAdapter):
             shared = pack_fields(
                 headers, sent.timeout, route, follow_redirects=follows, decode=False
             )
-            self._last = plan, timeout, shared
+            self._last = plan, timeout, sent.method, shared
         return self.build_response(request, self._fetch(request, sent))
 
     def _make_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
@@ -726,7 +727,7 @@ class HTTPAdapter(BaseAdapter):
         for oldest in list(self._tls_seen)[: len(self._tls_seen) + 1 - self._pool_connections]:
             self._tls_seen.pop(oldest, None)
         self._tls_seen[key] = (verify, cert)
-        self._last = (None, None, None)  # its origin may be one of those forgotten
+        self._last = None  # its origin may be one of those forgotten
 
     # Whether a subclass overrides the methods for this.
     _adds_headers = False

@@ -319,6 +319,90 @@ def test_authorization_of_the_headers_goes_out(session: Any, app: AppServer) -> 
 # -- prepare_request, send
 
 
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        ("Session", "prepare_request"),
+        ("Session", "merge_environment_settings"),
+        ("Session", "send"),
+        ("Session", "get_adapter"),
+        ("PreparedRequest", "prepare"),
+        ("PreparedRequest", "prepare_headers"),
+        ("Request", "__init__"),
+        ("HTTPAdapter", "send"),
+        ("HTTPAdapter", "build_response"),
+        ("HTTPAdapter", "add_headers"),
+    ],
+)
+def test_each_step_of_a_plain_get_may_be_replaced(
+    requests: Any,
+    session: Any,
+    app: AppServer,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str,
+    name: str,
+) -> None:
+    session.get(app.url)
+    kind = getattr(requests, owner, None) or getattr(requests.adapters, owner)
+    step, called = getattr(kind, name), []
+
+    def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
+        called.append(name)
+        return step(self, *args, **kwargs)
+
+    if name != "add_headers":  # replaced in a subclass, as everyone does
+        monkeypatch.setattr(kind, name, replacement)
+    if owner == "HTTPAdapter":
+        session.mount("http://", type("Own", (kind,), {name: replacement})())
+    session.get(app.url)
+    assert called
+    if owner == "Session":
+        called.clear()
+        monkeypatch.undo()
+        own = type("Own", (requests.Session,), {name: replacement})
+        with own() as other:
+            other.get(app.url)
+        assert called
+        called.clear()
+        setattr(session, name, lambda *args, **kwargs: replacement(session, *args, **kwargs))
+        session.get(app.url)
+        assert called
+
+
+def test_what_changes_from_one_request_to_the_next_is_sent(
+    requests: Any, session: Any, app: AppServer
+) -> None:
+    url = app.url + "/redirect/1"
+    session.get(url)
+    session.headers["X-One"] = "1"
+    session.get(app.url)
+    session.headers["X-One"] = "2"
+    session.get(app.url)
+    del session.headers["X-One"]
+    assert [each.header("x-one") for each in app.requests] == [None, None, "1", "2"]
+    assert session.get(url, allow_redirects=False).status_code == 302
+    assert session.get(url).status_code == 200
+    assert session.head(url).status_code == 302
+    prepared = session.prepare_request(requests.Request("GET", app.url))
+    prepared.headers["X-Two"] = "3"
+    session.send(prepared)
+    assert app.requests[-1].header("x-two") == "3"
+    session.close()
+    session.cookies.set("a", "b")
+    assert session.get(app.url).request.headers["Cookie"] == "a=b"
+    session.auth = ("u", "p")
+    assert "Authorization" in session.get(app.url).request.headers
+    session.auth, session.params = None, {"q": "1"}
+    assert session.get(app.url).url.endswith("?q=1")
+    session.params, seen = {}, []
+    session.hooks["response"].append(lambda response, **kwargs: seen.append(response))
+    assert session.get(app.url) is seen[0]
+    with pytest.raises(ValueError, match="Timeout"):
+        session.get(app.url, timeout=True)
+    with pytest.raises(ValueError, match="timeout"):
+        session.get(app.url, timeout=0)
+
+
 def test_prepare_request_merges_what_the_session_holds(requests: Any, session: Any) -> None:
     session.headers["X-S"] = "1"
     session.params["a"] = "1"
