@@ -528,8 +528,8 @@ class _ThreadRace:
         self.engine._remove_opened(transfer)
         self.engine._fail(transfer.lease, error)
 
-    async def read(self, transfer: Transfer) -> bytes:
-        """Return the next piece of the body; while others run, let them continue."""
+    async def read(self, transfer: Transfer, take: Callable[[Transfer], Taken]) -> Taken:
+        """Read as BlockingEngine does; while others run, let them continue."""
         if not (transfer.pieces or self._is_over):
             try:
                 transfer.wake = _ignore
@@ -542,7 +542,7 @@ class _ThreadRace:
             except BaseException as error:
                 self._fail(transfer, error)
                 raise
-        return await self.engine.read(transfer)
+        return await self.engine.read(transfer, take)
 
     def abort(self, transfer: Transfer) -> None:
         """Abandon a response."""
