@@ -24,7 +24,9 @@ def _load_pycurl() -> ModuleType:
     library. The extension has everything else, and the package uses the same one if a program
     imports it later.
     """
-    package = None if "pycurl" in sys.modules else PathFinder.find_spec("pycurl")
+    # On Windows, the package says where the DLLs of its wheel are.
+    is_whole = sys.platform == "win32" or "pycurl" in sys.modules
+    package = None if is_whole else PathFinder.find_spec("pycurl")
     folders = None if package is None else package.submodule_search_locations
     spec = None if folders is None else PathFinder.find_spec(_EXTENSION, folders)
     if spec is None or spec.loader is None:  # loaded already, or installed in another way
