@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.websocket import AsyncWebSocket, WebSocket
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
-    from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.config import Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
+    from curlhttp._models.hook_events import AttemptEvent, Transition
     from curlhttp._models.json_codec import JSON
     from curlhttp._models.origin_stats import OriginStats, TimeStats
     from curlhttp._models.request import ClientRequest
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.adaptive import AdaptiveLimit
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
-    from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
+    from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.breaker.circuit import BreakerMetrics
     from curlhttp._policy.digest import DigestAuth
     from curlhttp._policy.endpoints import Endpoints, EndpointState
@@ -303,7 +303,7 @@ _NAMES = {
     "curlhttp._client.client": "Client",
     "curlhttp._models.config": "Limits Proxy",
     "curlhttp._engine.engine": "Middleware Send",
-    "curlhttp._flow.hooks": "AttemptEvent",
+    "curlhttp._models.hook_events": "AttemptEvent Transition",
     "curlhttp._curl.engines.loops": "install_uvloop",
     "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.sse": "ServerSentEvent",
@@ -320,7 +320,7 @@ _NAMES = {
         "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff "
         "RetryBudget RetryPolicy"
     ),
-    "curlhttp._policy.breaker.breaker": "CircuitBreaker Transition",
+    "curlhttp._policy.breaker.breaker": "CircuitBreaker",
     "curlhttp._policy.breaker.circuit": "BreakerMetrics",
     "curlhttp._policy.adaptive": "AdaptiveLimit",
     "curlhttp._policy.endpoints": "Endpoints EndpointState",

@@ -58,6 +58,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         (
             *(*VALUES, *SEAM, *POLICY, *FLOW, *BASE),
             *("curlhttp._client.record", "curlhttp._client.cache", "curlhttp._client.stats"),
+            "curlhttp._client.features",
         ),
         PURE,
     ),
@@ -309,15 +310,14 @@ ORDER = [
     *("curlhttp.cli", "curlhttp.__main__"),
 ]
 # Errors say which request, response and attempts they are about, and values have fields of the
-# types that users pass: an Auth, a RetryPolicy, hooks.
+# types that users pass: an Auth, a RetryPolicy.
 UP = {
     ("curlhttp.exceptions", "curlhttp._models"),
     ("curlhttp._models", "curlhttp._policy"),
-    ("curlhttp._models", "curlhttp._flow"),
 }
 
 
-def test_three_arrows_run_up_with_those_for_type_checkers() -> None:
+def test_two_arrows_run_up_with_those_for_type_checkers() -> None:
     files = modules()
     found = set()
     for name, path in files.items():
@@ -334,8 +334,7 @@ def test_three_arrows_run_up_with_those_for_type_checkers() -> None:
 # Where types refer to each other, so that files import each other for type checkers: errors and
 # values, which have fields of the types that users pass; and the drop-in's classes, as in requests.
 MUTUAL_TYPES = [
-    {"curlhttp.exceptions", "curlhttp._models", "curlhttp._engine", "curlhttp._policy"}
-    | {"curlhttp._flow"},
+    {"curlhttp.exceptions", "curlhttp._models", "curlhttp._engine", "curlhttp._policy"},
     {"curlhttp.requests"},
 ]
 
@@ -352,10 +351,7 @@ def test_circles_with_those_for_type_checkers_are_of_values_or_of_the_drop_in() 
     beyond_models = [name for name in values if not name.startswith("curlhttp._models")]
     assert beyond_models == [
         *("curlhttp._engine.engine", "curlhttp._engine.outcomes", "curlhttp._engine.race"),
-        "curlhttp._flow.hooks",
-        "curlhttp._policy.auth",
-        *("curlhttp._policy.breaker.breaker", "curlhttp._policy.breaker.circuit"),
-        *("curlhttp._policy.breaker.shared", "curlhttp._policy.retry"),
+        *("curlhttp._policy.auth", "curlhttp._policy.retry"),
         *("curlhttp._policy.shared_store", "curlhttp.exceptions"),
     ]
 

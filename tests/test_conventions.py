@@ -15,7 +15,7 @@ MODULES = {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py
 FACADE = ROOT / "requests"
 # pyarrow, fsspec, Dask and Ray, which a distributed fetch works with, have no types.
 # Programs override methods of the facade with types of their own (requests/_types.py).
-ANYS = {"core": 108, "facade": 265}
+ANYS = {"core": 109, "facade": 265}
 # curlhttp.Timeout is an exception and a setting: see curlhttp.exceptions.Timeout.
 # Transports carry requests: those of our clients, and one each for httpx and httpx2.
 TWICE = {"AsyncTransport", "Timeout", "Transport"}

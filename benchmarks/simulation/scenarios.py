@@ -26,7 +26,7 @@ from curlhttp import (
     RetryPolicy,
     Timeout,
 )
-from curlhttp._policy.breaker.breaker import Transition
+from curlhttp._models.hook_events import Transition
 
 __all__ = ["SCENARIOS", "Scenario", "Variant"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import copy_context
-from functools import partial
 from sys import get_asyncgen_hooks
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
@@ -32,6 +31,8 @@ from curlhttp._models.url import URL
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from typing_extensions import Unpack
 
     from curlhttp._client.event_stream import AsyncEventStream
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from curlhttp._client.transport import WrapsTransport
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._engine.engine import Layer, MakeRace, MakeWaiter, Send, Totals
-    from curlhttp._flow.coalesce import SpawnedTask
+    from curlhttp._engine.engine import MakeRace, MakeWaiter, Send
+    from curlhttp._flow.chain import Spawn, SpawnedTask
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
@@ -155,10 +156,8 @@ class AsyncClient(BaseClient):
         # The engines of libcurl count what they send.
         return last if self._uses_libcurl else count_attempts(last, self.totals)
 
-    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter, Totals], Layer]:
-        from curlhttp._flow.coalesce import coalesce
-
-        return partial(coalesce, spawn=self._spawn, where=self._running_loop)
+    def _tasks(self) -> tuple[Spawn | None, Callable[[], Hashable] | None]:
+        return self._spawn, self._running_loop
 
     def _spawn(self, run: Callable[[], Coroutine[object, None, None]]) -> SpawnedTask:
         """Start a task of the running loop; see Spawn."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from curlhttp._client.features import FEATURES
 from curlhttp._client.request_builder import (
     UNSET,
     RequestBuilder,
@@ -19,10 +20,8 @@ from curlhttp._client.request_builder import (
 )
 from curlhttp._client.routing import Routing
 from curlhttp._engine.engine import (
-    Clock,
     Engine,
     EngineWrapper,
-    Layer,
     MakeRace,
     MakeWaiter,
     Middleware,
@@ -32,8 +31,8 @@ from curlhttp._engine.engine import (
 from curlhttp._engine.log import INFO, log
 from curlhttp._engine.network import network
 from curlhttp._engine.run import Offload, run_here
-from curlhttp._flow.chain import Chain
-from curlhttp._flow.hooks import EVENTS
+from curlhttp._flow.chain import Chain, Host, Settings
+from curlhttp._flow.hooks import Hooks, validate_hooks
 from curlhttp._flow.straight import is_straight
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies, Proxy
 from curlhttp._models.cookies import LazyCookieJar
@@ -43,7 +42,7 @@ from curlhttp._models.headers import DEFAULT_HEADERS, Headers
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import ClientRequest, Fields, pack_fields
 from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
-from curlhttp._models.suggestions import CLIENT_SETTINGS, no_change, with_suggestions
+from curlhttp._models.suggestions import no_change, with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp._policy.auth import to_auth
@@ -64,9 +63,8 @@ if TYPE_CHECKING:
     )
     from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._client.transport import AnyTransport
+    from curlhttp._flow.chain import Spawn
     from curlhttp._flow.fallback import FallbackInput
-    from curlhttp._flow.hooks import Hooks
-    from curlhttp._flow.hsts import HSTS
     from curlhttp._flow.streamed_response import BaseStreamedResponse
     from curlhttp._models.config import NetworkRoute
     from curlhttp._models.cookies.jar import Cookies
@@ -74,7 +72,6 @@ if TYPE_CHECKING:
         AuthInput,
         CookiesInput,
         HeaderChanges,
-        Hook,
         HooksInput,
         ParamsInput,
         UserRequest,
@@ -82,12 +79,11 @@ if TYPE_CHECKING:
     from curlhttp._models.json_codec import JSON
     from curlhttp._models.response import DefaultEncoding
     from curlhttp._policy.breaker.breaker import CircuitBreaker
-    from curlhttp._policy.breaker.shared import SharedCircuits
     from curlhttp._policy.endpoints import Endpoints
     from curlhttp._policy.guard import GuardInput
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
-    from curlhttp._policy.retry import RetryBudget, RetryInput, RetryPolicy
+    from curlhttp._policy.retry import RetryInput, RetryPolicy
 
 Self = TypeVar("Self", bound="BaseClient")
 
@@ -200,6 +196,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._endpoints: Endpoints | None = None
         check_flags(
             certificates=certificates,
+            coalesce=coalesce,
             trust_env=trust_env,
             follow_redirects=follow_redirects,
             raise_for_status=raise_for_status,
@@ -269,10 +266,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         )
         if self._endpoints is not None:
             self._use_endpoints(self._endpoints)
-        validated_hooks = _validate_hooks(hooks, self._awaits_hooks)
-        _validate_policies(
-            breaker=breaker, rate_limit=rate_limit, concurrency_limit=concurrency_limit, hedge=hedge
-        )
+        validated_hooks = validate_hooks(hooks, self._awaits_hooks)
         if isinstance(cast(object, transport), type):
             shown = f"transport={getattr(transport, '__name__', '')}(...)"
             raise TypeError(f"transport must be an object, not a class: write {shown}")
@@ -283,50 +277,52 @@ class BaseClient(Unpicklable, RequestBuilder):
             self._wrappers = (*self._routing.wrappers, *self._wrappers)
         self._set_engine(transport)
         self.chain: Chain = Chain(
-            now=self.clock.now,
-            hooks=validated_hooks,
-            awaits_hooks=self._awaits_hooks,
-            max_redirects=max_redirects,
-            sensitive_headers=self._sensitive,
-            netrc=_load_netrc(self._routing.environ) if trust_env else None,
-            middleware=_validate_middleware("middleware", middleware),
-            attempt_middleware=_validate_middleware("attempt_middleware", attempt_middleware),
-            retry=self._retry,
-            rate_limit=rate_limit,
-            concurrency_limit=concurrency_limit,
-            breaker=breaker,
-            hedge=hedge,
+            FEATURES,
+            self._choose_settings(
+                {
+                    "hooks": Hooks(validated_hooks, awaits=self._awaits_hooks, totals=self.totals),
+                    "request_hooks": validated_hooks,
+                    "streamed": self._streamed,
+                    "max_redirects": max_redirects,
+                    "sensitive_headers": self._sensitive,
+                    "netrc": _load_netrc(self._routing.environ) if trust_env else None,
+                    "middleware": None if middleware == () else middleware,
+                    "attempt_middleware": None if attempt_middleware == () else attempt_middleware,
+                    "retry": self._retry,
+                    "rate_limit": rate_limit,
+                    "concurrency_limit": concurrency_limit,
+                    "breaker": breaker,
+                    "hedge": hedge,
+                    "certificates": certificates or None,
+                    "alternatives": self._routing.alternatives,
+                    "coalesce": coalesce or None,
+                    "endpoints": self._endpoints,
+                    "fallback": fallback,
+                    "hsts": hsts,
+                    "cache": self._make_caching(cache),
+                    "raise_for_status": raise_for_status or None,
+                }
+            ),
+            host=Host(self.clock, self.totals, self._awaits_hooks, *self._tasks()),
             run_blocking=self._run_blocking,
-            certificates=certificates,
-            alternatives=self._routing.alternatives,
-            coalesce=None if coalesce is False else self._validate_coalescing(coalesce),
-            endpoints=self._endpoints,
-            fallback=None if fallback is None else self._make_fallback(fallback),
-            hsts=_open_hsts(hsts, self.clock.wall),
-            cache=self._make_caching(cache),
-            totals=self.totals,
-            raises=raise_for_status,
         )
         self._policies = (breaker, concurrency_limit)
         self._build_flow()
-        _connect_stores(
-            rate_limit,
-            concurrency_limit,
-            None if breaker is None else breaker.shared,
-            None if self._retry is None else self._retry.budget,
-        )
 
-    def _validate_coalescing(
-        self, coalesce: object
-    ) -> Callable[[Clock, MakeWaiter, Totals], Layer] | None:
-        from curlhttp._flow.coalesce import validate_coalesce
+    def _tasks(self) -> tuple[Spawn | None, Callable[[], Hashable] | None]:
+        """Return what starts a task of the running loop, and what returns the loop."""
+        return None, None
 
-        return self._make_coalescing() if validate_coalesce(coalesce) else None
-
-    def _make_coalescing(self) -> Callable[[Clock, MakeWaiter, Totals], Layer]:
-        from curlhttp._flow.coalesce import coalesce
-
-        return coalesce
+    def _choose_settings(self, settings: Settings) -> Settings:
+        """Return the settings that are on."""
+        found = {name: value for name, value in settings.items() if value is not None}
+        hooks, request_hooks = settings["hooks"], settings["request_hooks"]
+        if not (request_hooks["request"] or request_hooks["response"]):
+            del found["request_hooks"]
+        # A hook may set the policy of a request.
+        if hooks.watches_attempts or request_hooks["request"]:
+            found.setdefault("retry", None)
+        return found
 
     def _use_json(self, codec: JSON) -> None:
         """Write and read JSON with the user's functions.
@@ -392,12 +388,6 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Let `stats()` report what an engine of this client does."""
         engine.totals = self.totals
         self.engines[engine] = None
-
-    def _make_fallback(self, function: FallbackInput) -> Callable[[Hooks], Layer]:
-        from curlhttp._flow.fallback import fallback, validate_fallback
-
-        validate_fallback(function, self._awaits_hooks)
-        return lambda hooks: fallback(function, hooks, self._streamed, self._awaits_hooks)
 
     def _make_caching(self, cache: Cache | None) -> ClientCaching | None:
         if cache is None:
@@ -486,12 +476,15 @@ class BaseClient(Unpicklable, RequestBuilder):
 
     def _add_recorder(self, recorder: HarLog) -> None:
         if self._caching is not None:
-            self.chain.middleware = (*self.chain.middleware, recorder.note_cached)
+            settings = self.chain.settings
+            settings["middleware"] = (*settings.get("middleware", ()), recorder.note_cached)
         self._add_wrapper(recorder)
 
     def _remove_recorder(self, recorder: HarLog) -> None:
-        note = recorder.note_cached
-        self.chain.middleware = tuple(each for each in self.chain.middleware if each != note)
+        note, settings = recorder.note_cached, self.chain.settings
+        kept = tuple(each for each in settings.pop("middleware", ()) if each != note)
+        if kept:
+            settings["middleware"] = kept
         self._remove_wrapper(recorder)
 
     def _add_wrapper(self, wrapper: EngineWrapper) -> None:
@@ -505,9 +498,9 @@ class BaseClient(Unpicklable, RequestBuilder):
         self.exchange = self._make_exchange()
         self._build_flow()
 
-    def _build_flow(self, *, retries: bool | None = None) -> None:
+    def _build_flow(self, *, also: tuple[str, ...] = ()) -> None:
         self.flow = self.chain.build(
-            self.exchange, self.clock, self.make_waiter, self.make_race, retries=retries
+            self.exchange, self.clock, self.make_waiter, self.make_race, also=also
         )
         self._check_straight()
 
@@ -622,11 +615,11 @@ class BaseClient(Unpicklable, RequestBuilder):
         return policy
 
     def _allow_retries(self) -> None:
-        chain = self.chain
-        if not chain.retries:  # no request had a policy until now, so the flow has no retry layer
-            # In this order, because another thread that sees `retries` uses the flow at once.
-            self._build_flow(retries=True)
-            chain.retries = True
+        settings = self.chain.settings
+        if "retry" not in settings:  # no request had a policy until now
+            # In this order, because another thread that sees the setting uses the flow at once.
+            self._build_flow(also=("retry",))
+            settings["retry"] = None
 
     def _convert(self, user_request: UserRequest) -> ClientRequest:
         """Build the ClientRequest for a curlhttp.Request."""
@@ -652,7 +645,7 @@ class BaseClient(Unpicklable, RequestBuilder):
 
         def __setattr__(self, name, value):
             # A Session's settings can be changed like this, httpx's too. It would do nothing here.
-            if name in CLIENT_SETTINGS:
+            if name in _settings():
                 kind = type(self)
                 if getattr(kind, name, None) is getattr(BaseClient, name, None):
                     raise no_change(kind.__name__, name)
@@ -737,54 +730,6 @@ def _parse_base(base_url: str | URL | Endpoints) -> URL | None:
         raise type(error)(f"base_url must begin with https:// or http://, not {shown!r}") from None
 
 
-def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:
-    """Return the hook functions by event.
-
-    Args:
-        hooks: one or several functions for each event.
-        awaits: whether the client can await coroutine functions.
-
-    Raises:
-        ValueError: an event is unknown.
-        TypeError: this is no mapping of functions, or the client cannot await one of them.
-    """
-    if hooks and not hasattr(hooks, "items"):
-        shown = type(hooks).__name__
-        raise TypeError(f'hooks must be a mapping by event, not {shown}: {{"response": function}}')
-    found: dict[str, list[Hook]] = {event: [] for event in ("request", "response", *EVENTS)}
-    for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
-        if event not in found:
-            raise ValueError(f"unknown hook {event!r}: use one of {', '.join(map(repr, found))}")
-        if not (callable(functions) or hasattr(functions, "__iter__")):
-            shown = type(functions).__name__
-            raise TypeError(
-                f"the hook {event!r} must be a function, or a list of some, not {shown}"
-            )
-        found[event] = [functions] if callable(functions) else list(functions)
-        for function in cast("list[object]", found[event]):
-            if not callable(function):
-                shown = type(function).__name__
-                raise TypeError(f"the hook {event!r} must be functions, not {shown}")
-        if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
-            raise TypeError(f"an async hook for {event!r} needs AsyncClient")
-    return found
-
-
-# By argument: an attribute that its class has, and a value.
-_POLICIES = {
-    "breaker": ("shared", "curlhttp.CircuitBreaker(failure_threshold=5)"),
-    "rate_limit": ("burst", "curlhttp.RateLimit(50)"),
-    "concurrency_limit": ("in_use", "curlhttp.ConcurrencyLimit(20)"),
-    "hedge": ("after", "curlhttp.Hedge(after=0.3)"),
-}
-
-
-def _validate_policies(**policies: object) -> None:
-    """Raise TypeError for a value that is not the policy its argument needs, such as a number."""
-    for name, policy in policies.items():
-        check_object(name, policy, *_POLICIES[name])
-
-
 def _validate_params(params: ParamsInput | None) -> ParamsInput | None:
     """Return params that can be encoded for each request."""
     if params is None:
@@ -808,30 +753,6 @@ def _validate_sensitive_headers(names: Iterable[str]) -> frozenset[str]:
     raise TypeError('sensitive_headers must be a list of names, such as ["X-Key"]')
 
 
-def _validate_middleware(name: str, functions: Sequence[Middleware]) -> Sequence[Middleware]:
-    """Return the functions of an argument.
-
-    Raises:
-        TypeError: it is not a sequence of functions.
-    """
-    if callable(functions) or not hasattr(functions, "__iter__"):
-        shown = getattr(functions, "__name__", "function")
-        raise TypeError(f"{name} must be a list of functions, such as {name}=[{shown}]")
-    functions = tuple(functions)
-    for function in functions:
-        if not callable(function):
-            raise TypeError(f"{name} must contain functions, not {type(function).__name__}")
-    return functions
-
-
-def _open_hsts(path: str | os.PathLike[str] | None, wall: Callable[[], float]) -> HSTS | None:
-    if path is None:
-        return None
-    from curlhttp._flow.hsts import HSTS
-
-    return HSTS(path, wall)
-
-
 def _make_retry_policy(retry: RetryInput) -> RetryPolicy | None:
     """Return the policy for the argument `retry`, None for no retries."""
     if retry is None or retry == 0:
@@ -839,19 +760,6 @@ def _make_retry_policy(retry: RetryInput) -> RetryPolicy | None:
     from curlhttp._policy.retry import RetryPolicy
 
     return RetryPolicy.of(retry)
-
-
-def _connect_stores(
-    *limits: RateLimit | ConcurrencyLimit | RetryBudget | SharedCircuits | None,
-) -> None:
-    """Start connecting the stores of the policies, so that the first request does not wait."""
-    stores = [each.store for each in limits if each is not None and each.store is not None]
-    if stores:
-        from curlhttp._policy.shared_store import Connects
-
-        for store in stores:
-            if isinstance(store, Connects):
-                store.connect()
 
 
 def _load_netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] | None] | None:
@@ -863,3 +771,10 @@ def _load_netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] |
 
 
 set_constructor_signature(BaseClient.__init__)
+
+
+@lru_cache(maxsize=1)
+def _settings() -> set[str]:
+    """Return the names of a client's settings that cannot be changed, and of those of httpx."""
+    names = inspect.signature(BaseClient).parameters.keys() - {"headers", "cookies"}
+    return names | {"event_hooks", "mounts"}

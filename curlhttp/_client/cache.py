@@ -181,8 +181,8 @@ class ClientCaching:
         if name in self._running or len(self._running) >= _MAX_REFRESHES or client.is_closed:
             return
         self._running.add(name)
-        send = client.chain.build_below_cache(
-            client.exchange, client.clock, client.make_waiter, client.make_race
+        send = client.chain.build(
+            client.exchange, client.clock, client.make_waiter, client.make_race, below="cache"
         )
 
         async def run() -> None:

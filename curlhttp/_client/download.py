@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from curlhttp._client.partial_file import Checksum, PartialFile
 from curlhttp._client.request_builder import DownloadOptions, check_options
 from curlhttp._engine.engine import Send
+from curlhttp._flow.chain import DOWNLOAD
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.decoding import parse_codings
 from curlhttp._models.errors import add_note, check_flags
@@ -76,8 +77,9 @@ async def download(
             client.clock,
             client.make_waiter,
             client.make_race,
-            retries=True,
-            within_retry=transfer.wrap,
+            kind=DOWNLOAD,
+            own=transfer.wrap,
+            also=("retry",),
         )
         response = await send(request)
         await transfer.accept(response)

@@ -60,7 +60,7 @@ def open_event_stream(
         lambda request: client.flow(request),  # looked up late, because it may be replaced
         client.clock,
         client.make_waiter,
-        client.chain.attempt_hooks,
+        client.chain.settings["hooks"],
         request,
         last_event_id or "",
         reconnections,

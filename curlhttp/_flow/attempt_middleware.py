@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from curlhttp._engine.engine import Layer, Middleware, Send
+from curlhttp._flow.chain import Host, LayerContext, Settings
 from curlhttp._flow.hooks import check_response
+from curlhttp._flow.middleware import validate_functions
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 
 
-def attempt_middleware(functions: Sequence[Middleware]) -> Layer:
-    """Return the layer that runs middleware for each attempt.
+def start(settings: Settings, host: Host) -> None:
+    """Validate the functions.
 
-    Args:
-        functions: the user's middleware, outermost first.
+    Raises:
+        TypeError: this is not a list of functions.
     """
+    validate_functions(settings, "attempt_middleware")
+
+
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that runs a client's middleware for each attempt, the first outermost."""
+    functions: tuple[Middleware, ...] = context.settings["attempt_middleware"]
 
     def wrap(send: Send) -> Send:
         for function in reversed(functions):

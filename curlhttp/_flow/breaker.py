@@ -14,34 +14,48 @@ from functools import partial
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._engine.network import report_refusal
 from curlhttp._engine.race import is_extra
+from curlhttp._flow.chain import Host, LayerContext, Settings
 from curlhttp._flow.hooks import Hooks
 from curlhttp._flow.limits import ask_store
+from curlhttp._models.errors import check_object
+from curlhttp._models.hook_events import Transition
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import (
     CircuitBreaker,
     Permit,
-    Transition,
     get_proxy_key,
     make_open_error,
 )
 from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
 from curlhttp._policy.breaker.shared import SharedCircuits, SharedPermit, StoredCircuit
+from curlhttp._policy.shared_store import connect
 from curlhttp.exceptions import CircuitBreakerOpen, StoreError
 
 _EVENT = "breaker_transition"
 _SUCCESS, _FAILURE = Outcome.SUCCESS, Outcome.FAILURE
 
 
-def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, make_waiter: MakeWaiter) -> Layer:
+def start(settings: Settings, host: Host) -> None:
+    """Check the breaker, and connect its store.
+
+    Raises:
+        TypeError: it is something else, such as a number.
+    """
+    policy: CircuitBreaker = settings["breaker"]
+    check_object("breaker", policy, "shared", "curlhttp.CircuitBreaker(failure_threshold=5)")
+    if policy.shared is not None:
+        connect(policy.shared.store)
+
+
+def make_layer(context: LayerContext) -> Layer:
     """Return the layer that sends only the requests that the breaker admits.
 
-    Args:
-        policy: the breaker, which other clients may share.
-        clock: of the engine.
-        hooks: the user's; called for the transitions that this client's requests lead to.
-        make_waiter: makes a waiter of the engine.
+    Hooks are called for the transitions that this client's requests lead to.
     """
+    clock, make_waiter = context.clock, context.make_waiter
+    policy: CircuitBreaker = context.settings["breaker"]
+    hooks: Hooks = context.settings["hooks"]
     layer = _BreakerLayer(policy, clock, hooks)
     if policy.shared is not None:
         layer.shared = SharedBreaker(policy, policy.shared, clock.now, make_waiter)

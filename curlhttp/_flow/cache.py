@@ -12,6 +12,7 @@ import hishel
 
 from curlhttp._engine.engine import Clock, Incoming, Layer, Send, Totals
 from curlhttp._engine.run import Offload
+from curlhttp._flow.chain import LayerContext
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._models.config import NetworkRoute
 from curlhttp._models.decoding import decode_content
@@ -91,13 +92,10 @@ class CacheContext(Protocol):
         """Run work(send) in the background, unless work of that name is running."""
 
 
-def cache_layer(client: CacheContext, clock: Clock) -> Layer:
-    """Return the layer that answers requests from a client's cache.
-
-    Args:
-        client: the cache, and what it uses of the client.
-        clock: of the engine.
-    """
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that answers requests from a client's cache."""
+    clock = context.clock
+    client: CacheContext = context.settings["cache"]
     policy, store, offload = client.policy, client.store, client.offload
     guard_route = client.guard_route
 

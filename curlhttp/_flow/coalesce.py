@@ -10,10 +10,11 @@ authentication and cookies, so that only requests with the same credentials are 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Hashable
-from typing import Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Totals, Waiter
+from curlhttp._flow.chain import Host, LayerContext, Settings, Spawn, SpawnedTask
 from curlhttp._flow.waits import Waits
 from curlhttp._models.errors import Unpicklable, copy_error
 from curlhttp._models.fork import register
@@ -24,29 +25,9 @@ from curlhttp.exceptions import DeadlineExceeded
 E = TypeVar("E", bound=BaseException)
 
 
-class SpawnedTask(Protocol):
-    """A task that runs apart from its caller."""
-
-    def cancel(self) -> None:
-        """Cancel the task."""
-
-    def was_cancelled(self, error: BaseException) -> bool:
-        """Return whether an error was raised because the task, which runs, is cancelled."""
-
-
-Spawn: TypeAlias = Callable[[Callable[[], Coroutine[object, None, None]]], SpawnedTask]
-"""Starts a task, which only raises what a cancellation raises."""
-
-
-def validate_coalesce(coalesce: object) -> bool:
-    """Validate the argument `coalesce` of a client.
-
-    Raises:
-        TypeError: it is not a bool.
-    """
-    if not isinstance(coalesce, bool):
-        raise TypeError(f"coalesce must be True or False, not {type(coalesce).__name__}")
-    return coalesce
+def start(settings: Settings, host: Host) -> None:
+    """Keep what starts the tasks of this client."""
+    settings["coalesce"] = host.spawn, host.where
 
 
 class _Shared:
@@ -300,13 +281,7 @@ def _copy_error(error: E, shared: _Shared, request: ClientRequest) -> E:
     return made
 
 
-def coalesce(
-    clock: Clock,
-    make_waiter: MakeWaiter,
-    totals: Totals,
-    *,
-    spawn: Spawn | None = None,
-    where: Callable[[], Hashable] | None = None,
-) -> Layer:
+def make_layer(context: LayerContext) -> Layer:
     """Return the layer that lets equal requests share one transfer; see Coalescing."""
-    return Coalescing(clock, make_waiter, spawn, where, totals).layer
+    spawn, where = context.settings["coalesce"]
+    return Coalescing(context.clock, context.make_waiter, spawn, where, context.totals).layer

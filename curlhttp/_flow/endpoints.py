@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
 from curlhttp._engine.race import is_extra, is_refusal
 from curlhttp._engine.run import Offload
+from curlhttp._flow.chain import LayerContext
 from curlhttp._flow.hooks import log
 from curlhttp._models.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
@@ -26,17 +27,10 @@ _CLASSIFIER = OriginClassifier(FAILURE_STATUSES, count_tls=False, via_proxy=Fals
 _listed: ContextVar[Endpoints | None] = ContextVar("_listed", default=None)
 
 
-def first_endpoint(
-    endpoints: Endpoints, clock: Clock, make_waiter: MakeWaiter, run_blocking: Offload
-) -> Layer:
-    """Return the layer above retry, which gives a request its first endpoint.
-
-    Args:
-        endpoints: of the client.
-        clock: of the engine.
-        make_waiter: makes a waiter of the engine.
-        run_blocking: calls a function that may block.
-    """
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer above retry, which gives a request its first endpoint."""
+    endpoints: Endpoints = context.settings["endpoints"]
+    clock, make_waiter, run_blocking = context.clock, context.make_waiter, context.run_blocking
 
     def wrap(send: Send) -> Send:
         async def through(request: ClientRequest) -> Response:
@@ -137,12 +131,9 @@ async def _call(endpoints: Endpoints, run_blocking: Offload) -> URLs:
     return await found if inspect.isawaitable(found) else found
 
 
-def next_endpoints(clock: Clock) -> Layer:
-    """Return the layer below retry, which gives later attempts another endpoint.
-
-    Args:
-        clock: of the engine.
-    """
+def make_next_layer(context: LayerContext) -> Layer:
+    """Return the layer below retry, which gives later attempts another endpoint."""
+    clock = context.clock
 
     def wrap(send: Send) -> Send:
         def through(request: ClientRequest) -> Awaitable[Response]:

@@ -12,8 +12,10 @@ from typing import TypeAlias
 
 from curlhttp._engine.engine import Layer, Send
 from curlhttp._engine.network import network
-from curlhttp._flow.hooks import AttemptEvent, Hooks, check_response
+from curlhttp._flow.chain import Host, LayerContext, Settings
+from curlhttp._flow.hooks import Hooks, check_response
 from curlhttp._flow.streamed_response import BaseStreamedResponse, StoredBody
+from curlhttp._models.hook_events import AttemptEvent
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
@@ -36,24 +38,27 @@ def is_failure(request: ClientRequest, response: Response) -> bool:
     return response.status_code in (STATUSES if policy is None else policy.statuses)
 
 
-def validate_fallback(function: object, awaits: bool) -> None:
-    """Validate the argument `fallback` of a client.
-
-    Args:
-        function: from the user.
-        awaits: whether the client can await coroutine functions.
+def start(settings: Settings, host: Host) -> None:
+    """Validate the function.
 
     Raises:
         TypeError: it is not a function, or the client cannot await it.
     """
+    function: object = settings["fallback"]
     if not callable(function):
         raise TypeError(
             "fallback must be a function of (request, outcome) that returns a response or None, "
             f"not {type(function).__name__}"
         )
     called = type(function).__call__  # of an object that is not a function
-    if not awaits and any(map(inspect.iscoroutinefunction, (function, called))):
+    if not host.is_async and any(map(inspect.iscoroutinefunction, (function, called))):
         raise TypeError(_NEEDS_ASYNC_CLIENT)
+
+
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that calls the fallback of a client."""
+    settings = context.settings
+    return fallback(settings["fallback"], settings["hooks"], settings["streamed"], context.is_async)
 
 
 def fallback(
@@ -65,7 +70,7 @@ def fallback(
         function: from the user.
         hooks: the user's; "on_fallback" is called for each response that replaces a failure.
         streamed: the class of streamed responses.
-        awaits: see validate_fallback.
+        awaits: whether the client can await coroutine functions.
     """
 
     async def replace(request: ClientRequest, failure: Failure) -> Response | None:

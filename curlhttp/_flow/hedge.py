@@ -19,17 +19,50 @@ from curlhttp._engine.race import (
     mark,
     unmark,
 )
+from curlhttp._flow.chain import Host, LayerContext, Settings
 from curlhttp._flow.hooks import log
 from curlhttp._flow.retry import withdraw_from_store
 from curlhttp._flow.streamed_response import BaseStreamedResponse
 from curlhttp._models.body import Body
+from curlhttp._models.errors import check_object
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
-from curlhttp._policy.retry import RetryBudget
+from curlhttp._policy.retry import RetryBudget, RetryPolicy
 from curlhttp.exceptions import RequestException
 
 _EARLY = 0.001  # seconds that a loop's timer may fire early; uvloop's clock counts milliseconds
+
+
+def start(settings: Settings, host: Host) -> None:
+    """Check the policy, and share its times and its budget among all engines of the client.
+
+    Raises:
+        TypeError: it is something else, such as a number.
+    """
+    policy: Hedge = settings["hedge"]
+    check_object("hedge", policy, "after", "curlhttp.Hedge(after=0.3)")
+    retry: RetryPolicy | None = settings.setdefault("retry", None)
+    budget = None if retry is None else retry.budget
+    settings["hedge"] = Hedging(policy, host.clock.now, host.totals, budget)
+
+
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that sends a request again while it is slow."""
+    hedging: Hedging = context.settings["hedge"]
+    return hedging.race(context.make_race)
+
+
+def make_admitting_layer(context: LayerContext) -> Layer:
+    """Return the layer that an attempt passes once limits and breaker have admitted it."""
+    hedging: Hedging = context.settings["hedge"]
+    return hedging.admit(context.make_waiter)
+
+
+def make_watching_layer(context: LayerContext) -> Layer:
+    """Return the layer that notes when the head of a response arrives."""
+    hedging: Hedging = context.settings["hedge"]
+    return hedging.watch
 
 
 class Hedging:

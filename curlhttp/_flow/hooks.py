@@ -8,18 +8,19 @@ leak no secrets.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from curlhttp._engine.engine import Layer, Send, Totals
+from curlhttp._flow.chain import LayerContext
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 
 if TYPE_CHECKING:
     from logging import Logger
 
-    from curlhttp._models.inputs import Hook
-    from curlhttp._policy.breaker.breaker import Transition
+    from curlhttp._models.hook_events import AttemptEvent, Transition
+    from curlhttp._models.inputs import Hook, HooksInput
 
 ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
 EVENTS = (*ATTEMPT_EVENTS, "breaker_transition", "on_fallback")
@@ -50,24 +51,50 @@ def check_response(response: object, whose: str) -> Response:
     raise TypeError(f"{whose} returned {kind}, not a Response; return what send(request) returns")
 
 
+def validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:
+    """Return the hook functions by event.
+
+    Args:
+        hooks: one or several functions for each event.
+        awaits: whether the client can await coroutine functions.
+
+    Raises:
+        ValueError: an event is unknown.
+        TypeError: this is no mapping of functions, or the client cannot await one of them.
+    """
+    if hooks and not hasattr(hooks, "items"):
+        shown = type(hooks).__name__
+        raise TypeError(f'hooks must be a mapping by event, not {shown}: {{"response": function}}')
+    found: dict[str, list[Hook]] = {event: [] for event in ("request", "response", *EVENTS)}
+    for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
+        if event not in found:
+            raise ValueError(f"unknown hook {event!r}: use one of {', '.join(map(repr, found))}")
+        if not (callable(functions) or hasattr(functions, "__iter__")):
+            shown = type(functions).__name__
+            raise TypeError(
+                f"the hook {event!r} must be a function, or a list of some, not {shown}"
+            )
+        found[event] = [functions] if callable(functions) else list(functions)
+        for function in cast("list[object]", found[event]):
+            if not callable(function):
+                shown = type(function).__name__
+                raise TypeError(f"the hook {event!r} must be functions, not {shown}")
+        if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
+            raise TypeError(f"an async hook for {event!r} needs AsyncClient")
+    return found
+
+
 # --- on requests and responses ---
 
 
-def request_hooks(hooks: Mapping[str, list[Hook]]) -> Layer:
+def make_layer(context: LayerContext) -> Layer:
     """Return the layer that calls the hooks on requests and responses.
 
-    Args:
-        hooks: lists of functions by event: "request" gets the ClientRequest, "response" the
-            Response. A return value other than None replaces it. Coroutine functions are awaited.
+    "request" gets the ClientRequest, "response" the Response. A return value other than None
+    replaces it. Coroutine functions are awaited.
     """
-
-    def wrap(send: Send) -> Send:
-        # Decided when the client is created, so that there is no layer without hooks.
-        if not (hooks["request"] or hooks["response"]):
-            return send
-        return lambda request: _send_with_hooks(request, send, hooks)
-
-    return wrap
+    hooks: Mapping[str, list[Hook]] = context.settings["request_hooks"]
+    return lambda send: lambda request: _send_with_hooks(request, send, hooks)
 
 
 async def _send_with_hooks(
@@ -94,32 +121,6 @@ async def _run_hooks(hooks: list[Hook], subject: T, kind: type) -> T:
 
 
 # --- on attempts ---
-
-
-class AttemptEvent(NamedTuple):
-    """What a hook receives about an attempt.
-
-    Attributes:
-        event: "before_attempt", "after_attempt", "before_sleep", "on_give_up" or "on_fallback".
-        method: of the request.
-        url: of the request, without userinfo and fragment, and with secret parameters masked.
-        number: of the attempt, from 1 on.
-        status_code: of the response, or None.
-        error: the class name of the exception, or None.
-        elapsed: seconds that the attempt took, None before it.
-        delay: seconds until the next attempt; only for before_sleep.
-        reason: why there is no further attempt, such as "max_retries"; only for on_give_up.
-    """
-
-    event: str
-    method: str
-    url: str
-    number: int
-    status_code: int | None = None
-    error: str | None = None
-    elapsed: float | None = None
-    delay: float | None = None
-    reason: str | None = None
 
 
 class Hooks:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from curlhttp._engine.engine import Send
+from curlhttp._engine.engine import Layer, Send
+from curlhttp._flow.chain import Host, LayerContext, Settings
 from curlhttp._flow.file_lock import lock_file
 from curlhttp._flow.rename import rename_over
 from curlhttp._models.errors import validate_path
@@ -28,6 +29,27 @@ _FOR_EVER = 4102444800.0  # 2100-01-01
 _LOCK_SECONDS = 1.0  # to wait for the lock, whose holder may be stopped; then write without it
 _LOCK_POLL_SECONDS = 0.002
 _TITLE = "# Hosts that require HTTPS (HSTS), in the format of curl --hsts.\n"
+
+
+def start(settings: Settings, host: Host) -> None:
+    """Open the file.
+
+    Raises:
+        OSError: it cannot be read, or its folder does not exist.
+    """
+    settings["hsts"] = HSTS(settings["hsts"], host.clock.wall)
+
+
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that upgrades the first hop of a request."""
+    entries: HSTS = context.settings["hsts"]
+    return entries.upgrade_layer
+
+
+def make_hop_layer(context: LayerContext) -> Layer:
+    """Return the layer that stores Strict-Transport-Security of each hop."""
+    entries: HSTS = context.settings["hsts"]
+    return entries.learning_layer
 
 
 class HSTS:
@@ -63,7 +85,7 @@ class HSTS:
         return self._hosts.covers(host, self._wall())
 
     def upgrade_layer(self, send: Send) -> Send:
-        """Return the layer that upgrades the first hop of a request; see Chain."""
+        """Return the layer that upgrades the first hop of a request."""
 
         async def through(request: ClientRequest) -> Response:
             return await send(self.upgrade(request))

@@ -17,7 +17,9 @@ from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send, Waiter
 from curlhttp._engine.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._engine.outcomes import Outcomes
 from curlhttp._engine.race import AttemptRefused, is_extra, refuse_to_wait
+from curlhttp._flow.chain import Host, LayerContext, Settings
 from curlhttp._flow.waits import Waits
+from curlhttp._models.errors import check_object
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response
 from curlhttp._models.timeout import MIN_ATTEMPT_SECONDS
@@ -29,7 +31,7 @@ from curlhttp._policy.limits import (
     SharedLease,
     get_poll_interval,
 )
-from curlhttp._policy.shared_store import Answer, Store, StoreCommand, seconds
+from curlhttp._policy.shared_store import Answer, Store, StoreCommand, connect, seconds
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,
@@ -39,6 +41,27 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._policy.adaptive import AdaptiveLimit
+
+
+def start(settings: Settings, host: Host) -> None:
+    """Check the limits, and connect their stores.
+
+    Raises:
+        TypeError: one is something else, such as a number.
+    """
+    rate, concurrency = map(settings.get, ("rate_limit", "concurrency_limit"))
+    check_object("rate_limit", rate, "burst", "curlhttp.RateLimit(50)")
+    check_object("concurrency_limit", concurrency, "in_use", "curlhttp.ConcurrencyLimit(20)")
+    for limit in (rate, concurrency):
+        if limit is not None:
+            connect(limit.store)
+
+
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that delays requests."""
+    rate, concurrency = map(context.settings.get, ("rate_limit", "concurrency_limit"))
+    outcomes = context.totals.outcomes
+    return limits(rate, concurrency, context.clock, context.make_waiter, outcomes)
 
 
 def limits(

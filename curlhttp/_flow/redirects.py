@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from curlhttp._engine.engine import Clock, Layer, Send
+from curlhttp._engine.engine import Layer, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.auth import AuthContext, FindCredentials, auth_from_netrc, authenticate
+from curlhttp._flow.chain import LayerContext
 from curlhttp._flow.straight import mark
 from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.request import ClientRequest
@@ -94,7 +95,7 @@ def get_next_hop(
         sensitive_headers: lower-case header names that must not be sent to another origin.
         followed: number of redirects so far.
         max_redirects: maximum number of redirects.
-        rebase: see redirects().
+        rebase: returns the URL to use for that of the redirect, None to use it as it is.
 
     Raises:
         TooManyRedirects: there were max_redirects already.
@@ -127,25 +128,25 @@ def get_next_hop(
         raise
 
 
-def redirects(
-    clock: Clock,
-    max_redirects: int,
-    sensitive_headers: frozenset[str],
-    netrc: FindCredentials | None,
-    auth_context: AuthContext,
-    rebase: Callable[[URL], URL] | None = None,
-) -> Layer:
-    """Return the layer that follows redirects.
-
-    Args:
-        clock: of the engine.
-        max_redirects: how many to follow, before TooManyRedirects.
-        sensitive_headers: lower-case header names that must not be sent to another origin.
-        netrc: returns user name and password for a host; None without netrc.
-        auth_context: for authenticate(); its `upgrade` is applied to each hop.
-        rebase: returns the URL to use for that of a redirect, None to use it as it is.
-    """
-    now, upgrade = clock.now, auth_context.upgrade
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that follows redirects, with what each hop needs."""
+    settings, now = context.settings, context.clock.now
+    max_redirects: int = settings["max_redirects"]
+    # Lower-case header names that must not be sent to another origin.
+    sensitive_headers: frozenset[str] = settings["sensitive_headers"]
+    netrc: FindCredentials | None = settings.get("netrc")
+    upgrade = settings["hsts"].upgrade if "hsts" in settings else None
+    # Returns the URL to use for that of a redirect.
+    rebase = settings["endpoints"].to_canonical if "endpoints" in settings else None
+    below_auth = context.subrequest
+    auth_context = AuthContext(
+        context.clock,
+        context.make_waiter,
+        context.is_async,
+        context.run_blocking,
+        None if below_auth is None else lambda: cookies(below_auth()),
+        upgrade,
+    )
 
     def wrap(send: Send) -> Send:
         send_with_cookies = cookies(send)

@@ -12,10 +12,12 @@ import math
 from collections.abc import Awaitable, Iterator
 
 from curlhttp._engine.engine import Clock, Layer, MakeWaiter, Send
-from curlhttp._flow.hooks import AttemptEvent, Hooks, log
+from curlhttp._flow.chain import Host, LayerContext, Settings
+from curlhttp._flow.hooks import Hooks, log
 from curlhttp._flow.redirects import store_cookies
 from curlhttp._models.body import rewind
 from curlhttp._models.errors import add_note
+from curlhttp._models.hook_events import AttemptEvent
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ENDPOINTS, ClientRequest
 from curlhttp._models.response import Response
@@ -30,7 +32,7 @@ from curlhttp._policy.retry import (
     describe_outcomes,
     parse_retry_after,
 )
-from curlhttp._policy.shared_store import Store
+from curlhttp._policy.shared_store import Store, connect
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,
@@ -351,14 +353,17 @@ def _split(
     return failure.status_code, None
 
 
-def retry(clock: Clock, hooks: Hooks, make_waiter: MakeWaiter) -> Layer:
-    """Return the layer that retries failed requests, and calls the hooks on attempts.
+def start(settings: Settings, host: Host) -> None:
+    """Connect the store of the budget."""
+    policy: RetryPolicy | None = settings["retry"]
+    if policy is not None and policy.budget is not None:
+        connect(policy.budget.store)
 
-    Args:
-        clock: of the engine.
-        hooks: the user's.
-        make_waiter: makes a waiter of the engine.
-    """
+
+def make_layer(context: LayerContext) -> Layer:
+    """Return the layer that retries failed requests, and calls the hooks on attempts."""
+    clock, make_waiter = context.clock, context.make_waiter
+    hooks: Hooks = context.settings["hooks"]
 
     def wrap(send: Send) -> Send:
         def retrying(request: ClientRequest) -> Awaitable[Response]:

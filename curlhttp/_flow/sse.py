@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from curlhttp._engine.engine import MAX_DRAINED, Clock, MakeWaiter, Send, Waiter
 from curlhttp._engine.network import network
-from curlhttp._flow.hooks import AttemptEvent, Hooks, log
+from curlhttp._flow.hooks import Hooks, log
 from curlhttp._flow.streamed_response import BaseStreamedResponse, BufferedBody, Read
 from curlhttp._flow.waits import Waits
+from curlhttp._models.hook_events import AttemptEvent
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import ClientRequest
 from curlhttp._models.response import Response

@@ -10,12 +10,11 @@ from http.cookiejar import CookieJar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
-    from curlhttp._flow.hooks import AttemptEvent
+    from curlhttp._models.hook_events import AttemptEvent, Transition
     from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
     from curlhttp._policy.auth import Auth
-    from curlhttp._policy.breaker.breaker import Transition
 
 Text: TypeAlias = str | bytes
 

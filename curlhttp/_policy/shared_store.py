@@ -93,6 +93,16 @@ class Connects(Protocol):
         """Begin to connect, unless connected. Never waits."""
 
 
+def connect(store: object) -> None:
+    """Let a store begin to connect, if it can, so that the first request does not wait.
+
+    Args:
+        store: of a policy, or None.
+    """
+    if isinstance(store, Connects):
+        store.connect()
+
+
 def micros(duration: float) -> int:
     """Convert seconds to whole microseconds."""
     return round(duration * 1e6)

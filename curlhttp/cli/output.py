@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from curlhttp._client.stream import StreamedResponse
     from curlhttp._engine.engine import Send
-    from curlhttp._flow.hooks import AttemptEvent
+    from curlhttp._models.hook_events import AttemptEvent
     from curlhttp._models.request import ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.url import URL

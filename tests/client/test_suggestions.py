@@ -22,7 +22,7 @@ import pytest
 import curlhttp
 from curlhttp import exceptions as e
 from curlhttp._models.config import TLS
-from curlhttp._models.suggestions import CLIENT_SETTINGS, TABLE
+from curlhttp._models.suggestions import get_contexts, get_table
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
@@ -172,7 +172,7 @@ def test_the_hints_of_a_stream_name_what_streams_have(app: AppServer) -> None:
     with curlhttp.Client() as client, client.stream("GET", app.url) as response:
         hints = {
             name: get_message(getattr, response, name)
-            for name in TABLE["streamed_response"]
+            for name in get_table("streamed_response")
             if not hasattr(response, name)
         }
         read = "response.iter_raw(), or response.aiter_raw() with an AsyncClient"
@@ -190,7 +190,7 @@ def test_each_attribute_of_a_stream_of_httpx_is_there_or_explained(kind: type) -
     public = {name for name in dir(httpx.Response) if not name.startswith("_")}
     missing = {name for name in public if not hasattr(kind, name)}
     missing -= OF_ONE_COLOUR | OF_AN_INSTANCE
-    assert missing - set(TABLE["streamed_response"]) == set()
+    assert missing - set(get_table("streamed_response")) == set()
 
 
 def test_with_and_async_with_are_not_mixed_up() -> None:
@@ -240,22 +240,22 @@ def keywords_of(*functions: Callable[..., object]) -> set[str]:
 def test_each_keyword_of_httpx_is_taken_or_explained() -> None:
     httpx = pytest.importorskip("httpx", reason="compares with httpx")
     ours = keywords_of(curlhttp.Client)
-    assert keywords_of(httpx.Client, httpx.AsyncClient) - ours - set(TABLE["client"]) == set()
+    assert keywords_of(httpx.Client, httpx.AsyncClient) - ours - set(get_table("client")) == set()
     verbs = keywords_of(curlhttp.Client.build_request) | {"proxies", "verify", "cert"}
-    assert keywords_of(httpx.Client.request) - verbs - set(TABLE["request"]) == set()
+    assert keywords_of(httpx.Client.request) - verbs - set(get_table("request")) == set()
 
 
 def test_each_keyword_of_aiohttp_is_taken_or_explained() -> None:
     aiohttp = pytest.importorskip("aiohttp", reason="compares with aiohttp")
     ours = keywords_of(curlhttp.Client)
-    assert keywords_of(aiohttp.ClientSession) - ours - set(TABLE["client"]) == set()
+    assert keywords_of(aiohttp.ClientSession) - ours - set(get_table("client")) == set()
     verbs = keywords_of(curlhttp.Client.build_request)
     found = keywords_of(aiohttp.ClientSession._request)
-    assert found - verbs - set(TABLE["request"]) == set()
+    assert found - verbs - set(get_table("request")) == set()
     names = {name for name in aiohttp.__all__ if name.endswith(("Error", "Timeout", "Session"))}
     own_servers = {"WSMessageTypeError", "UploadAbortedError", "NonHttpUrlRedirectClientError"}
     own_servers |= {"RedirectClientError", "InvalidUrlRedirectClientError", "NonHttpUrlClientError"}
-    assert names - set(curlhttp.__all__) - set(TABLE["module"]) - own_servers == set()
+    assert names - set(curlhttp.__all__) - set(get_table("module")) - own_servers == set()
 
 
 KEYWORDS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
@@ -360,24 +360,28 @@ def test_each_keyword_of_urllib3s_retry_is_taken_or_explained() -> None:
 
     ours = keywords_of(curlhttp.RetryPolicy)
     unneeded = {"history"}  # internal
-    assert keywords_of(Retry) - ours - set(TABLE["RetryPolicy"]) - unneeded == set()
+    assert keywords_of(Retry) - ours - set(get_table("RetryPolicy")) - unneeded == set()
 
 
 def test_each_keyword_of_the_settings_of_httpx_is_taken_or_explained() -> None:
     httpx = pytest.importorskip("httpx", reason="compares with httpx")
     limits, proxy = keywords_of(httpx.Limits), keywords_of(httpx.Proxy)
-    assert limits - keywords_of(curlhttp.Limits) - set(TABLE["Limits"]) == set()
-    assert proxy - keywords_of(curlhttp.Proxy) - set(TABLE["Proxy"]) == set()
+    assert limits - keywords_of(curlhttp.Limits) - set(get_table("Limits")) == set()
+    assert proxy - keywords_of(curlhttp.Proxy) - set(get_table("Proxy")) == set()
 
 
 def test_each_keyword_of_aiohttps_websocket_is_taken_or_explained() -> None:
     aiohttp = pytest.importorskip("aiohttp", reason="compares with aiohttp")
-    ours = keywords_of(curlhttp.Client.websocket) | set(TABLE["websocket"]) | set(TABLE["request"])
+    ours = (
+        keywords_of(curlhttp.Client.websocket)
+        | set(get_table("websocket"))
+        | set(get_table("request"))
+    )
     found = keywords_of(aiohttp.ClientSession._ws_connect)
     assert found - ours == set()
     timeouts = {field.name for field in aiohttp.ClientTimeout.__attrs_attrs__}
     limits = {"total", "connect", "read", "write", "pool"}
-    assert timeouts - limits - set(TABLE["Timeout"]) == set()
+    assert timeouts - limits - set(get_table("Timeout")) == set()
 
 
 def test_each_attribute_of_a_response_of_httpx_is_there_or_explained() -> None:
@@ -385,7 +389,7 @@ def test_each_attribute_of_a_response_of_httpx_is_there_or_explained() -> None:
     response = a_client().get(URL)
     public = {name for name in dir(httpx.Response) if not name.startswith("_")}
     missing = {name for name in public if not hasattr(response, name)}
-    assert missing - set(TABLE["response"]) == set()
+    assert missing - set(get_table("response")) == set()
 
 
 def test_each_error_of_httpx_is_there_or_explained() -> None:
@@ -395,21 +399,23 @@ def test_each_error_of_httpx_is_there_or_explained() -> None:
         for name in httpx.__all__
         if isinstance(getattr(httpx, name), type) and issubclass(getattr(httpx, name), Exception)
     }
-    assert errors - set(curlhttp.__all__) - set(TABLE["module"]) == set()
+    assert errors - set(curlhttp.__all__) - set(get_table("module")) == set()
 
 
 def test_nothing_in_the_table_is_there_in_truth() -> None:
     ours = keywords_of(curlhttp.Client)
-    assert ours & set(TABLE["client"]) == set()
-    assert keywords_of(curlhttp.Client.build_request) & set(TABLE["request"]) == set()
+    assert ours & set(get_table("client")) == set()
+    assert keywords_of(curlhttp.Client.build_request) & set(get_table("request")) == set()
     response = a_client().get(URL)
-    assert {name for name in TABLE["response"] if hasattr(response, name)} == set()
-    assert set(curlhttp.__all__) & set(TABLE["module"]) == set()
+    assert {name for name in get_table("response") if hasattr(response, name)} == set()
+    assert set(curlhttp.__all__) & set(get_table("module")) == set()
     for name in ("map", "download", "sse", "websocket"):
-        assert keywords_of(getattr(curlhttp.Client, name)) & set(TABLE[name]) == set()
-    settings = {name for name in TABLE if name[0].isupper()} - {"Timeout"}  # not a class of its own
+        assert keywords_of(getattr(curlhttp.Client, name)) & set(get_table(name)) == set()
+    settings = {name for name in get_contexts() if name[0].isupper()} - {
+        "Timeout"
+    }  # not a class of its own
     for name in settings:
-        assert keywords_of(getattr(curlhttp, name)) & set(TABLE[name]) == set()
+        assert keywords_of(getattr(curlhttp, name)) & set(get_table(name)) == set()
 
 
 def test_the_words_are_loaded_by_an_error_alone() -> None:
@@ -903,8 +909,14 @@ def test_a_subclass_may_have_an_attribute_of_that_name() -> None:
     assert client.auth == "mine"
 
 
-def test_each_setting_of_a_client_is_known_as_one() -> None:
-    assert keywords_of(curlhttp.Client) - CLIENT_SETTINGS == {"headers", "cookies"}
+@pytest.mark.parametrize("name", sorted(keywords_of(curlhttp.Client) - {"headers", "cookies"}))
+def test_a_setting_of_a_client_cannot_be_changed(name: str) -> None:
+    assert f"{name} cannot be changed" in get_message(setattr, a_client(), name, None)
+
+
+def test_a_request_says_which_settings_are_those_of_a_client() -> None:
+    ours = keywords_of(curlhttp.Client) - keywords_of(curlhttp.Client.get)
+    assert ours - get_table("request").keys() == set()
 
 
 def test_headers_say_what_they_have() -> None:
@@ -914,7 +926,7 @@ def test_headers_say_what_they_have() -> None:
     for wrong in ("_x", "nonsense"):
         message = get_message(getattr, headers, wrong)
         assert message == f"'Headers' object has no attribute '{wrong}'"
-    assert not {*dir(curlhttp.Headers)} & set(TABLE["headers"])
+    assert not {*dir(curlhttp.Headers)} & set(get_table("headers"))
 
 
 @pytest.mark.parametrize("base_url", ["", URL])

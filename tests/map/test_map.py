@@ -573,7 +573,7 @@ async def test_two_consumers_at_once_are_refused(client: AnyClient, app: AppServ
         return await send(request)
 
     core = client.real
-    core.chain.middleware = (greedy,)
+    core.chain.settings["middleware"] = (greedy,)
     core.flow = core.chain.build(core.exchange, core.clock, core.make_waiter, core.make_race)
     results = client.map([app.url])
     assert [result.status_code async for result in results] == [200]

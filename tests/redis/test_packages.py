@@ -35,6 +35,28 @@ elif what == "redis":
 elif what == "cache":
     with curlhttp.Client(cache=curlhttp.Cache(":memory:")) as client:
         print(client.get(url).status_code)
+elif what == "features":
+    settings = {
+        "retry": 1,
+        "hedge": curlhttp.Hedge(after=30),
+        "breaker": curlhttp.CircuitBreaker(),
+        "rate_limit": curlhttp.RateLimit(100),
+        "concurrency_limit": curlhttp.ConcurrencyLimit(2),
+        "fallback": lambda request, outcome: None,
+        "coalesce": True,
+        "hsts": "hsts.txt",
+        "http3": "auto" if curlhttp._curl.has_http3() else False,
+        "certificates": True,
+        "raise_for_status": True,
+        "hooks": {"request": lambda request: None},
+        "base_url": curlhttp.Endpoints([url]),
+    }
+    with curlhttp.Client(**settings) as client:
+        print(client.get("/").status_code)
+    try:
+        curlhttp.Client(allow_redirects=True)
+    except TypeError as error:
+        assert "write follow_redirects=" in str(error), error
 elif what == "drop-in":
     from curlhttp import requests
 
@@ -62,7 +84,7 @@ def _run(folder: Path, *arguments: str, leave_out: str = "") -> subprocess.Compl
     )
 
 
-_WHAT = ["quickstart", "redis", "cache", "drop-in", "command line"]
+_WHAT = ["quickstart", "redis", "cache", "features", "drop-in", "command line"]
 # What the environment of the tests has, and a program on curlhttp does not need.
 _HEAVY = (
     "IPython",

@@ -141,7 +141,7 @@ class MultiSender:
             Clock(now, wall, sleep),
             make_waiter,
             make_race,
-            retries=True,
+            also=("retry",),
         )
         self.take_turn = engine.take_turn
         self.end_turn = engine.end_turn

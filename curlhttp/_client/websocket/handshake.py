@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from curlhttp._client.request_builder import DownloadOptions, check_options
 from curlhttp._engine.engine import Engine, Send
+from curlhttp._flow.chain import HANDSHAKE
 from curlhttp._flow.upgrade import Upgraded, upgrade
 from curlhttp._models.errors import check_number
 from curlhttp._models.redaction import display_text, display_url
@@ -121,7 +122,8 @@ async def shake_hands(
         client.clock,
         client.make_waiter,
         client.make_race,
-        within_retry=handshake.wrap,
+        kind=HANDSHAKE,
+        own=handshake.wrap,
         plain=client.exchange,
     )
     response = await send(request)

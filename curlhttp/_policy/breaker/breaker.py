@@ -12,10 +12,11 @@ import math
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from curlhttp._models.errors import check_flags, check_number, validate_statuses
 from curlhttp._models.fork import register
+from curlhttp._models.hook_events import State, Transition
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import parse_url
 from curlhttp._policy.breaker.circuit import (
@@ -26,7 +27,6 @@ from curlhttp._policy.breaker.circuit import (
     CircuitPermit,
     OriginClassifier,
     Outcome,
-    State,
     StateChange,
 )
 from curlhttp._policy.breaker.shared import SharedCircuits
@@ -140,20 +140,6 @@ class MemoryStore:
 _DEFAULT_FAILURE_THRESHOLD = 5
 # Short at first, because most overloads end as soon as the requests stop; then one probe in 5 s.
 _DEFAULT_OPEN_TIME = 1.0, 2.0, 5.0  # seconds, growth, maximum
-
-
-class Transition(NamedTuple):
-    """A circuit's change of state, as passed to hooks.
-
-    Attributes:
-        origin: "scheme://host:port", or "proxy scheme://host:port" for a proxy.
-        old: the state before.
-        new: the state after.
-    """
-
-    origin: str
-    old: State
-    new: State
 
 
 _Notify: TypeAlias = Callable[[Transition], object]

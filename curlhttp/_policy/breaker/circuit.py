@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from curlhttp import exceptions as e
 from curlhttp._models.errors import check_number
+from curlhttp._models.hook_events import State
 
 # --- Sliding windows over outcomes: the last N calls, or those of the last T seconds ---
 
@@ -125,9 +126,6 @@ class TimeWindow(Window):
         self.calls += 1
         self.failures += failed
         self.slow += slow
-
-
-State: TypeAlias = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
 
 
 class StateChange(NamedTuple):

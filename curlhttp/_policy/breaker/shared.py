@@ -17,13 +17,12 @@ from curlhttp._policy.breaker.circuit import (
     BreakerConfig,
     BreakerMetrics,
     Outcome,
-    State,
     StateChange,
 )
 from curlhttp._policy.shared_store import Answer, Store, StoreCommand, micros, seconds
 
 if TYPE_CHECKING:
-    from curlhttp._policy.breaker.breaker import Transition
+    from curlhttp._models.hook_events import State, Transition
 
 FRESH = 0.25  # seconds for which a copy of a circuit is used
 _MAX_COPIES = 1000  # the least recently used ones are dropped
