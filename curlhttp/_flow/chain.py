@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from curlhttp._engine.engine import Clock, Layer, MakeRace, MakeWaiter, Send, Totals
 from curlhttp._engine.run import Offload
+from curlhttp._models.named_tuple import NamedTuple
 
 REQUEST, DOWNLOAD, HANDSHAKE, SUBREQUEST = "request", "download", "handshake", "subrequest"
 """What a chain sends: requests, streams and those of maps; downloads; handshakes of WebSockets; and
