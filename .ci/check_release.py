@@ -1,7 +1,8 @@
 """Refuse a release whose parts do not say the same: python .ci/check_release.py v0.1.0.
 
 The tag, the version of the package and the newest section of the changelog are one; that section
-has a date; what changed is sorted by kind; and the addresses in the metadata lead somewhere.
+has a date; what changed is sorted by kind; the addresses in the metadata lead somewhere; and there
+is a private channel for vulnerabilities.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ def problems(tag: str, root: Path) -> list[str]:
             found.append(f"CHANGELOG.md: {line!r} is none of {', '.join(KINDS)}")
     if ".example" in (root / "pyproject.toml").read_text(encoding="utf-8"):
         found.append("pyproject.toml: the addresses of the project are still placeholders")
+    if "no private channel" in (root / "SECURITY.md").read_text(encoding="utf-8"):
+        found.append("SECURITY.md: nobody can report a vulnerability in private")
     return found
 
 

@@ -28,7 +28,7 @@ Examples:
 """
 
 
-@click.command(help="Check versions, certificates, proxies and limits.", epilog=_EPILOG)
+@click.command(help="Check versions, advisories, certificates, proxies and limits.", epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @color_option
 def doctor(as_json: bool) -> int:
@@ -38,6 +38,7 @@ def doctor(as_json: bool) -> int:
         "curlhttp": __version__,
         "python": f"{platform.python_version()} ({sys.platform})",
         **_check_libcurl(problems),
+        "advisories": _list_advisories(),
         "codings": _get_codings(),
         "ca_bundle": _check_ca_bundle(problems),
         **_check_proxies(problems),
@@ -69,6 +70,26 @@ def _check_libcurl(problems: list[str]) -> dict[str, object]:
         "libraries": parts,
         "http2": "nghttp2" in parts,
         "http3": has_http3(),
+    }
+
+
+def _list_advisories() -> dict[str, object]:
+    from curlhttp._curl import libcurl_version
+    from curlhttp.cli.advisories import AS_OF, advisories_for
+
+    version = libcurl_version().split(" libcurl/")[1].partition(" ")[0]
+    return {
+        "as_of": AS_OF,
+        "apply": [
+            {
+                "id": each.cve,
+                "title": each.title,
+                "url": each.url,
+                "touches": each.touches or None,
+                "touches_nothing_because": each.spared or None,
+            }
+            for each in advisories_for(version)
+        ],
     }
 
 
@@ -157,11 +178,22 @@ def _print(report: dict[str, Any]) -> None:  # Any: JSON
         ("open files", _format_files(files)),
         ("event loops", ", ".join(report["event_loops"])),
     ]
+    advisories = report["advisories"]
+    rows[4:4] = [
+        ("advisories", f"{len(advisories['apply']) or 'none'} (known on {advisories['as_of']})"),
+        *(("", _format_advisory(each)) for each in advisories["apply"]),
+    ]
     out = console()
     for name, text in rows:
         out.print(f"{name:<13}{printable(str(text))}", soft_wrap=True)
     for problem in report["warnings"]:
         out.print(f"warning: {printable(problem)}", style="yellow", soft_wrap=True)
+
+
+def _format_advisory(advisory: dict[str, str | None]) -> str:
+    touches = advisory["touches"]
+    verdict = f"touches {touches}" if touches else advisory["touches_nothing_because"]
+    return f"{advisory['id']} {advisory['title']}: {verdict}"
 
 
 def _format_files(files: dict[str, int | None] | None) -> str:

@@ -165,6 +165,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "curlhttp").mkdir()
     (tmp_path / "curlhttp" / "_version.py").write_text('__version__ = "1.2.0"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.0 - 2027-01-31\n\n### Added\n")
+    (tmp_path / "SECURITY.md").write_text("Write to the address of the repository.\n")
     (tmp_path / "pyproject.toml").write_text('Repository = "https://host/curlhttp"\n')
     return tmp_path
 
@@ -182,6 +183,7 @@ def test_a_consistent_release_is_accepted(check: Check, project: Path) -> None:
         ("curlhttp/_version.py", '__version__ = "1.1.0"\n', "the tag is v1.2.0"),
         ("CHANGELOG.md", "## Unreleased\n\n## 1.2.0 - 2027-01-31\n", "does not begin with"),
         ("CHANGELOG.md", "## 1.2.0 - 2027-01-31\n\n### News\n", "'### News' is none of Added"),
+        ("SECURITY.md", "There is no private channel yet.\n", "in private"),
         ("pyproject.toml", 'Repository = "https://x.example/x"\n', "placeholders"),
     ],
 )
