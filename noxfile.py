@@ -142,7 +142,7 @@ def storm(session: nox.Session) -> None:
 @nox.session
 def release(session: nox.Session) -> None:
     """Build the wheel and the sdist in dist/, and check them and the text that PyPI shows."""
-    _install(session, "test-slow")
+    session.install("-q", "build", "twine")
     shutil.rmtree("dist", ignore_errors=True)
     _python(session, "build")
     _python(session, "twine", "check", "--strict", "dist/*")

@@ -1,4 +1,4 @@
-"""The fuzzer and the storm, a few seconds of each; CONTRIBUTING.md says how to run them longer.
+"""The fuzzer and the storm, a few seconds of each; tests/README.md says how to run them longer.
 
 Each run is a separate process: what hangs ends it, and what it leaves over is counted in it.
 """

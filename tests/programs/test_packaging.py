@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import email
 import email.message
+import hashlib
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -70,6 +73,27 @@ def test_the_sdist_has_what_the_tests_need(dist: Path) -> None:
         held = {name.partition("/")[2] for name in archive.getnames()}
     assert {"tests/conftest.py", "examples/quickstart.py", "setup.cfg", "hatch_build.py"} <= held
     assert not [name for name in held if "__pycache__" in name or name.startswith(".venv")]
+
+
+def test_a_build_of_a_copy_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    kept = {"docs", "hatch_build.py", "noxfile.py", "pytest_curlhttp.py", ".gitignore", "LICENSE"}
+    kept |= {"curlhttp", "tests", "examples", "benchmarks", "pyproject.toml", "setup.cfg"}
+
+    def others(folder: str, names: list[str]) -> set[str]:
+        if Path(folder) != ROOT:
+            return {"__pycache__"}
+        return {name for name in names if name not in kept and not name.endswith((".md", ".yml"))}
+
+    copy = shutil.copytree(ROOT, tmp_path / "copy", ignore=others)
+    for path in copy.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path / "dist", cwd=copy)
+    first, second = (
+        {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+        for folder in (dist, tmp_path / "dist")
+    )
+    assert len(first) == 2
+    assert first == second
 
 
 def test_an_index_accepts_the_release(dist: Path) -> None:
@@ -192,6 +216,40 @@ def test_an_inconsistent_release_is_refused(
 ) -> None:
     (project / name).write_text(text)
     assert any(problem in each for each in check("v1.2.0", project))
+
+
+# --- the commands ---
+
+
+def test_each_session_that_is_called_is_there() -> None:
+    files = [ROOT / ".ci" / "run", *(ROOT / ".github" / "workflows").glob("*.yml")]
+    if not files[0].exists():
+        pytest.skip("an sdist has no .ci")
+    files += [ROOT / "CONTRIBUTING.md", ROOT / "tests" / "README.md", ROOT / "docs" / "licences.md"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    called = {
+        name
+        for line in re.findall(r"(?:nox -s|(?m:^|\btests_of )session)((?: [a-z]+)+)", text)
+        for name in line.split()
+    }
+    noxfile = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    sessions = {
+        node.name
+        for node in noxfile.body
+        if isinstance(node, ast.FunctionDef) and node.decorator_list
+    }
+    assert {"slow", "packages", "contract", "lint", "tests", "release"} <= called
+    assert called <= sessions
+    assert {"lint", "tests"} < sessions
+
+
+def test_what_a_session_names_exists() -> None:
+    text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    named = re.findall(r'"((?:tests|\.ci)/[\w./-]+)"', text)
+    assert len(named) > 8
+    if not (ROOT / ".ci").exists():
+        named = [path for path in named if not path.startswith(".ci")]
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_the_changelog_is_sorted_by_kind(check: Check) -> None:
