@@ -34,11 +34,12 @@ Examples:
 def doctor(as_json: bool) -> int:
     """Print the report."""
     problems: list[str] = []
+    libcurl = _check_libcurl(problems)
     report = {
         "curlhttp": __version__,
         "python": f"{platform.python_version()} ({sys.platform})",
-        **_check_libcurl(problems),
-        "advisories": _list_advisories(),
+        **libcurl,
+        "advisories": _list_advisories(str(libcurl["libcurl"])),
         "codings": _get_codings(),
         "ca_bundle": _check_ca_bundle(problems),
         **_check_proxies(problems),
@@ -73,11 +74,9 @@ def _check_libcurl(problems: list[str]) -> dict[str, object]:
     }
 
 
-def _list_advisories() -> dict[str, object]:
-    from curlhttp._curl import libcurl_version
+def _list_advisories(version: str) -> dict[str, object]:
     from curlhttp.cli.advisories import AS_OF, advisories_for
 
-    version = libcurl_version().split(" libcurl/")[1].partition(" ")[0]
     return {
         "as_of": AS_OF,
         "apply": [
@@ -88,7 +87,7 @@ def _list_advisories() -> dict[str, object]:
                 "touches": each.touches or None,
                 "touches_nothing_because": each.spared or None,
             }
-            for each in advisories_for(version)
+            for each in (advisories_for(version) if version != "unknown" else ())
         ],
     }
 
