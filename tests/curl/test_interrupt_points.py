@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Not what libcurl calls back: see tests/curl/test_interrupt.py.
 _BELOW = "curlhttp._curl."
-_WHERE = ("curlhttp._curl.engines.", "curlhttp._curl.hedge_race")
+_WHERE = ("curlhttp._curl.engines.", "curlhttp._flow.hedge")
 
 
 async def _through(request: curlhttp.ClientRequest, send: Send) -> curlhttp.Response:

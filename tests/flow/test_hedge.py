@@ -230,6 +230,9 @@ def assert_free(client: AnyClient, connections: int | None = None) -> None:
     drivers = [t.driver for t in handles] if client.is_blocking else [engine._driver]
     for driver in filter(None, drivers):
         assert not driver.running
+    if client.is_blocking:  # threads must share neither a driver nor connections
+        idle, shares = engine._drivers._idle, [id(transfer.shares) for transfer in handles]
+        assert (len(idle), len(shares)) == (len({*idle}), len({*shares}))
 
 
 async def connect(client: AnyClient, course: Course) -> None:
@@ -366,6 +369,27 @@ async def test_an_error_status_does_not_end_the_race_while_another_attempt_runs(
     async with await client.stream("GET", course.url) as streamed:
         assert await streamed.read() == b"first"
     assert_free(client)
+
+
+async def test_a_failed_attempt_with_an_open_body_leaves_its_driver_to_the_winner(
+    hedging: MakeClient, course: Course
+) -> None:
+    def busy(record: Record, out: Any) -> None:
+        if isinstance(out, AppConnection):
+            out.begin(503, [("Content-Length", "60")])
+            out.send(b"busy")
+            out.wait_closed(LATE)
+        else:
+            out.head(503, [("content-length", "60")])
+            out.send(b"busy")
+
+    client = hedging()
+    await connect(client, course)
+    for _ in range(3):
+        course.answer(course.with_rival(busy), after(3 * SOON, says(b"second")))
+        async with await client.stream("GET", course.url) as streamed:
+            assert await streamed.read() == b"second"
+        assert_free(client)
 
 
 async def test_the_last_failure_surfaces(hedging: MakeClient, course: Course) -> None:

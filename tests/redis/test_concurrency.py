@@ -299,7 +299,9 @@ def test_a_waiter_that_moves_up_polls_soon_however_long_it_waited() -> None:
     line: Any = Line(*[(0, 1)] * 60, (0, 0), (1, 0))
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
-    request: Any = type("Request", (), {"pool_seconds": lambda self, now: None})()
+    request: Any = type(
+        "Request", (), {"extensions": None, "pool_seconds": lambda self, now: None}
+    )()
     waits: Any = type("Waits", (), {"warn": lambda self, limit, request, seconds: None})()
     acquire = shared_limits._acquire_shared
     run_sync(lambda: acquire(lease, limit, line, request, line, ThreadWaiter, waits))

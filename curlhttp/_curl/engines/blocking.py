@@ -241,8 +241,12 @@ class BlockingEngine:
             else:
                 incoming.clean()
                 incoming.driver = None
-                driver.pool.release(driver)
-                self._pool.release(lease)
+                owner = driver.pool
+                owner.release(driver)
+                if isinstance(owner, _ThreadRace):
+                    owner.keep(lease)
+                else:
+                    self._pool.release(lease)
         except BaseException as error:
             self._remove_opened(incoming)
             self._fail(lease, error)
@@ -413,6 +417,7 @@ class _ThreadRace:
         self.engine = engine
         self._coroutines: list[Coroutine[object, None, None]] = []
         self._transfers: list[Transfer] = []
+        self._kept: list[TransferLease] = []
         self._driver: PooledDriver | None = None
         self._is_woken = self._is_over = False
 
@@ -427,8 +432,15 @@ class _ThreadRace:
                 del self._coroutines[-1]
         finally:
             self._is_over = True
+            try:
+                for lease in self._kept:
+                    self.keep(lease)
+            except BaseException:  # Ctrl-C
+                for lease in self._kept:
+                    self.engine._pool.drop(lease)
+                raise
             if (driver := self._driver) is not None:
-                self._detach(driver)
+                self.release(driver)
 
     def start(self, call: Callable[[A], Awaitable[None]], argument: A) -> None:
         """Start a coroutine."""
@@ -546,26 +558,48 @@ class _ThreadRace:
 
     def abort(self, transfer: Transfer) -> None:
         """Abandon a response."""
-        self.engine.abort(transfer)
+        if not self._shares(transfer):
+            self.engine.abort(transfer)
+        elif self.engine._remove_opened(transfer):
+            self.engine._drop(transfer)
 
     def abort_from_finalizer(self, transfer: Transfer) -> None:
         """Abandon a response, from a finalizer."""
         self.engine.abort_from_finalizer(transfer)
 
+    def keep(self, lease: TransferLease) -> None:
+        """Keep a transfer whose response is complete, and release it when the race is over."""
+        transfer = lease.transfer
+        if not self._is_over:
+            self._kept.append(lease)
+        elif transfer is None:  # it was dropped
+            return
+        elif self._shares(transfer):
+            self.engine._pool.drop(lease)
+        else:
+            self.engine._pool.release(lease)
+
+    def _shares(self, transfer: Transfer) -> bool:
+        """Return whether another attempt has the connections of a transfer, too.
+
+        Only the last one returns to the pool, because libcurl crashes if threads use one share.
+        """
+        shares = transfer.shares
+        return any(
+            each is not transfer and getattr(each, "shares", None) is shares
+            for each in self._transfers
+        )
+
     # what the driver returns to
 
     def release(self, driver: PooledDriver) -> None:
-        """Keep the driver while an attempt uses it."""
-        if not self._find_running(driver):
-            self._detach(driver)
-
-    def _detach(self, driver: PooledDriver) -> None:
-        """Leave the driver to a response that is left, or else to the engine."""
+        """Return the driver, unless an attempt or a response that is left still uses it."""
+        if self._find_running(driver):
+            return
         self._driver = None
         driver.pool = self.engine._drivers
         driver.set_max_connections(1)
-        if not self._find_running(driver):
-            driver.pool.release(driver)
+        driver.pool.release(driver)
 
 
 def _ignore() -> None:
