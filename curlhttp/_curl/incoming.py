@@ -35,11 +35,12 @@ class OpenTransfer:
     No engine keeps it, so a response that nobody refers to any more can be finalized.
     """
 
-    __slots__ = ("_engine", "_transfer")
+    __slots__ = ("_engine", "_lease", "_transfer")
 
     def __init__(self, engine: TransferReader, transfer: Transfer) -> None:
         self._engine = engine
         self._transfer = transfer
+        self._lease = transfer.lease
 
     @property
     def head(self) -> Head | None:
@@ -73,7 +74,8 @@ class OpenTransfer:
 
     def abort_from_finalizer(self) -> None:
         """Abandon the rest of the body, from a finalizer."""
-        self._engine.abort_from_finalizer(self._transfer)
+        if self._transfer.lease is self._lease:  # otherwise another request has the transfer
+            self._engine.abort_from_finalizer(self._transfer)
 
     def set_read_timeout(self, seconds: float | None) -> None:
         """Change how long the server may be silent while the rest is read.

@@ -280,6 +280,7 @@ class Transfer:
         self.totals = totals or Totals()
         self.attempts = self.bytes_sent = self.bytes_received = 0
         self.attempt = AttemptState()
+        self.lease = TransferLease()
         self.lines: list[bytes] = []
         self.sockets: list[int] = []
         self.pieces: list[bytes] = []

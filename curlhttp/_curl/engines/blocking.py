@@ -291,8 +291,9 @@ class BlockingEngine:
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Abandon a response from a finalizer, which may run in any thread."""
-        self._remove_opened(incoming)
-        self._pool.drop_from_finalizer(incoming)
+        # With Ctrl-C, the body may have ended without the response having heard of it.
+        if self._remove_opened(incoming):
+            self._pool.drop_from_finalizer(incoming)
 
     def _remove_opened(self, transfer: Transfer) -> bool:
         """Remove a streamed response; return True to the one caller that removed it."""
