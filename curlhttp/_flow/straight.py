@@ -2,7 +2,7 @@
 
 The layer of redirects marks the flow that it makes. If that is all of a client's flow, nothing else
 has to see a request without a total timeout, credentials and cookies. What is left is to look at
-its response.
+its response. `BaseClient` has the conditions; docs/decisions/one-flow.md has all places that leave.
 """
 
 from __future__ import annotations
