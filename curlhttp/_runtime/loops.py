@@ -68,9 +68,10 @@ find_running_loop: Callable[[], Loop] = (
 class FutureWaiter:
     """A waiter for one task, made of a future."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_future", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._future: asyncio.Future[None] = loop.create_future()
 
     def wake(self) -> None:
@@ -79,7 +80,14 @@ class FutureWaiter:
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
         """Return an awaitable that ends when it is woken, or after so many seconds."""
-        return self._future if seconds is None else wait_at_most(lambda: self._future, seconds)
+        return self._future if seconds is None else self._wait_at_most(seconds)
+
+    async def _wait_at_most(self, seconds: float) -> None:
+        timer = self._loop.call_later(seconds, self.wake)  # costs less than anyio's timeout
+        try:
+            await self._future
+        finally:
+            timer.cancel()
 
 
 def settle(future: asyncio.Future[None]) -> None:
@@ -105,11 +113,14 @@ class EventWaiter:
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
         """Return an awaitable that ends when it is woken, or after so many seconds."""
-        wait = self._wait
-        return wait() if seconds is None else wait_at_most(wait, seconds)
+        return self._wait() if seconds is None else self._wait_at_most(seconds)
 
     async def _wait(self) -> None:
         await self._event.wait()
+
+    async def _wait_at_most(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._wait()
 
 
 class SharedWaiter:
@@ -156,12 +167,6 @@ async def _step_maps() -> None:
     pace = Pace()
     while running:  # noqa: ASYNC110  # sockets of a map are not in this loop
         await anyio.sleep(pace.next(step_others()))
-
-
-async def wait_at_most(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
-    """Await what a function returns, for at most so many seconds."""
-    with anyio.move_on_after(seconds):
-        await wait()
 
 
 async def sleep(seconds: float) -> None:
@@ -355,7 +360,33 @@ def make_race() -> Race:
     return TaskRace(loop) if isinstance(loop, asyncio.AbstractEventLoop) else NurseryRace()
 
 
-class TaskRace:
+class _LoopRace:
+    """The wait of the caller.
+
+    Args:
+        make_waiter: returns a new waiter for it.
+    """
+
+    def __init__(self, make_waiter: Callable[[], Waiter]) -> None:
+        self._make_waiter = make_waiter
+        self._waiter: Waiter | None = None
+        self._is_woken = False
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until a task calls `wake`, or for so many seconds."""
+        if not self._is_woken:
+            self._waiter = self._make_waiter()
+            await self._waiter.wait(seconds)
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """End the wait of the caller."""
+        self._is_woken = True
+        if self._waiter is not None:
+            self._waiter.wake()
+
+
+class TaskRace(_LoopRace):
     """Tasks of an asyncio loop, which cost a quarter of a task group of anyio.
 
     Args:
@@ -363,10 +394,9 @@ class TaskRace:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(partial(FutureWaiter, loop))
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_woken = False
-        self._waiter: FutureWaiter | None = None
 
     async def __aenter__(self) -> None:
         """Begin."""
@@ -396,35 +426,16 @@ class TaskRace:
         if not task.cancelled():
             task.exception()  # the attempt has it, so the loop need not log it
 
-    async def wait(self, seconds: float | None) -> None:
-        """Wait until a task calls `wake`, or for so many seconds."""
-        if not self._is_woken:
-            waiter = self._waiter = FutureWaiter(self._loop)
-            timer = None if seconds is None else self._loop.call_later(seconds, waiter.wake)
-            try:
-                await waiter.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
-        self._is_woken = False
-
-    def wake(self) -> None:
-        """End the wait of the caller."""
-        self._is_woken = True
-        if self._waiter is not None:
-            self._waiter.wake()
-
 
 _CANCEL_AGAIN = 0.05  # seconds
 
 
-class NurseryRace:
+class NurseryRace(_LoopRace):
     """Tasks of trio."""
 
     def __init__(self) -> None:
+        super().__init__(EventWaiter)
         self._group = anyio.create_task_group()
-        self._is_woken = False
-        self._waiter: Waiter | None = None
 
     async def __aenter__(self) -> None:
         """Begin."""
@@ -443,19 +454,6 @@ class NurseryRace:
     def start(self, call: Callable[[A], Awaitable[None]], argument: A) -> None:
         """Start a task."""
         self._group.start_soon(cast("Start", call), argument)
-
-    async def wait(self, seconds: float | None) -> None:
-        """Wait until a task calls `wake`, or for so many seconds."""
-        if not self._is_woken:
-            self._waiter = EventWaiter()
-            await self._waiter.wait(seconds)
-        self._is_woken = False
-
-    def wake(self) -> None:
-        """End the wait of the caller."""
-        self._is_woken = True
-        if self._waiter is not None:
-            self._waiter.wake()
 
 
 # --- The runtime of transports that replace the network ---

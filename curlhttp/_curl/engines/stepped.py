@@ -468,7 +468,7 @@ class SteppedEngine(MultiEngine):
     # the end
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Abandon a response; none of them stream."""
+        """Abandon a response; only attempts of a race have one that streams."""
         self.abort(incoming)
 
     def after_fork_in_child(self) -> None:
