@@ -303,8 +303,7 @@ class BaseClient(Unpicklable, RequestBuilder):
                     "raise_for_status": raise_for_status or None,
                 }
             ),
-            host=Host(self.clock, self.totals, self._awaits_hooks, *self._tasks()),
-            run_blocking=self._run_blocking,
+            Host(self.clock, self.totals, self._awaits_hooks, self._run_blocking, *self._tasks()),
         )
         self._policies = (breaker, concurrency_limit)
         self._build_flow()

@@ -46,7 +46,7 @@ class Feature(NamedTuple):
     feature. It validates the settings of the feature, and may replace them.
 
     Attributes:
-        name: what the others call it.
+        name: for `below`; a feature may have several layers.
         module: has the function that makes the layer.
         settings: the feature is on if the client has one of these.
         not_for: what it does not apply to.
@@ -61,12 +61,13 @@ class Feature(NamedTuple):
 
 
 class Host(NamedTuple):
-    """What a feature may use of its client when it starts.
+    """What a feature may use of its client, whatever the engine.
 
     Attributes:
         clock: of the engine.
         totals: counts retries, hedges and so on.
-        is_async: the client is AsyncClient.
+        is_async: the client is AsyncClient, so that hooks and flows may await.
+        run_blocking: calls a function that may block.
         spawn: starts a task of the running loop; None in Client.
         where: returns the running loop; None in Client.
     """
@@ -74,32 +75,29 @@ class Host(NamedTuple):
     clock: Clock
     totals: Totals
     is_async: bool
+    run_blocking: Offload
     spawn: Spawn | None
     where: Callable[[], Hashable] | None
 
 
 class LayerContext(NamedTuple):
-    """What a feature may use of its client.
+    """What a layer may use.
 
     Attributes:
+        host: the client.
         settings: those that are on, by name.
         clock: of the engine.
         make_waiter: makes a waiter of the engine.
         make_race: makes a race of the engine.
-        totals: counts retries, hedges and so on.
-        is_async: the client is AsyncClient, so that hooks and flows may await.
-        run_blocking: calls a function that may block.
         subrequest: returns the function that sends the subrequests of an Auth, if they do not take
             the way of the request itself; None for the same way.
     """
 
+    host: Host
     settings: Settings
     clock: Clock
     make_waiter: MakeWaiter
     make_race: MakeRace
-    totals: Totals
-    is_async: bool
-    run_blocking: Offload
     subrequest: Callable[[], Send] | None
 
 
@@ -110,27 +108,17 @@ class Chain:
         features: the layers that a client can have, outermost first.
         settings: those that are on, by name.
         host: the client.
-        run_blocking: see LayerContext.
 
     Attributes:
         settings: as given; after a change, build again.
     """
 
-    __slots__ = ("_features", "_is_async", "_run_blocking", "_totals", "settings")
+    __slots__ = ("_features", "_host", "settings")
 
-    def __init__(
-        self,
-        features: Iterable[Feature],
-        settings: Settings,
-        *,
-        host: Host,
-        run_blocking: Offload,
-    ) -> None:
+    def __init__(self, features: Iterable[Feature], settings: Settings, host: Host) -> None:
         self.settings: Settings = settings
         self._features = tuple(features)
-        self._totals = host.totals
-        self._is_async = host.is_async
-        self._run_blocking = run_blocking
+        self._host = host
         started = set()
         for feature in self._features:
             # One after the other, because a feature may switch on one that is further in.
@@ -165,7 +153,7 @@ class Chain:
                 an Auth.
             plain: replaces `last` for the subrequests of an Auth, unless None.
             also: settings that are regarded as on.
-            below: a feature; the layers below it are built. All layers if empty.
+            below: a feature with one layer; those below it are built. All layers if empty.
         """
         build = partial(
             self._wrap, clock=clock, make_waiter=make_waiter, make_race=make_race, also=also
@@ -191,16 +179,7 @@ class Chain:
         subrequest: Callable[[], Send] | None = None,
     ) -> Send:
         settings = self.settings
-        context = LayerContext(
-            settings,
-            clock,
-            make_waiter,
-            make_race,
-            self._totals,
-            self._is_async,
-            self._run_blocking,
-            subrequest,
-        )
+        context = LayerContext(self._host, settings, clock, make_waiter, make_race, subrequest)
         is_off = (settings.keys() | also).isdisjoint
         send: Send = last
         for name, module, switches, not_for, function in reversed(self._features):

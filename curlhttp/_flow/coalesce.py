@@ -284,4 +284,4 @@ def _copy_error(error: E, shared: _Shared, request: ClientRequest) -> E:
 def make_layer(context: LayerContext) -> Layer:
     """Return the layer that lets equal requests share one transfer; see Coalescing."""
     spawn, where = context.settings["coalesce"]
-    return Coalescing(context.clock, context.make_waiter, spawn, where, context.totals).layer
+    return Coalescing(context.clock, context.make_waiter, spawn, where, context.host.totals).layer

@@ -30,7 +30,7 @@ _listed: ContextVar[Endpoints | None] = ContextVar("_listed", default=None)
 def make_layer(context: LayerContext) -> Layer:
     """Return the layer above retry, which gives a request its first endpoint."""
     endpoints: Endpoints = context.settings["endpoints"]
-    clock, make_waiter, run_blocking = context.clock, context.make_waiter, context.run_blocking
+    clock, make_waiter, run_blocking = context.clock, context.make_waiter, context.host.run_blocking
 
     def wrap(send: Send) -> Send:
         async def through(request: ClientRequest) -> Response:

@@ -58,7 +58,9 @@ def start(settings: Settings, host: Host) -> None:
 def make_layer(context: LayerContext) -> Layer:
     """Return the layer that calls the fallback of a client."""
     settings = context.settings
-    return fallback(settings["fallback"], settings["hooks"], settings["streamed"], context.is_async)
+    return fallback(
+        settings["fallback"], settings["hooks"], settings["streamed"], context.host.is_async
+    )
 
 
 def fallback(

@@ -60,7 +60,7 @@ def start(settings: Settings, host: Host) -> None:
 def make_layer(context: LayerContext) -> Layer:
     """Return the layer that delays requests."""
     rate, concurrency = map(context.settings.get, ("rate_limit", "concurrency_limit"))
-    outcomes = context.totals.outcomes
+    outcomes = context.host.totals.outcomes
     return limits(rate, concurrency, context.clock, context.make_waiter, outcomes)
 
 

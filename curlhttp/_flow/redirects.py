@@ -142,8 +142,8 @@ def make_layer(context: LayerContext) -> Layer:
     auth_context = AuthContext(
         context.clock,
         context.make_waiter,
-        context.is_async,
-        context.run_blocking,
+        context.host.is_async,
+        context.host.run_blocking,
         None if below_auth is None else lambda: cookies(below_auth()),
         upgrade,
     )
