@@ -119,6 +119,16 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def oldest(session: nox.Session) -> None:
+    """Run the smoke tests with the oldest dependencies that pyproject.toml allows."""
+    _install(session, "test")
+    dependencies = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
+    session.install("-q", *(each.replace(">=", "==") for each in dependencies))
+    # Importing curlhttp with that pycurl warns.
+    _python(session, "pytest", "-q", "-W", "ignore:libcurl:RuntimeWarning", "tests/test_smoke.py")
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Run the benchmarks for README, docs/speed.md and the goals; -- check says what got worse."""
     _install(session, "bench")

@@ -14,6 +14,7 @@ from benchmarks import (
     async_,
     cold,
     cpu,
+    crawl,
     features,
     goals,
     import_time,
@@ -90,6 +91,10 @@ def main(arguments: list[str] | None = None) -> None:
         print(save(simulation.measure(chosen.seed, chosen.share), chosen.output))
     elif chosen.command == "redis":
         print(save(redis_load.measure(chosen.requests, _options(chosen, 1, 0.0)), chosen.output))
+    elif chosen.command == "crawl":
+        options = _options(chosen, 3, 0.0)
+        found = crawl.measure(chosen.origins, chosen.urls, chosen.python_scrapy, options)
+        print(save(found, chosen.output))
     elif chosen.command == "report":
         print(report(chosen.output))
     elif chosen.command == "all":
@@ -176,6 +181,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_measuring(command)
     _add_output(command)
     command.set_defaults(requests=10_000)
+    command = commands.add_parser("crawl", help=crawl.__doc__, description=crawl.__doc__)
+    _add_measuring(command)
+    command.add_argument("--origins", type=_positive, default=2_000, help="of the mix")
+    command.add_argument("--urls", type=_positive, default=20_000, help="after the slow host's")
+    command.add_argument("--python-scrapy", default="", help="an interpreter of a venv with Scrapy")
+    _add_output(command)
     about = "Measure everything for README, docs/speed.md and the goals, in about 20 minutes."
     command = commands.add_parser("all", help=about, description=about)
     _add_measuring(command)

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.crew import Options, environment
 from benchmarks.progress import Progress
@@ -48,7 +49,8 @@ for response in curlhttp.Client().map((url for _ in range(count)), concurrency={
 class _Row:
     """A kind of request, and the program that sends `count` of them to `url`.
 
-    `few` and `many` are two counts. Their difference leaves out the start of the process.
+    `few` and `many` are two counts. Their difference leaves out the start of the process. Without
+    `few`, the whole process is meant.
     """
 
     name: str
@@ -97,6 +99,8 @@ _FIRST = _Row(
     many=1,
 )
 
+_AGREE = 0.1  # by how much two measurements of a row may differ
+
 
 def run(options: Options) -> None:
     """Print how many instructions a request takes, and a process that sends only one.
@@ -110,7 +114,7 @@ def run(options: Options) -> None:
             "valgrind counts the instructions, and is not installed (Linux: apt install valgrind); "
             "`python -m benchmarks cpu` measures the time that a request takes"
         )
-    found: dict[str, float] = {}
+    found: dict[str, str] = {}
     with (
         serve([_SIZE], kind=options.server) as server,
         _slow_server() as slow,
@@ -120,35 +124,58 @@ def run(options: Options) -> None:
         rows = [row for row in _ROWS if row.server in urls and _can_run(row)]
         for number, row in enumerate([*rows, _FIRST]):
             progress.show(row.name, number, len(rows) + 1)
-            program = f"count, url, ca = {{}}, {urls[row.server]!r} + '/{_SIZE}', {server.ca!r}\n"
-            least, most = (
-                _count(valgrind, program.format(count) + row.code) if count else 0
-                for count in (row.few, row.many)
-            )
-            found[row.name] = (most - least) / (row.many - row.few)
+            code = f"url, ca = {urls[row.server]!r} + '/{_SIZE}', {server.ca!r}\n{row.code}"
+            _run(f"count = 1\n{code}")  # compiles the modules that have changed
+            found[row.name] = _show(*_measure(row, partial(_count, valgrind, code)))
     print(f"instructions in user space, GET of {_SIZE} B, {server.name}\n")
     print("| request | thousands |")
     print("| --- | --: |")
-    for name, count in found.items():
-        print(f"| {name} | {count / 1000:,.0f} |")
+    for name, shown in found.items():
+        print(f"| {name} | {shown} |")
+
+
+def _measure(row: _Row, count: Callable[[int], int]) -> tuple[float, float]:
+    """Return the instructions per request of a row, measured twice."""
+    if not row.few:
+        return count(row.many), count(row.many)
+    middle = (row.few + row.many) // 2
+    few, some, many = count(row.few), count(middle), count(row.many)
+    return (some - few) / (middle - row.few), (many - some) / (row.many - middle)
+
+
+def _show(first: float, second: float) -> str:
+    """Return the mean in thousands, or say that both measurements of a row disagree."""
+    mean = (first + second) / 2
+    if abs(first - second) > _AGREE * mean:
+        return f"not measured: {first / 1000:,.0f}, then {second / 1000:,.0f}; run it again"
+    return f"{mean / 1000:,.0f}"
 
 
 def _can_run(row: _Row) -> bool:
     return "uvloop" not in row.code or importlib.util.find_spec("uvloop") is not None
 
 
-def _count(valgrind: str, program: str) -> int:
-    """Return how many instructions a Python program takes."""
-    command = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+def _count(valgrind: str, code: str, count: int) -> int:
+    """Return how many instructions a process takes that sends `count` requests."""
+    callgrind = (valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null")
+    log = _run(f"count = {count}\n{code}", *callgrind)
+    counted = re.search(r"Collected : (\d+)", log)
+    if counted is None:
+        raise SystemExit(f"valgrind failed: {log[-2000:]}")
+    return int(counted[1])
+
+
+def _run(program: str, *command: str) -> str:
+    """Run a Python program, in a command if there is one; return what it printed as errors."""
     # Always in the same order, or the same program takes another number.
     environ = {**environment(), "PYTHONHASHSEED": "0"}
-    ended = subprocess.run(
-        [*command, sys.executable, "-c", program], env=environ, capture_output=True, text=True
-    )
-    counted = re.search(r"Collected : (\d+)", ended.stderr)
-    if ended.returncode or counted is None:
-        raise SystemExit(f"valgrind failed: {ended.stderr.strip()[-2000:]}")
-    return int(counted[1])
+    # Without compiled modules, each process would compile them, and be counted doing that.
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    run = [*command, sys.executable, "-c", program]
+    ended = subprocess.run(run, env=environ, capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(f"a measured program failed: {ended.stderr.strip()[-2000:]}")
+    return ended.stderr
 
 
 @contextmanager

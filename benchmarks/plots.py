@@ -121,13 +121,14 @@ def _bars(results: dict[str, Any]) -> Any:
     cases = results["cases"]
     if len(cases) > 3:  # bodies of 10 KiB look like those of 200 B
         cases = [case for case in cases if case["name"] != "10 KiB"]
-    return _bar_panels([f"{case['group']}, {case['name']}" for case in cases], cases)
+    titles = [f"{case['group']}, {case['name']}: requests/s" for case in cases]
+    return _bar_panels(titles, cases)
 
 
 def _bar_panels(titles: Sequence[str], cases: Sequence[Case]) -> Any:
     figure, panels = _panels([0.4 + _BAR * len(case["rows"]) for case in cases])
     for panel, title, case in zip(panels, titles, cases, strict=True):
-        _bar_panel(panel, f"{title}: requests/s", case)
+        _bar_panel(panel, title, case)
     return figure
 
 
@@ -173,6 +174,7 @@ def _curves(results: dict[str, Any]) -> Any:
         dict.fromkeys(row["client"] for case in results["cases"] for row in case["rows"])
     )
     colours = _colours(clients)
+    groups = {name: cases for name, cases in groups.items() if len(cases) > 1}  # no curve of one
     figure, panels = _panels([_CURVE] * len(groups))
     for panel, (name, cases) in zip(panels, groups.items(), strict=True):
         _curve_panel(panel, f"{name}: requests/s", cases, colours)

@@ -51,7 +51,6 @@ SYNC = (
     "curlhttp",
     "curlhttp.Session",
     "bare pycurl",
-    "bare pycurl, hears Ctrl-C",
     "wreq",
     "pyreqwest",
     "primp",

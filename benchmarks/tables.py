@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import Any
 
 from benchmarks.figures import Ratio, Spread, Summary, summaries
@@ -25,6 +26,7 @@ def markdown(results: dict[str, Any]) -> str:
         "import": _imports,
         "simulate": _simulations,
         "redis": lambda results: [of_redis(results)],
+        "crawl": _crawls,
     }
     parts = [f"# {results['benchmark']}", *makers[results["benchmark"]](results), _notes(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -38,7 +40,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1
 
 def _notes(results: dict[str, Any]) -> str:
     machine, lines = results["machine"], []
-    if results["benchmark"] not in ("import", "simulate", "redis"):
+    if results["benchmark"] not in ("import", "simulate", "redis", "crawl"):
         lines.append(
             "× curlhttp is the median over the rounds, which the clients take in turns; with ≈ the "
             "quartiles of the rounds reach 1.00: the difference is smaller than the spread."
@@ -324,6 +326,47 @@ def of_redis(results: dict[str, Any]) -> str:
         ]
         for row in results["scenarios"]
     ]
+    return _table(head, rows)
+
+
+# --- crawl ---
+
+_SEEN = {  # by the origins
+    "slow answers before 95% of the fast": "slow_before",
+    "most at once at an origin": "most_at_once",
+    "most in 1 s at an origin": "most_in_a_second",
+    "sent during a Retry-After": "too_early",
+    "of robots.txt's disallowed": "private",
+}
+
+
+def _crawls(results: dict[str, Any]) -> list[str]:
+    parts = ["What the origins saw is the greatest of all rounds; the rest is the median."]
+    for case in results["cases"]:
+        parts += [f"## {case['name']}", case["about"], _crawl(case)]
+    return parts
+
+
+def _crawl(case: dict[str, Any]) -> str:
+    head = ["crawler", "s", "CPU µs/URL", "peak RSS MiB", "succeeded", "failed", *_SEEN]
+    rows = []
+    for row in case["rows"]:
+        middle = {
+            name: median(sample[name] for sample in row["samples"])
+            for name in ("wall", "cpu", "peak", "ok", "failed")
+        }
+        seen = [[sample[name] for sample in row["samples"]] for name in _SEEN.values()]
+        rows.append(
+            [
+                row["client"],
+                f"{middle['wall']:.1f}",
+                f"{1e6 * middle['cpu']:,.0f}",
+                f"{middle['peak'] / _MIB:.0f}",
+                f"{middle['ok']:,.0f}",
+                f"{middle['failed']:,.0f}",
+                *["" if None in found else f"{max(found):,}" for found in seen],
+            ]
+        )
     return _table(head, rows)
 
 

@@ -11,7 +11,7 @@
         * RemoteProtocolError+: the peer violated HTTP
         * BlockedAddress+: a guard refused the address
         * CircuitBreakerOpen+
-    * Timeout
+    * Timeout (curlhttp.TimeoutException)
         * ConnectTimeout (also a ConnectionError)
         * ReadTimeout
         * WriteTimeout+: the server accepted no byte of the body
@@ -26,6 +26,7 @@
         * JSONTypeError+ (also a ValueError)
     * OAuth2Error+: the token server returned no token
     * TooManyRedirects
+    * RobotsDisallowed+: the robots.txt of the server disallows it
     * StreamConsumedError (also a TypeError)
     * WebSocketRefused+, WebSocketClosed+
     * RetryError
@@ -44,10 +45,11 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp._models.inputs import ErrorOptions
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.response import Response
-    from curlhttp._models.timings import Attempt, Timings
+    from curlhttp._http.failure_reasons import FailureReason
+    from curlhttp._http.inputs import ErrorOptions
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Response
+    from curlhttp._http.timings import Attempt, Timings
 
 __all__ = [
     "BlockedAddress",
@@ -80,10 +82,12 @@ __all__ = [
     "RequestsWarning",
     "ResponseTooLarge",
     "RetryError",
+    "RobotsDisallowed",
     "SSLError",
     "StoreError",
     "StreamConsumedError",
     "Timeout",
+    "TimeoutException",
     "TooManyRedirects",
     "URLRequired",
     "UnrewindableBodyError",
@@ -124,10 +128,12 @@ class RequestException(OSError):
     curl_code: int | None = None
     request_sent: bool = False
     refused: bool = False
+    _has_progressed: bool = False  # a download, so far that its retries are renewed
     is_local: bool = False
     is_lasting: bool = False
     budget_exhausted: bool = False
     timings: Timings | None = None
+    _reason: FailureReason | None = None  # if the class does not say it; see failure_reason()
     _attempts: tuple[Attempt, ...] = ()
     _waited: tuple[str, float] | None = None  # if a wait has failed: for what, and how long
     _text: str | None = None  # what str() returns; None for the text of the arguments
@@ -198,6 +204,8 @@ def _rebuild(
 class InvalidURL(RequestException, ValueError):
     """Report a URL that cannot be sent as it is."""
 
+    is_lasting = True
+
 
 class InvalidProxyURL(InvalidURL):
     """Report a proxy URL that cannot be used."""
@@ -206,17 +214,25 @@ class InvalidProxyURL(InvalidURL):
 class MissingSchema(RequestException, ValueError):
     """Report a URL without a scheme such as https://."""
 
+    is_lasting = True
+
 
 class InvalidSchema(RequestException, ValueError):
     """Report a URL scheme other than http and https."""
+
+    is_lasting = True
 
 
 class InvalidHeader(RequestException, ValueError):
     """Report a header name or value that must not reach the wire."""
 
+    is_lasting = True
+
 
 class InvalidMethod(RequestException, ValueError):
     """Report a method that is not a token (RFC 9110, section 9.1)."""
+
+    is_lasting = True
 
 
 class URLRequired(RequestException):
@@ -229,6 +245,14 @@ class UnrewindableBodyError(RequestException):
 
 class ClientClosed(RequestException, RuntimeError):
     """Report the use of a client after close()."""
+
+
+class RobotsDisallowed(RequestException):
+    """Report that the server's robots.txt disallows the URL, which was not requested.
+
+    If robots.txt could not be fetched, everything counts as disallowed for a while (RFC 9309); then
+    `is_lasting` is False, and `__cause__` is the error, unless the server answered with a status.
+    """
 
 
 # --- connections and time limits ---
@@ -310,36 +334,10 @@ class StoreError(RequestException):
 
 
 class Timeout(RequestException):
-    """Report that a time limit was reached.
-
-    `Timeout` is an exception in requests and a setting in httpx. Here it is both: if you call it
-    with limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
-    """
-
-    # Any: the options of an error, or the limits of the setting.
-    def __new__(cls, *args: object, **options: Any) -> Timeout:
-        """Return the exception, or the setting if all arguments are limits."""
-        if cls is Timeout and (args or options) and _LIMITS.issuperset(options):
-            from curlhttp._models.timeout import Timeout as Setting
-
-            if not args:
-                return Setting(**options)  # type: ignore[return-value]  # see above
-            if len(args) == 1 and not options and isinstance(args[0], (int, float)):
-                return Setting.of(args[0])  # type: ignore[return-value]
-            numbers = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
-            if numbers and all(isinstance(each, (int, float, type(None))) for each in numbers):
-                limits = {"connect": numbers[0], "read": numbers[-1], **options}
-                shown = ", ".join(f"{name}={value!r}" for name, value in limits.items())
-                raise TypeError(f"Timeout takes one number or keywords; write Timeout({shown})")
-        elif cls is Timeout and (unknown := options.keys() - _LIMITS - _ERROR_OPTIONS):
-            from curlhttp._models.suggestions import no_keyword
-
-            raise no_keyword("Timeout", "Timeout()", min(unknown), sorted(_LIMITS))
-        return super().__new__(cls, *args)
+    """Report that a time limit was reached; `curlhttp.TimeoutException` is the same class."""
 
 
-_ERROR_OPTIONS = frozenset({"request", "response", "curl_code", "request_sent", "timings"})
-_LIMITS = frozenset({"total", "connect", "read", "write", "pool"})
+TimeoutException = Timeout  # as in httpx; curlhttp.Timeout is the setting
 
 
 class ConnectTimeout(ConnectionError, Timeout):
@@ -517,6 +515,6 @@ class RequestsDependencyWarning(RequestsWarning):
 if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name):
-        from curlhttp._models.suggestions import no_name
+        from curlhttp._http.suggestions import no_name
 
         raise no_name(__name__, name)

@@ -42,7 +42,7 @@ Names = Annotated[curlhttp.AsyncClient, Depends(names)]
 async def greet(number: int, client: Names) -> dict[str, str]:
     try:
         response = await client.get(f"/names/{number}")
-    except curlhttp.Timeout as error:
+    except curlhttp.TimeoutException as error:
         raise HTTPException(504, "the name service is too slow") from error
     except curlhttp.RequestException as error:
         raise HTTPException(502, "the name service is unavailable") from error

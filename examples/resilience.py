@@ -44,7 +44,7 @@ async def retries_with_jitter(make: Make, server: Server, say: Say) -> None:
 async def breaker(make: Make, server: Server, say: Say) -> None:
     circuits = curlhttp.CircuitBreaker(failure_threshold=3, recovery_timeout=0.3)
 
-    def hear(change: curlhttp.Transition) -> None:
+    def hear(change: curlhttp.types.Transition) -> None:
         say(f"  {change.old} -> {change.new}")
 
     server.is_down = True

@@ -47,7 +47,7 @@ def make_app(upstream: str) -> Starlette:
         lifespan=lifespan,
         exception_handlers={
             curlhttp.CircuitBreakerOpen: unavailable,
-            curlhttp.Timeout: too_slow,
+            curlhttp.TimeoutException: too_slow,
             curlhttp.RequestException: bad_gateway,
         },
     )

@@ -24,7 +24,7 @@ from curlhttp.otel import CurlhttpInstrumentor
 # --- what this example shows ---
 
 
-async def numbered(request: curlhttp.ClientRequest, send: curlhttp.Send) -> curlhttp.Response:
+async def numbered(request: curlhttp.ClientRequest, send: curlhttp.types.Send) -> curlhttp.Response:
     """Number the requests for the server; retries and hops count too."""
     Handler.asked += 1
     request.headers["X-Attempt"] = str(Handler.asked)

@@ -309,10 +309,12 @@ def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 30.0) -> C
 
 
 def _close_shared_client() -> None:
-    for name in ("api", "_functions"):
-        module: Any = sys.modules.get(f"curlhttp.requests.{name}")
-        if module is not None:
-            module._adapter.close()
+    api: Any = sys.modules.get("curlhttp.requests.api")
+    if api is not None:
+        api._adapter.close()
+    functions: Any = sys.modules.get("curlhttp._client.functions")
+    if functions is not None:
+        functions.close()
 
 
 def _handles() -> list[str]:

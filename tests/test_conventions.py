@@ -15,8 +15,8 @@ MODULES = {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py
 FACADE = ROOT / "requests"
 # pyarrow, fsspec, Dask and Ray, which a distributed fetch works with, have no types.
 # Programs override methods of the facade with types of their own (requests/_types.py).
-ANYS = {"core": 109, "facade": 265}
-# curlhttp.Timeout is an exception and a setting: see curlhttp.exceptions.Timeout.
+ANYS = {"core": 112, "facade": 265}
+# curlhttp.Timeout is the setting, curlhttp.exceptions.Timeout the exception, as in requests.
 # Transports carry requests: those of our clients, and one each for httpx and httpx2.
 TWICE = {"AsyncTransport", "Timeout", "Transport"}
 

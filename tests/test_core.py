@@ -1,96 +1,32 @@
-"""What the core imports from features: a list that may only shrink.
+"""The core imports no feature, also not late or for types, and works without their files.
 
-The core is what every request needs; a feature is what some do. Features import the core. Where the
-core still imports a feature, also late or for types, the import is in the list below; a new feature
-registers itself instead. `_engine.running_maps` is not a feature: it is how a thread that waits
-runs other coroutines meanwhile. Nor is `_engine.outcomes`: each attempt leaves its outcome there,
-and `_client.stats` reads them.
+The core is what every request needs; a feature is what some do. Features import the core. Where a
+signature of the core has a type of a feature, it names it as users do: `curlhttp.Hedge`.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.servers.app import AppServer
-from tests.test_architecture import imported_by, is_within, modules, parse
+from tests.test_architecture import ROOT, imported_by, is_within, modules, parse
 
 FEATURES = tuple(
     f"curlhttp.{name}"
     for name in (
-        "_policy",
-        *(
-            "_flow.alt_svc",
-            "_flow.attempt_middleware",
-            "_flow.auth",
-            "_flow.breaker",
-            "_flow.cache",
-        ),
-        *("_flow.coalesce", "_flow.endpoints", "_flow.fallback", "_flow.file_lock", "_flow.hedge"),
-        *("_flow.certificates", "_flow.hooks", "_flow.hsts", "_flow.limits", "_flow.middleware"),
-        *("_flow.raise_for_status", "_flow.redirects", "_flow.retry"),
-        *("_flow.sse", "_flow.waits"),
-        *("_client.apps", "_client.cache", "_client.cache_storage", "_client.download"),
-        *("_client.event_stream", "_client.map", "_client.negotiate", "_client.partial_file"),
-        *("_client.record", "_client.stats", "_client.websocket"),
-        "_curl.address_guard",
-        *("_httpx", "_pyinstaller", "cli", "distributed", "httpx", "httpx2", "otel", "progress"),
-        *("redis", "requests", "testing"),
+        *("_features", "_httpx", "_pyinstaller", "cli", "distributed", "httpx", "httpx2"),
+        *("otel", "progress", "redis", "requests", "testing"),
     )
 )
 
-STILL_IMPORTED = {
-    "_client.async_client": {
-        "_client.download",
-        "_client.event_stream",
-        "_client.map.async_results",
-        "_client.map.scheduler",
-        "_client.websocket.handshake",
-        "_client.websocket.websocket",
-    },
-    "_client.base": {
-        "_client.cache",
-        "_client.record.record",
-        "_client.stats",
-        "_flow.fallback",
-        "_flow.hooks",
-        "_policy.auth",
-        "_policy.breaker.breaker",
-        "_policy.endpoints",
-        "_policy.environment",
-        "_policy.guard",
-        "_policy.hedge",
-        "_policy.limits",
-        "_policy.retry",
-    },
-    "_client.client": {
-        "_client.download",
-        "_client.event_stream",
-        "_client.map.results",
-        "_client.map.scheduler",
-        "_client.websocket.handshake",
-        "_client.websocket.websocket",
-    },
-    "_client.request_builder": {
-        "_policy.auth",
-        "_policy.endpoints",
-        "_policy.retry",
-    },
-    "_client.routing": {
-        "_curl.address_guard",
-        "_policy.alt_svc",
-        "_policy.environment",
-        "_policy.guard",
-    },
-    "_models.inputs": {
-        "_policy.auth",
-    },
-    "_models.request": {
-        "_policy.auth",
-        "_policy.retry",
-    },
-}
+
+# They name everything, and load it when they are asked for.
+NAMING = {"curlhttp", "curlhttp.types", "curlhttp.__main__"}
 
 
 def find_imports() -> dict[str, set[str]]:
@@ -98,8 +34,8 @@ def find_imports() -> dict[str, set[str]]:
     files = modules()
     found = {}
     for name, path in files.items():
-        if is_within(name, FEATURES) or name in {"curlhttp", "curlhttp.__main__"}:
-            continue  # the package names everything, and loads it when it is asked for
+        if is_within(name, FEATURES) or name in NAMING:
+            continue
         named = {module for node in ast.walk(parse(path)) for module in imported_by(node)}
         if of_features := {
             module.removeprefix("curlhttp.")
@@ -110,19 +46,21 @@ def find_imports() -> dict[str, set[str]]:
     return found
 
 
-def test_the_core_imports_no_further_feature() -> None:
-    """A new import is of a feature that the core must not know; remove those that are gone."""
-    assert find_imports() == STILL_IMPORTED
+def test_the_core_imports_no_feature() -> None:
+    assert find_imports() == {}
 
 
 LOADED = {
-    "_flow.auth",
-    "_flow.hooks",
-    "_flow.redirects",
-    "_policy",
-    "_policy.auth",
-    "_policy.environment",
-    "_policy.redirects",
+    "_features",
+    "_features.auth",
+    "_features.auth.layer",
+    "_features.clients",
+    "_features.clients.async_client",
+    "_features.clients.client",
+    "_features.clients.shared",
+    "_features.redirects",
+    "_features.redirects.layer",
+    "_features.redirects.policy",
 }
 
 # All features but those are missing, as if their files had been deleted.
@@ -156,7 +94,7 @@ print(*(name for name in sys.modules if name.startswith("curlhttp.")))
 
 
 def test_without_the_files_of_all_features_the_core_works(app: AppServer) -> None:
-    """Redirects, authentication and hooks are always on."""
+    """Redirects and authentication are always on; the clients have the methods of all features."""
     missing = {
         name
         for name in modules()
@@ -176,3 +114,60 @@ def test_without_the_files_of_all_features_the_core_works(app: AppServer) -> Non
 def test_each_feature_is_there() -> None:
     files = modules()
     assert [name for name in FEATURES if name not in files] == []
+
+
+ADDED = """
+import curlhttp
+from curlhttp.testing import Answer, ScriptedEngine
+
+engine = ScriptedEngine([503, 200, 200])
+client = curlhttp.Client(transport=engine, retry=1, numbering="X-Number")
+client.get("https://h.test/")
+client.get("https://h.test/")
+assert [sent.headers["X-Number"] for sent in engine.sent] == ["1", "2", "3"]
+engine = ScriptedEngine([Answer(delay=5), 200])
+curlhttp.Client(transport=engine, hedge=curlhttp.Hedge(after=1), numbering="X-Number").get(
+    "https://h.test/"
+)
+assert [sent.headers["X-Number"] for sent in engine.sent] == ["1", "2"]
+other = ScriptedEngine([200])
+curlhttp.Client(transport=other).get("https://h.test/")
+assert "X-Number" not in other.sent[0].headers
+try:
+    curlhttp.Client(numbering=1)
+except TypeError as error:
+    print(error)
+"""
+
+
+def test_a_feature_is_added_as_the_architecture_says(tmp_path: Path) -> None:
+    text = (ROOT.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    (module,) = re.findall(r"```python\n# curlhttp/(\S+)\n(.*?)```", text, re.DOTALL)
+    package = tmp_path / "curlhttp"
+    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / module[0]).write_text(module[1], encoding="utf-8")
+    after = {
+        "_feature(": 'not_for=(HANDSHAKE,), function="make_admitting_layer"),\n',
+        '"numbering"': "SETTINGS: dict[str, Setting] = {\n",
+        "numbering: str": "    transport: AnyTransport | None\n",
+        "numbering: the": "        transport: replaces libcurl",
+    }
+    for file, added in re.findall(r"\| `(_\w+/\S+\.py)`, [^|]*\| `(.+?)`(?= here|  ?\|\n)", text):
+        place = next(place for begin, place in after.items() if added.startswith(begin))
+        path = package / file
+        source = path.read_text(encoding="utf-8")
+        assert place in source
+        added = f"        {added}\n{place}" if "replaces" in place else f"{place}    {added}\n"
+        path.write_text(source.replace(place, added), encoding="utf-8")
+        after = {begin: other for begin, other in after.items() if other != place}
+    assert not after
+    found = subprocess.run(
+        [sys.executable, "-c", ADDED],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "numbering must be the name of a header\n"

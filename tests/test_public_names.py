@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import copy
 import difflib
+import inspect
+import pickle
+import re
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import curlhttp
+import curlhttp.types
+from curlhttp import requests
 from tests.support.public_names import COMMAND, PATH, find_public_names, to_text
 
 
@@ -48,7 +57,118 @@ def test_the_names_of_a_module_are_there_with_what_the_reference_shows_of_them()
     assert set(curlhttp.__all__) <= {path.split(".")[1] for path in names}
     assert names["curlhttp.AdaptiveLimit.current"] == "(self, origin)"
     assert "curlhttp.AdaptiveLimit.enqueue" not in names
-    assert names["curlhttp.Timings.tls"] == ""
+    assert names["curlhttp.types.Timings.tls"] == ""
     assert "timeout=Timeout(connect=10, read=60)" in names["curlhttp.Client"]
-    assert names["curlhttp.sessions.Session"] == " = curlhttp.Session"
+    assert names["curlhttp.requests.sessions.Session"] == " = curlhttp.Session"
     assert not [rest for rest in names.values() if " at 0x" in rest]
+
+
+# --- where names are ---
+
+TO_TYPES = [
+    *("AsyncAuthFlow", "AsyncEventStream", "AsyncResults", "AsyncWebSocket", "Attempt"),
+    *("AttemptEvent", "AuthFlow", "BreakerMetrics", "ClientStats", "ConnectionStats"),
+    *("EndpointState", "EventStream", "HarLog", "LimitStats", "Middleware", "OriginStats"),
+    *("Results", "Send", "ServerSentEvent", "TimeStats", "Timings", "Transition", "WebSocket"),
+]
+TO_REQUESTS = [
+    *("PreparedRequest", "Request", "adapters", "api", "auth", "certs", "compat", "cookies"),
+    *("help", "hooks", "models", "packages", "session", "sessions", "status_codes"),
+    *("structures", "utils"),
+]
+MOVED = [
+    *((name, f"curlhttp.types.{name}") for name in TO_TYPES),
+    *((name, f"curlhttp.requests.{name}") for name in TO_REQUESTS),
+]
+
+
+@pytest.mark.parametrize(("name", "home"), MOVED)
+def test_a_name_that_moved_is_an_error_that_says_where_it_is(name: str, home: str) -> None:
+    module, _, last = home.rpartition(".")
+    assert getattr(getattr(curlhttp, module.removeprefix("curlhttp.")), last) is not None
+    assert name not in curlhttp.__all__
+    assert not hasattr(curlhttp, name)
+    with pytest.raises(AttributeError, match=rf"write {re.escape(home)}$"):
+        getattr(curlhttp, name)
+    with pytest.raises(ImportError, match=rf"{name}'.*write {re.escape(home)}$"):
+        exec(f"from curlhttp import {name}", {})
+    with pytest.raises(ImportError, match=rf"write {re.escape(home)}$"):
+        exec(f"from curlhttp import Client, {name}", {})
+
+
+def test_an_unknown_name_is_pythons_own_error() -> None:
+    for module in ("curlhttp", "curlhttp.types", "curlhttp.exceptions"):
+        with pytest.raises(ImportError, match="cannot import name 'Nonsense' from"):
+            exec(f"from {module} import Nonsense", {})
+    with pytest.raises(
+        AttributeError, match=r"module 'curlhttp\.types' has no attribute 'Nonsense'"
+    ):
+        _ = curlhttp.types.Nonsense  # type: ignore[attr-defined]
+
+
+def test_no_class_is_two_things() -> None:
+    assert isinstance(curlhttp.Timeout(connect=1), curlhttp.Timeout)
+    for kind in (curlhttp.Timeout, curlhttp.Response, requests.Response):
+        assert type(kind) is type  # so that isinstance() has no rule of its own
+    received = curlhttp.ClientRequest("GET", "http://localhost/").respond(200)
+    assert isinstance(received, curlhttp.Response)
+    assert not isinstance(received, requests.Response)
+    assert issubclass(requests.Response, curlhttp.Response)
+
+
+def test_curlhttp_as_requests_has_the_verbs_the_session_the_codes_and_the_errors() -> None:
+    import curlhttp as requests_here
+
+    verbs = {"get", "options", "head", "post", "put", "patch", "delete", "request"}
+    errors = set(requests.exceptions.__dict__) & set(curlhttp.exceptions.__all__) - {"Timeout"}
+    assert verbs | errors | {"Session", "codes", "exceptions"} <= set(dir(requests_here))
+    for name in {*errors, "Session", "codes"}:
+        here = getattr(requests.exceptions, name, None) or getattr(requests, name)
+        assert getattr(requests_here, name) is here
+    assert requests_here.exceptions.Timeout is requests.Timeout
+
+
+@pytest.mark.parametrize("module", [curlhttp, curlhttp.types])
+def test_type_checkers_see_the_names_that_are_there(module: ModuleType) -> None:
+    [block] = [
+        node
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    seen = set()
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            seen.add(alias.name)
+            if node.module not in ("curlhttp", "curlhttp.requests"):
+                home = __import__(str(node.module), fromlist=["*"])
+                if not isinstance(getattr(home, alias.name), str):  # the text of an alias
+                    assert getattr(module, alias.name) is getattr(home, alias.name)
+    extras = {"distributed", "httpx", "httpx2", "redis"}
+    assert seen - extras == set(module.__all__) - {"__version__"}
+    assert set(dir(module)) == set(module.__all__)
+    assert len(module.__all__) == len(set(module.__all__))
+
+
+def test_a_program_that_wraps_a_client_can_annotate_it() -> None:
+    """Python evaluates annotations in a module without the __future__ import."""
+    space: dict[str, Any] = {}
+    exec(
+        "from curlhttp.types import *\n"
+        "def get(url, timeout: TimeoutInput | UseClientDefault = USE_CLIENT_DEFAULT,\n"
+        "    auth: AuthInput | None = None, items: list[Item] | None = None,\n"
+        "    **options: RequestOptions) -> Results | Timings: ...\n",
+        space,
+        space,
+    )
+    for name in curlhttp.types.__all__:
+        assert not isinstance(space[name], str)
+        if name != "USE_CLIENT_DEFAULT":
+            assert space[name] | None
+
+
+def test_the_clients_default_is_one_object() -> None:
+    default = curlhttp.types.USE_CLIENT_DEFAULT
+    assert isinstance(default, curlhttp.types.UseClientDefault)
+    assert copy.deepcopy(default) is pickle.loads(pickle.dumps(default)) is default
+    assert repr(default) == "<the client's>"

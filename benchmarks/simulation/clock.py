@@ -6,12 +6,12 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from curlhttp import ConcurrencyLimit, Response
-from curlhttp._engine.engine import Clock, Runtime
-from curlhttp._flow.limits import limits
-from curlhttp._models.request import ClientRequest
+from curlhttp._features.limits.layer import limits
+from curlhttp._http.request import ClientRequest
+from curlhttp._runtime.engine import Runtime
 from curlhttp._runtime.loops import make_race
 from curlhttp.testing import ScriptedEngine
 from curlhttp.testing._scripted import ScriptedAttempt, Step, to_step
@@ -75,8 +75,7 @@ class ScriptedNetwork(ScriptedEngine):
         super().__init__(script)
         self._script = script
         pool = None if connections is None else ConcurrencyLimit(connections, per=None)
-        clock = cast("Clock", self)
-        self._in_pool = limits(None, pool, clock, self.runtime.make_waiter)(super().perform)
+        self._in_pool = limits(None, pool, self.runtime)(super().perform)
 
     async def perform(self, request: ClientRequest) -> Response:
         """Play a step as soon as a connection is free."""

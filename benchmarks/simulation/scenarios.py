@@ -26,7 +26,7 @@ from curlhttp import (
     RetryPolicy,
     Timeout,
 )
-from curlhttp._models.hook_events import Transition
+from curlhttp._http.hook_events import Transition
 
 __all__ = ["SCENARIOS", "Scenario", "Variant"]
 
@@ -481,7 +481,6 @@ _TWO = Scenario(
 
 def _patient(name: str, *, more: Callable[[], Settings] = dict, **seconds: float) -> Variant:
     def settings(chance: Random, tell: Tell, share: float) -> Settings:
-        # Always keywords: without any, Timeout() is the exception.
         return {"timeout": Timeout(**{"connect": 10.0, **seconds}), **more()}
 
     return Variant(name, settings)

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.simulation.clock import ScriptedNetwork
 from curlhttp import AsyncClient, CircuitBreakerOpen, RequestException
-from curlhttp._models.request import ClientRequest
+from curlhttp._http.request import ClientRequest
 from curlhttp.testing import Answer, refused
 from curlhttp.testing._scripted import Step
 

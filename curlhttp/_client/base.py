@@ -2,326 +2,247 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
-from curlhttp._client.features import FEATURES
+from curlhttp._client.chain import Chain, Host, Settings
+from curlhttp._client.environment import find_netrc, find_netrc_credentials
+from curlhttp._client.exchange import count_attempts
+from curlhttp._client.features import FEATURES, OWN_SETTINGS, load
+from curlhttp._client.hooks import Hooks, validate_hooks
 from curlhttp._client.request_builder import (
-    UNSET,
     RequestBuilder,
     make_url_parser,
     set_constructor_signature,
     validate_size,
 )
-from curlhttp._client.routing import Routing
-from curlhttp._engine.engine import (
+from curlhttp._client.routing import Routing, choose_route_options
+from curlhttp._client.settings import SETTINGS, complete_settings
+from curlhttp._client.straight import is_straight
+from curlhttp._http.auth import to_auth
+from curlhttp._http.config import Limits, Proxies, Proxy
+from curlhttp._http.cookies import LazyCookieJar
+from curlhttp._http.errors import Unpicklable, check_flags, check_number, check_object
+from curlhttp._http.exiting import check_running
+from curlhttp._http.headers import DEFAULT_HEADERS, Headers
+from curlhttp._http.redaction import display_url
+from curlhttp._http.request import (
+    DECODE_JSON,
+    ENCODE_JSON,
+    RAISE_FOR_STATUS,
+    ClientRequest,
+    Fields,
+    pack_fields,
+)
+from curlhttp._http.response import DEFAULT_ENCODING, validate_encoding
+from curlhttp._http.suggestions import no_change, with_suggestions, without_attributes
+from curlhttp._http.timeout import Timeout
+from curlhttp._http.unset import UNSET
+from curlhttp._http.url import URL, encode_params, parse_url
+from curlhttp._runtime.engine import (
     Engine,
-    EngineWrapper,
-    MakeRace,
-    MakeWaiter,
-    Middleware,
+    Runtime,
     Send,
     Totals,
 )
-from curlhttp._engine.log import INFO, log
-from curlhttp._engine.network import network
-from curlhttp._engine.run import Offload, run_here
-from curlhttp._flow.chain import Chain, Host, Settings
-from curlhttp._flow.hooks import Hooks, validate_hooks
-from curlhttp._flow.straight import is_straight
-from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies, Proxy
-from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.errors import Unpicklable, check_flags, check_number, check_object
-from curlhttp._models.exiting import check_running
-from curlhttp._models.headers import DEFAULT_HEADERS, Headers
-from curlhttp._models.redaction import display_url
-from curlhttp._models.request import ClientRequest, Fields, pack_fields
-from curlhttp._models.response import DEFAULT_ENCODING, validate_encoding
-from curlhttp._models.suggestions import no_change, with_suggestions
-from curlhttp._models.timeout import Timeout, TimeoutInput
-from curlhttp._models.url import URL, encode_params, parse_url
-from curlhttp._policy.auth import to_auth
-from curlhttp._policy.environment import find_netrc, find_netrc_credentials
+from curlhttp._runtime.log import INFO, log
+from curlhttp._runtime.network import network
+from curlhttp._runtime.run import Offload, run_here
 from curlhttp.exceptions import InvalidHeader, InvalidSchema, InvalidURL, MissingSchema
 
 if TYPE_CHECKING:
-    from curlhttp._client.cache import Cache, ClientCaching
-    from curlhttp._client.record.record import HarLog
-    from curlhttp._client.request_builder import RequestOptions
-    from curlhttp._client.routing import (
-        AddressMap,
-        HostMap,
-        IPVersion,
-        Pins,
-        UnixSocket,
-        VerifyInput,
-    )
+    from typing_extensions import Unpack
+
+    import curlhttp
+    from curlhttp._client.chain import Spawn
+    from curlhttp._client.options import ClientOptions, RequestOptions
     from curlhttp._client.stats import ClientStats, ReportingEngine
-    from curlhttp._client.transport import AnyTransport
-    from curlhttp._flow.chain import Spawn
-    from curlhttp._flow.fallback import FallbackInput
-    from curlhttp._flow.streamed_response import BaseStreamedResponse
-    from curlhttp._models.config import NetworkRoute
-    from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.inputs import (
-        AuthInput,
+    from curlhttp._client.streamed_response import BaseStreamedResponse
+    from curlhttp._client.transport import WrapsAttempts
+    from curlhttp._http.config import NetworkRoute
+    from curlhttp._http.cookies.jar import Cookies
+    from curlhttp._http.inputs import (
         CookiesInput,
         HeaderChanges,
-        HooksInput,
         ParamsInput,
+        RetryInput,
         UserRequest,
     )
-    from curlhttp._models.json_codec import JSON
-    from curlhttp._models.response import DefaultEncoding
-    from curlhttp._policy.breaker.breaker import CircuitBreaker
-    from curlhttp._policy.endpoints import Endpoints
-    from curlhttp._policy.guard import GuardInput
-    from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
-    from curlhttp._policy.retry import RetryInput, RetryPolicy
+    from curlhttp._http.json_codec import JSON
 
-Self = TypeVar("Self", bound="BaseClient")
+    Self = TypeVar("Self", bound="BaseClient")  # not at run time, where typing compiles the name
 
-_DEFAULT_MAX_REDIRECTS = 30
+_FLAGS = ("certificates", "coalesce", "trust_env", "follow_redirects", "raise_for_status")
+# Those of a Session that can be changed, and httpx's.
+_UNCHANGEABLE = {*SETTINGS, "event_hooks", "mounts"} - {"headers", "cookies"}
 _new_request = ClientRequest.__new__
 
 
-class ClosesWithClient(Protocol):
-    """A stream that ends when its client closes."""
+class EndsWithClient(Protocol):
+    """What a feature keeps open at most as long as its client, such as an event stream.
 
-    def close_with_client(self) -> None:
-        """End the stream with an error, unless it has ended."""
+    It may have the coroutine function `_aend_with_client`, too, which AsyncClient awaits before it
+    closes its engines.
+    """
+
+    def _end_with_client(self) -> object:
+        """End it, unless it has ended; the engines are closed."""
 
 
+@without_attributes(
+    "client_object",
+    "adapters auth auto_decompress base_url cert closed connector connector_owner cookie_jar "
+    "detach event_hooks follow_redirects get_adapter hooks json_serialize loop max_redirects "
+    "mount params prepare_request proxies raise_for_status requote_redirect_url "
+    "skip_auto_headers trace_configs trust_env verify version ws_connect",
+)
 @with_suggestions("client")
 class BaseClient(Unpicklable, RequestBuilder):
     """Everything in a client except its methods for sending requests.
 
+    Features use these of its attributes: `_chain`, the layers of the flow, with their settings;
+    `_flow`, which passes a complete request through all of them; `_exchange`, the last step, which
+    passes it to the engine; `_runtime`, the engine's; `_totals`, which counts for stats().
+
     Attributes:
-        chain: the layers of the flow, with their settings.
-        clock: the engine's.
-        make_waiter: makes a waiter of the engine.
-        make_race: makes a race of the engine.
-        exchange: the last step of the flow, which passes a request to the engine.
-        flow: passes a complete request through all layers.
         is_closed: whether the client was closed, so that requests raise ClientClosed.
-        totals: counts what happens, for stats().
-        engines: of libcurl, with those of maps.
-        websocket_registries: the registries of open WebSockets, by event loop or engine.
     """
 
     _why_not = "it holds connections and credentials; make a new one where it is needed"
 
-    make_waiter: MakeWaiter
-    make_race: MakeRace
-    exchange: Send
-    flow: Send
+    _runtime: Runtime
+    _exchange: Send
+    _flow: Send
     _given_transport: Engine | None = None
+    _uses_libcurl: bool
     is_closed = False
     _awaits_hooks = False
     _streamed: type[BaseStreamedResponse]
     _run_blocking: Offload = staticmethod(run_here)
-    _wrappers: tuple[EngineWrapper, ...] = ()
-    _inner_wrappers: tuple[EngineWrapper, ...] = ()  # below a transport that wraps libcurl
-    _caching: ClientCaching | None = None
-    _event_streams: Iterable[ClosesWithClient] = ()  # open streams of sse()
+    _wrappers: tuple[WrapsAttempts, ...] = ()  # innermost first
+    _attached: Iterable[EndsWithClient] = ()
+    _also: frozenset[str] = frozenset()  # settings of requests, for which there are layers
 
-    def __init__(
-        self,
-        *,
-        base_url: str | URL | Endpoints = "",
-        headers: HeaderChanges | None = None,
-        params: ParamsInput | None = None,
-        cookies: CookiesInput | None = None,
-        auth: AuthInput | None = None,
-        timeout: TimeoutInput = UNSET,
-        limits: Limits | None = None,
-        max_connections: int = UNSET,
-        max_connections_per_host: int | None = UNSET,
-        max_keepalive_connections: int | None = UNSET,
-        keepalive_expiry: float = UNSET,
-        max_connection_lifetime: float | None = UNSET,
-        dns_ttl: float = UNSET,
-        http2: HTTP2 | None = None,
-        http3: HTTP3 = False,
-        verify: VerifyInput = True,
-        cert: Cert = None,
-        pins: Pins = None,
-        proxies: Proxies = None,
-        proxy: str | Proxy | None = None,
-        uds: UnixSocket = None,
-        resolve: AddressMap = None,
-        connect_to: HostMap = None,
-        local_address: str | None = None,
-        interface: str | None = None,
-        doh: str | None = None,
-        ip_version: IPVersion = None,
-        happy_eyeballs_timeout: float | None = None,
-        max_send_rate: float | None = None,
-        max_receive_rate: float | None = None,
-        hsts: str | os.PathLike[str] | None = None,
-        certificates: bool = False,
-        trust_env: bool = True,
-        follow_redirects: bool = True,
-        max_redirects: int = _DEFAULT_MAX_REDIRECTS,
-        max_response_size: int | None = None,
-        sensitive_headers: Iterable[str] = (),
-        middleware: Sequence[Middleware] = (),
-        attempt_middleware: Sequence[Middleware] = (),
-        hooks: HooksInput | None = None,
-        retry: RetryInput = None,
-        rate_limit: RateLimit | None = None,
-        concurrency_limit: ConcurrencyLimit | None = None,
-        breaker: CircuitBreaker | None = None,
-        hedge: Hedge | None = None,
-        guard: GuardInput = None,
-        fallback: FallbackInput | None = None,
-        coalesce: bool = False,
-        json: JSON | None = None,
-        default_encoding: DefaultEncoding | None = None,
-        raise_for_status: bool = False,
-        cache: Cache | None = None,
-        transport: AnyTransport | None = None,
-    ) -> None:
+    def __init__(self, **options: Unpack[ClientOptions]) -> None:
         check_running()
-        self.totals: Totals = Totals()
+        settings = complete_settings(options, f"{type(self).__name__}()")
+        self._totals: Totals = Totals()
         # No WeakSet, because another thread may add one while stats() reads them.
-        self.engines: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
-        self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
-        self._endpoints: Endpoints | None = None
-        check_flags(
-            certificates=certificates,
-            coalesce=coalesce,
-            trust_env=trust_env,
-            follow_redirects=follow_redirects,
-            raise_for_status=raise_for_status,
-        )
-        check_number("max_redirects", max_redirects, whole=True)
-        if hasattr(base_url, "to_canonical"):
-            self._endpoints = cast("Endpoints", base_url)
+        self._reporting: WeakKeyDictionary[ReportingEngine, None] = WeakKeyDictionary()
+        self._websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
+        check_flags(**{name: settings[name] for name in _FLAGS})
+        check_number("max_redirects", settings["max_redirects"], whole=True)
+        self._set_up_requests(settings)
+        self._hooks = validate_hooks(settings["hooks"], self._awaits_hooks)
+        self._set_transport(settings["transport"])
+        self._set_up_flow(settings)
+
+    def _set_up_requests(self, settings: Settings) -> None:
+        """Set what requests are built with: URL, fields, cookies, limits and routes."""
+        base_url = settings["base_url"]
+        self._endpoints: curlhttp.Endpoints | None = None
+        if hasattr(base_url, "_to_canonical"):
+            self._endpoints = cast("curlhttp.Endpoints", base_url)
         self._base_url = _parse_base(base_url)
-        self._sensitive = _validate_sensitive_headers(sensitive_headers)
-        self._headers = make_client_headers(headers, self._sensitive)
-        params = _validate_params(params)
+        self._sensitive = _validate_sensitive_headers(settings["sensitive_headers"])
+        self._headers = make_client_headers(settings["headers"], self._sensitive)
+        params = _validate_params(settings["params"])
         self._parse = make_url_parser(self._endpoints or self._base_url, params)
-        make_jar = LazyCookieJar if self._endpoints is None else self._endpoints.make_jar
-        self._jar = make_jar(cookies)
-        default_auth = to_auth(auth)
+        make_jar = LazyCookieJar if self._endpoints is None else self._endpoints._make_jar
+        self._jar = make_jar(settings["cookies"])
+        default_auth = to_auth(settings["auth"])
+        timeout = settings["timeout"]
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _merge_limits(
-            limits,
-            max_connections=max_connections,
-            max_connections_per_host=max_connections_per_host,
-            max_keepalive_connections=max_keepalive_connections,
-            keepalive_expiry=keepalive_expiry,
-            max_connection_lifetime=max_connection_lifetime,
-            dns_ttl=dns_ttl,
+            settings["limits"], {name: settings[name] for name in Limits.__slots__}
         )
-        self._http2 = type(self)._http2 if http2 is None else http2
-        self._http3 = http3
+        self._http2 = type(self)._http2 if settings["http2"] is None else settings["http2"]
+        self._http3 = settings["http3"]
+        proxies = _choose_proxies(settings["proxies"], settings["proxy"])
         self._routing = Routing(
             http2=self._http2,
-            http3=http3,
-            trust_env=trust_env,
-            certificates=certificates,
-            settings={
-                "verify": verify,
-                "cert": cert,
-                "pins": pins,
-                "proxies": _choose_proxies(proxies, proxy),
-                "uds": uds,
-                "resolve": resolve,
-                "connect_to": connect_to,
-                "local_address": local_address,
-                "interface": interface,
-                "doh": doh,
-                "ip_version": ip_version,
-                "happy_eyeballs_timeout": happy_eyeballs_timeout,
-                "max_send_rate": max_send_rate,
-                "max_receive_rate": max_receive_rate,
-            },
-            guard=guard,
+            http3=self._http3,
+            trust_env=settings["trust_env"],
+            certificates=settings["certificates"],
+            settings=choose_route_options({**settings, "proxies": proxies}),
+            guard=settings["guard"],
             dns_ttl=self._limits.dns_ttl,
         )
         self._route = self._routing.route
-        if json is not None:
-            self._use_json(json)
-        if default_encoding is not None:
-            self._add_extension(DEFAULT_ENCODING, validate_encoding(default_encoding))
-        self._retry = _make_retry_policy(retry)
+        if settings["json"] is not None:
+            self._use_json(settings["json"])
+        if settings["default_encoding"] is not None:
+            encoding = validate_encoding(settings["default_encoding"])
+            self._add_extension(DEFAULT_ENCODING, encoding)
+        self._retry = settings["retry"] = _make_retry_policy(settings["retry"])
         self._fields = pack_fields(
             self._headers,
             self._timeout,
             self._routing.direct,
             auth=default_auth,
             jar=self._jar,
-            follow_redirects=follow_redirects,
-            max_response_size=validate_size(max_response_size),
+            follow_redirects=settings["follow_redirects"],
+            max_response_size=validate_size(settings["max_response_size"]),
             retry=self._retry,
         )
-        if self._endpoints is not None:
-            self._use_endpoints(self._endpoints)
-        validated_hooks = validate_hooks(hooks, self._awaits_hooks)
-        if isinstance(cast(object, transport), type):
+
+    def _set_transport(self, transport: object) -> None:
+        """Set the engine, and what wraps its attempts."""
+        if isinstance(transport, type):
             shown = f"transport={getattr(transport, '__name__', '')}(...)"
             raise TypeError(f"transport must be an object, not a class: write {shown}")
-        if hasattr(transport, "wrap_engine"):  # ours, such as a Record
-            self._wrappers, transport = (cast(EngineWrapper, transport),), None
-        if transport is None or hasattr(transport, "wrap"):
-            # Not if libcurl is replaced, because then there are no addresses to check.
+        if transport is not None:
+            from curlhttp._client.transport import split_transport
+
+            self._wrappers, transport = split_transport(transport)
+        if transport is None:  # otherwise nothing connects, or the guard is below what wraps
             self._wrappers = (*self._routing.wrappers, *self._wrappers)
         self._set_engine(transport)
-        self.chain: Chain = Chain(
-            FEATURES,
-            self._choose_settings(
-                {
-                    "hooks": Hooks(validated_hooks, awaits=self._awaits_hooks, totals=self.totals),
-                    "request_hooks": validated_hooks,
-                    "streamed": self._streamed,
-                    "max_redirects": max_redirects,
-                    "sensitive_headers": self._sensitive,
-                    "netrc": _load_netrc(self._routing.environ) if trust_env else None,
-                    "middleware": None if middleware == () else middleware,
-                    "attempt_middleware": None if attempt_middleware == () else attempt_middleware,
-                    "retry": self._retry,
-                    "rate_limit": rate_limit,
-                    "concurrency_limit": concurrency_limit,
-                    "breaker": breaker,
-                    "hedge": hedge,
-                    "certificates": certificates or None,
-                    "alternatives": self._routing.alternatives,
-                    "coalesce": coalesce or None,
-                    "endpoints": self._endpoints,
-                    "fallback": fallback,
-                    "hsts": hsts,
-                    "cache": self._make_caching(cache),
-                    "raise_for_status": raise_for_status or None,
-                }
-            ),
-            Host(self.clock, self.totals, self._awaits_hooks, self._run_blocking, *self._tasks()),
+
+    def _set_up_flow(self, settings: Settings) -> None:
+        """Build the chain of the layers that are on."""
+        found = {
+            name: settings[name]
+            for name, (default, feature) in SETTINGS.items()
+            if feature and settings[name] is not default and settings[name] is not None
+        }
+        hooks = Hooks(self._hooks, awaits=self._awaits_hooks, totals=self._totals)
+        found |= {
+            "hooks": hooks,
+            "streamed": self._streamed,
+            "max_redirects": settings["max_redirects"],
+            "sensitive_headers": self._sensitive,
+        }
+        computed = {
+            "netrc": _load_netrc(self._routing.environ) if settings["trust_env"] else None,
+            "alternatives": self._routing.alternatives,
+            "endpoints": self._endpoints,
+        }
+        found |= {name: value for name, value in computed.items() if value is not None}
+        if self._hooks["request"] or self._hooks["response"]:
+            found["request_hooks"] = self._hooks
+        # A hook may set the policy of a request.
+        if hooks.watches_attempts or self._hooks["request"]:
+            found.setdefault("retry", None)
+        self._policies = (settings["breaker"], settings["concurrency_limit"])
+        host = Host(
+            self,
+            self._runtime,
+            self._totals,
+            self._awaits_hooks,
+            self._run_blocking,
+            *self._tasks(),
         )
-        self._policies = (breaker, concurrency_limit)
+        self._chain: Chain = Chain(FEATURES, found, host)
         self._build_flow()
 
     def _tasks(self) -> tuple[Spawn | None, Callable[[], Hashable] | None]:
         """Return what starts a task of the running loop, and what returns the loop."""
         return None, None
-
-    def _choose_settings(self, settings: Settings) -> Settings:
-        """Return the settings that are on."""
-        found = {name: value for name, value in settings.items() if value is not None}
-        hooks, request_hooks = settings["hooks"], settings["request_hooks"]
-        if not (request_hooks["request"] or request_hooks["response"]):
-            del found["request_hooks"]
-        # A hook may set the policy of a request.
-        if hooks.watches_attempts or request_hooks["request"]:
-            found.setdefault("retry", None)
-        return found
 
     def _use_json(self, codec: JSON) -> None:
         """Write and read JSON with the user's functions.
@@ -329,7 +250,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         Raises:
             TypeError: this is not a JSON.
         """
-        from curlhttp._models.json_codec import EXTENSION, JSON
+        from curlhttp._http.json_codec import JSON
 
         if not isinstance(cast(object, codec), JSON):
             kind = type(codec).__name__
@@ -338,34 +259,18 @@ class BaseClient(Unpicklable, RequestBuilder):
                 "is its body"
             )
         if codec.dumps is not None:
-            self._encode_json = codec.encode
+            self._encode_json = codec._encode
+            self._add_extension(ENCODE_JSON, codec._encode)
         if codec.loads is not None:
-            self._add_extension(EXTENSION, codec.loads)
+            self._add_extension(DECODE_JSON, codec.loads)
 
     def _add_extension(self, name: str, value: object) -> None:
         """Add an extension to all requests, for their responses."""
 
         def extend(request: ClientRequest, _: URL) -> None:
-            request.extensions = {**(request.extensions or {}), name: value}
+            request._extend(name, value)
 
         self._add_build_step(extend)
-
-    def _use_endpoints(self, endpoints: Endpoints) -> None:
-        """Send the client's credentials to the endpoints alone.
-
-        Raises:
-            TypeError: the endpoints are listed by a coroutine function, and this is Client.
-        """
-        if not self._awaits_hooks and inspect.iscoroutinefunction(endpoints.list_urls):
-            raise TypeError("an async function that lists the endpoints needs AsyncClient")
-
-        def withhold_credentials(request: ClientRequest, url: URL) -> None:
-            if not endpoints.covers(request.url):
-                request._shared_headers = request._shared_headers.without_credentials()
-                if url.username is None:  # otherwise the auth is the URL's
-                    request.auth = None
-
-        self._add_build_step(withhold_credentials)
 
     def _add_build_step(self, change: Callable[[ClientRequest, URL], None]) -> None:
         """Let a function change each request that was built with the client's settings.
@@ -383,27 +288,23 @@ class BaseClient(Unpicklable, RequestBuilder):
         # Replaced, because other clients shall have no further step.
         self._build_plain_request = build_and_change  # type: ignore[method-assign]
 
-    def add_engine(self, engine: ReportingEngine) -> None:
+    def _add_engine(self, engine: ReportingEngine) -> None:
         """Let `stats()` report what an engine of this client does."""
-        engine.totals = self.totals
-        self.engines[engine] = None
+        engine.totals = self._totals
+        self._reporting[engine] = None
 
-    def _make_caching(self, cache: Cache | None) -> ClientCaching | None:
-        if cache is None:
-            return None
-        from curlhttp._client.cache import ClientCaching
+    def _attach(self, other: EndsWithClient) -> None:
+        """Let something of a feature end when this client closes; others keep it alive."""
+        # setdefault is atomic: another thread may attach something at the same time.
+        self.__dict__.setdefault("_attached", WeakSet()).add(other)
 
-        self._caching = ClientCaching(
-            self,
-            cache,
-            with_guard=self._routing.with_guard,
-            run_blocking=self._run_blocking,
-            is_async=self._awaits_hooks,
-        )
-        return self._caching
+    @property
+    def _guard_route(self) -> Callable[[NetworkRoute], NetworkRoute]:
+        """Return a function that adds this client's address guard to a route."""
+        return self._routing.with_guard
 
     def _set_engine(self, transport: object) -> None:
-        """Set the engine, and clock, make_waiter, make_race and exchange from it.
+        """Set the engine, and runtime and exchange from it.
 
         Args:
             transport: replaces libcurl, or wraps it; or None.
@@ -411,21 +312,32 @@ class BaseClient(Unpicklable, RequestBuilder):
         raise NotImplementedError
 
     def _make_exchange(self) -> Send:
-        """Return the last step of the flow, which uses the wrapped engine."""
+        """Return the last step of the flow, with what wraps it."""
+        if self._wrappers:
+            from curlhttp._client.around import exchange_wrapped
+
+            now, kind = self._runtime.now, self._streamed
+            last = exchange_wrapped(self._wrappers, self._choose_engine, now, kind)
+        else:
+            last = self._make_bare_exchange()
+        # The engines of libcurl count what they send.
+        return last if self._uses_libcurl else count_attempts(last, self._totals)
+
+    def _make_bare_exchange(self) -> Send:
+        """Return the last step of the flow, which passes requests to the engine."""
         raise NotImplementedError
 
-    def wrap(self, engine: Engine) -> Engine:
-        """Wrap an engine in all wrappers of this client."""
-        return wrap_all(engine, self._wrappers)
+    def _choose_engine(self) -> Engine:
+        """Return the engine for a request."""
+        raise NotImplementedError
 
     def _close_wrappers(self) -> None:
-        """Close event streams, wrappers and cache, after the engines."""
-        for stream in tuple(self._event_streams):
-            stream.close_with_client()
-        for each in (*self._wrappers, *self._inner_wrappers):
-            each.close()
-        if self._caching is not None:
-            self._caching.close()
+        """End what features keep open, and close wrappers, after the engines."""
+        for each in tuple(self._attached):
+            each._end_with_client()
+        for wrapper in self._wrappers:
+            if hasattr(wrapper, "close"):
+                wrapper.close()
 
     def stats(self) -> ClientStats:
         """Return what is open, waiting and limited right now, and what the client has done.
@@ -442,72 +354,40 @@ class BaseClient(Unpicklable, RequestBuilder):
         policy = self._retry or self._default_retry
         return collect(
             Sources(
-                self.totals,
-                [each for ref in self.engines.keyrefs() if (each := ref()) is not None],
+                self._totals,
+                [each for ref in self._reporting.keyrefs() if (each := ref()) is not None],
                 breaker,
                 concurrency_limit,
                 None if policy is None else policy.budget,
                 self._endpoints,
             ),
-            self.clock.now(),
+            self._runtime.now(),
         )
 
-    def har(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> HarLog:
-        """Record everything this client sends and receives to a HAR 1.2 file, for browser tools.
-
-            with client.har("slow.har"):
-                client.get("https://api.example.org/users")
-
-        Each attempt of a request is one entry, with its timings and its response. A failed attempt
-        has status 0. Credentials are masked as in Record. Everything, including bodies, stays in
-        memory until the `with` ends.
-
-        Args:
-            path: the file. It is written when the `with` ends, and replaces an existing file.
-            secrets: additional names to mask; see Record.
-
-        Raises:
-            OSError: the file cannot be written. Raised when the `with` ends.
-        """
-        from curlhttp._client.record.record import HarLog
-
-        return HarLog(path, secrets, self._add_recorder, self._remove_recorder, self.clock.wall)
-
-    def _add_recorder(self, recorder: HarLog) -> None:
-        if self._caching is not None:
-            settings = self.chain.settings
-            settings["middleware"] = (*settings.get("middleware", ()), recorder.note_cached)
-        self._add_wrapper(recorder)
-
-    def _remove_recorder(self, recorder: HarLog) -> None:
-        note, settings = recorder.note_cached, self.chain.settings
-        kept = tuple(each for each in settings.pop("middleware", ()) if each != note)
-        if kept:
-            settings["middleware"] = kept
-        self._remove_wrapper(recorder)
-
-    def _add_wrapper(self, wrapper: EngineWrapper) -> None:
+    def _add_wrapper(self, wrapper: WrapsAttempts) -> None:
         self._set_wrappers((*self._wrappers, wrapper))
 
-    def _remove_wrapper(self, wrapper: EngineWrapper) -> None:
+    def _remove_wrapper(self, wrapper: WrapsAttempts) -> None:
         self._set_wrappers(tuple(each for each in self._wrappers if each is not wrapper))
 
-    def _set_wrappers(self, wrappers: tuple[EngineWrapper, ...]) -> None:
+    def _set_wrappers(self, wrappers: tuple[WrapsAttempts, ...]) -> None:
         self._wrappers = wrappers
-        self.exchange = self._make_exchange()
+        self._exchange = self._make_exchange()
         self._build_flow()
 
-    def _build_flow(self, *, also: tuple[str, ...] = ()) -> None:
-        self.flow = self.chain.build(
-            self.exchange, self.clock, self.make_waiter, self.make_race, also=also
-        )
-        self._check_straight()
+    def _build_flow(self) -> None:
+        """Build the flow; again if another thread has changed meanwhile what it is built of."""
+        known = None
+        while known != (parts := (self._exchange, self._also, self._chain.settings.copy())):
+            known = parts
+            self._flow = self._chain.build(self._exchange, self._runtime, also=self._also)
+            self._check_straight()
 
     def _check_straight(self) -> None:
         """Note whether plain requests may take the straight path: no layer has to see them."""
         timeout, auth = self._fields[2], self._fields[5]
         leaves = (
-            not is_straight(self.flow, self.exchange)
+            not is_straight(self._flow, self._exchange)
             or self._wrappers
             or self._given_transport is not None
             or self._route is not None
@@ -559,7 +439,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         Raises:
             TypeError: the client uses a CookieJar of another class that you passed.
         """
-        from curlhttp._models.cookies.jar import Cookies
+        from curlhttp._http.cookies.jar import Cookies
 
         jar = self._jar.open()
         if not isinstance(jar, Cookies):
@@ -577,7 +457,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         return self._timeout
 
     @property
-    def multiplexes(self) -> bool:
+    def _multiplexes(self) -> bool:
         """Return whether requests may share connections."""
         return bool(self._http2 or self._http3)
 
@@ -586,13 +466,15 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Return the limits of this client."""
         return self._limits
 
-    def complete(self, request: ClientRequest | UserRequest) -> ClientRequest:
+    def _complete(self, request: ClientRequest | UserRequest) -> ClientRequest:
         """Return the request with the client's settings where it has no settings."""
         check_running()
         if not isinstance(request, ClientRequest):
             return self._convert(request)
-        if request.retry is not None:
-            self._allow_retries()
+        if request.retry is not None or (
+            request.extensions is not None and RAISE_FOR_STATUS in request.extensions
+        ):
+            self._allow_own_settings()
         if cast("NetworkRoute | None", request.route) is not None:
             return request
         # Passed only if the request has one: a subclass may have another default.
@@ -607,21 +489,18 @@ class BaseClient(Unpicklable, RequestBuilder):
             request.extensions = {**model.extensions, **(request.extensions or {})}
         return request
 
-    def _make_retry(self, retry: RetryInput) -> RetryPolicy | None:
-        policy = super()._make_retry(retry)
-        if policy is not None:
-            self._allow_retries()
-        return policy
-
-    def _allow_retries(self) -> None:
-        settings = self.chain.settings
-        if "retry" not in settings:  # no request had a policy until now
-            # In this order, because another thread that sees the setting uses the flow at once.
-            self._build_flow(also=("retry",))
-            settings["retry"] = None
+    def _allow_own_settings(self) -> None:
+        settings = self._chain.settings
+        if not settings.keys() >= OWN_SETTINGS:  # no request had one until now
+            # In this order, because another thread that sees the settings uses the flow at once.
+            # All of them, because another thread may do the same for another one.
+            self._also = OWN_SETTINGS
+            self._build_flow()
+            for name in OWN_SETTINGS:
+                settings.setdefault(name, SETTINGS[name].default)
 
     def _convert(self, user_request: UserRequest) -> ClientRequest:
-        """Build the ClientRequest for a curlhttp.Request."""
+        """Build the ClientRequest for a curlhttp.requests.Request."""
         if not hasattr(user_request, "prepare"):
             kind = type(user_request).__name__
             made = "client.build_request(method, url) makes one"
@@ -630,11 +509,12 @@ class BaseClient(Unpicklable, RequestBuilder):
             raise ValueError("hooks of one request are for Session; pass hooks=... to the client")
         names = ("headers", "files", "data", "params", "auth", "cookies", "json")
         given = {name: getattr(user_request, name) for name in names}
-        return self.build_request(
+        built: ClientRequest = self.build_request(
             cast(str, user_request.method),
             cast(str, user_request.url),
             **{name: value for name, value in given.items() if value is not None},
         )
+        return built
 
     def __repr__(self) -> str:
         base = "" if self._base_url is None else f" {display_url(self._base_url)}"
@@ -644,12 +524,12 @@ class BaseClient(Unpicklable, RequestBuilder):
 
         def __setattr__(self, name, value):
             # A Session's settings can be changed like this, httpx's too. It would do nothing here.
-            if name in _settings():
+            if name in _UNCHANGEABLE:
                 kind = type(self)
                 if getattr(kind, name, None) is getattr(BaseClient, name, None):
                     raise no_change(kind.__name__, name)
             object.__setattr__(self, name, value)
-            if name in ("flow", "_fields"):  # see _check_straight
+            if name in ("_flow", "_fields"):  # see _check_straight
                 object.__setattr__(self, "_straight_fields", None)
 
         def __enter__(self):
@@ -659,13 +539,6 @@ class BaseClient(Unpicklable, RequestBuilder):
             raise TypeError("Client is blocking: write `with`, or use curlhttp.AsyncClient")
 
         __exit__, __aexit__ = __enter__, __aenter__
-
-
-def wrap_all(engine: Engine, wrappers: Iterable[EngineWrapper]) -> Engine:
-    """Return an engine in several wrappers, innermost first."""
-    for wrapper in wrappers:
-        engine = wrapper.wrap_engine(engine)
-    return engine
 
 
 def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> Headers:
@@ -685,8 +558,7 @@ def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]
     return merged
 
 
-# Any: each field has its own type, which Limits checks.
-def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
+def _merge_limits(limits: Limits | None, fields: Settings) -> Limits:
     """Return `limits` with the given fields replaced."""
     given = {name: value for name, value in fields.items() if value is not UNSET}
     example = "curlhttp.Limits(max_connections=10)"
@@ -710,7 +582,7 @@ def _choose_proxies(proxies: Proxies, proxy: str | Proxy | None) -> Proxies:
     return proxy
 
 
-def _parse_base(base_url: str | URL | Endpoints) -> URL | None:
+def _parse_base(base_url: str | URL | curlhttp.Endpoints) -> URL | None:
     if not base_url:
         return None
     canonical: URL | None = getattr(base_url, "canonical", None)
@@ -752,13 +624,12 @@ def _validate_sensitive_headers(names: Iterable[str]) -> frozenset[str]:
     raise TypeError('sensitive_headers must be a list of names, such as ["X-Key"]')
 
 
-def _make_retry_policy(retry: RetryInput) -> RetryPolicy | None:
+def _make_retry_policy(retry: RetryInput) -> curlhttp.RetryPolicy | None:
     """Return the policy for the argument `retry`, None for no retries."""
     if retry is None or retry == 0:
         return None
-    from curlhttp._policy.retry import RetryPolicy
-
-    return RetryPolicy.of(retry)
+    policy: curlhttp.RetryPolicy | None = load("retry.policy").RetryPolicy.of(retry)
+    return policy
 
 
 def _load_netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] | None] | None:
@@ -770,10 +641,3 @@ def _load_netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] |
 
 
 set_constructor_signature(BaseClient.__init__)
-
-
-@lru_cache(maxsize=1)
-def _settings() -> set[str]:
-    """Return the names of a client's settings that cannot be changed, and of those of httpx."""
-    names = inspect.signature(BaseClient).parameters.keys() - {"headers", "cookies"}
-    return names | {"event_hooks", "mounts"}

@@ -2,85 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from sys import is_finalizing
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
-from curlhttp._client.routing import RouteOptions, Routing
-from curlhttp._models.body import encode_body
-from curlhttp._models.config import HTTP2
-from curlhttp._models.errors import check_flags, check_number
-from curlhttp._models.exiting import check_running, exit_error
-from curlhttp._models.headers import Headers, check_method, parse_length
-from curlhttp._models.request import ClientRequest, Fields
-from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
-from curlhttp._models.timeout import Timeout, TimeoutInput
-from curlhttp._models.url import URL, parse_url
-from curlhttp._policy.auth import NO_AUTH, BasicAuth, to_auth
-from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema
+from curlhttp._client.features import load
+from curlhttp._client.routing import Routing
+from curlhttp._client.settings import SETTINGS
+from curlhttp._http.auth import NO_AUTH, BasicAuth, to_auth
+from curlhttp._http.body import encode_body
+from curlhttp._http.config import HTTP2
+from curlhttp._http.errors import check_flags, check_number
+from curlhttp._http.exiting import check_running, exit_error
+from curlhttp._http.headers import Headers, check_method, parse_length
+from curlhttp._http.request import (
+    RAISE_FOR_STATUS,
+    ClientRequest,
+    Fields,
+    StreamedRequest,
+    check_method_of_body,
+)
+from curlhttp._http.signatures import DescribedDefault, set_signature, with_keywords
+from curlhttp._http.timeout import Timeout, TimeoutInput
+from curlhttp._http.unset import USE_CLIENT_DEFAULT, UseClientDefault
+from curlhttp._http.url import URL, parse_url
+from curlhttp.exceptions import InvalidHeader, InvalidSchema, MissingSchema
 
 if TYPE_CHECKING:
     from inspect import Parameter, Signature
 
     from typing_extensions import Unpack
 
-    from curlhttp._engine.engine import Clock
-    from curlhttp._models.body import Body
-    from curlhttp._models.config import NetworkRoute
-    from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.inputs import (
-        JSON,
+    import curlhttp
+    from curlhttp._client.options import BareOptions, BodyOptions, RequestOptions, RouteOptions
+    from curlhttp._http.body import Body
+    from curlhttp._http.config import NetworkRoute
+    from curlhttp._http.cookies.jar import Cookies
+    from curlhttp._http.inputs import (
         AuthInput,
         ContentInput,
         CookiesInput,
         DataInput,
         FilesInput,
         HeaderChanges,
+        JSONInput,
         ParamsInput,
+        RetryInput,
     )
-    from curlhttp._models.progress import Progress, ProgressMeter
-    from curlhttp._policy.endpoints import Endpoints
-    from curlhttp._policy.retry import RetryInput, RetryPolicy
+    from curlhttp._http.progress import Progress, ProgressMeter
+    from curlhttp._runtime.engine import Runtime
 
 _STREAMED = {"stream": True}
 _VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _new_request = ClientRequest.__new__
 
-# Any: it is the default of arguments of any type.
-UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
-
-MAX_EVENT_SIZE = 1024 * 1024  # bytes
-
-
-class DownloadOptions(RouteOptions, total=False):
-    """The keywords of all methods that send requests, including download, map and websocket."""
-
-    params: ParamsInput | None
-    headers: HeaderChanges | None
-    cookies: CookiesInput | None
-    auth: AuthInput | None
-    timeout: TimeoutInput
-    follow_redirects: bool
-    allow_redirects: bool
-    max_response_size: int | None
-    retry: RetryInput
-
-
-class RequestOptions(DownloadOptions, total=False):
-    """The keywords of all methods whose requests may have a body."""
-
-    data: DataInput | None
-    json: JSON
-    content: ContentInput | None
-    files: FilesInput | None
-    stream: bool
-    progress: Progress | None
-
 
 def check_options(
-    client: RequestBuilder, method: str, options: object, known: type, other: str = ""
+    client: RequestBuilder, method: str, options: Mapping[str, object], other: str = ""
 ) -> None:
     """Raise TypeError for an unknown option of a client's method.
 
@@ -88,19 +69,41 @@ def check_options(
         client: whose method it is.
         method: its name.
         options: what was passed in **options.
-        known: the TypedDict of the options.
         other: what to call for a request with a body, if the method only sends GET.
     """
-    for name in cast("dict[str, object]", options):
+    if not options:
+        return
+    from curlhttp._client.options import DownloadOptions, RequestOptions
+
+    known = DownloadOptions if other else RequestOptions
+    for name in options:
         if name not in known.__annotations__:
-            from curlhttp._models.suggestions import no_option
+            from curlhttp._http.suggestions import no_option
 
             raise no_option(getattr(type(client), method), name, other)
 
 
+def check_raises(method: str, options: BareOptions) -> None:
+    """Remove raise_for_status from the options of a method that raises in any case.
+
+    Raises:
+        ValueError: it is False.
+    """
+    raises = options.pop("raise_for_status", USE_CLIENT_DEFAULT)
+    if raises is USE_CLIENT_DEFAULT:
+        return
+    check_flags(raise_for_status=raises)
+    if not raises:
+        raise ValueError(
+            f"{method}() raises for any status that it cannot use: catch the HTTPError, whose "
+            "response has the status, or use stream()"
+        )
+
+
 def refuse_options(options: Iterable[str]) -> NoReturn:
     """Raise TypeError for keywords of send(): it says where to pass them."""
-    from curlhttp._models.suggestions import no_keyword
+    from curlhttp._client.options import RequestOptions
+    from curlhttp._http.suggestions import no_keyword
 
     name = next(iter(options))
     if name not in RequestOptions.__annotations__:
@@ -114,16 +117,16 @@ def refuse_options(options: Iterable[str]) -> NoReturn:
 class RequestBuilder:
     """Build requests with a client's settings, which `BaseClient` validates and sets."""
 
-    clock: Clock
+    _runtime: Runtime
     _parse: Callable[[str | bytes | URL], URL]  # returned by make_url_parser()
     _fields: Fields  # of a request without settings of its own
     _routing: Routing
     _route: Callable[[URL], NetworkRoute] | None  # None if it does not depend on the URL
     _headers: Headers
     _http2: HTTP2 = False
-    _retry: RetryPolicy | None
+    _retry: curlhttp.RetryPolicy | None
     # For requests with a number of retries, if the client has no policy. They share its budget.
-    _default_retry: RetryPolicy | None = None
+    _default_retry: curlhttp.RetryPolicy | None = None
 
     _encode_json: Callable[[object], bytes] | None = None  # None: Python's json
 
@@ -132,6 +135,19 @@ class RequestBuilder:
     def __init_subclass__(cls) -> None:
         cls._overrides_build_request = cls.build_request is not RequestBuilder.build_request
 
+    @overload
+    def build_request(
+        self,
+        method: str,
+        url: str | bytes | URL,
+        *,
+        stream: Literal[True],
+        **options: Unpack[BodyOptions],
+    ) -> StreamedRequest: ...
+    @overload
+    def build_request(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> ClientRequest: ...
     def build_request(
         self,
         method: str,
@@ -139,18 +155,19 @@ class RequestBuilder:
         *,
         params: ParamsInput | None = None,
         data: DataInput | None = None,
-        json: JSON = None,
+        json: JSONInput = None,
         content: ContentInput | None = None,
         files: FilesInput | None = None,
         headers: HeaderChanges | None = None,
         cookies: CookiesInput | None = None,
-        auth: AuthInput | None = UNSET,
-        timeout: TimeoutInput = UNSET,
-        follow_redirects: bool = UNSET,
-        allow_redirects: bool = UNSET,
+        auth: AuthInput | UseClientDefault | None = USE_CLIENT_DEFAULT,
+        timeout: TimeoutInput | UseClientDefault = USE_CLIENT_DEFAULT,
+        follow_redirects: bool | UseClientDefault = USE_CLIENT_DEFAULT,
+        allow_redirects: bool | UseClientDefault = USE_CLIENT_DEFAULT,
         stream: bool = False,
-        max_response_size: int | None = UNSET,
-        retry: RetryInput = UNSET,
+        max_response_size: int | UseClientDefault | None = USE_CLIENT_DEFAULT,
+        retry: RetryInput | UseClientDefault = USE_CLIENT_DEFAULT,
+        raise_for_status: bool | UseClientDefault = USE_CLIENT_DEFAULT,
         progress: Progress | None = None,
         **route: Unpack[RouteOptions],
     ) -> ClientRequest:
@@ -178,6 +195,7 @@ class RequestBuilder:
             max_response_size: the maximum size of the body in bytes, on the wire and decoded.
             retry: a RetryPolicy, a number of retries with the client's policy (or the default one),
                 or None to send the request once.
+            raise_for_status: raise HTTPError for a status of 4xx or 5xx, after all retries.
             progress: called with the bytes of the body passed to libcurl and the total bytes, or
                 None if unknown: at the beginning, at the end, and 20 times a second in between. It
                 starts from 0 again when the body is replayed for a redirect, a challenge or a
@@ -214,21 +232,27 @@ class RequestBuilder:
             request.body = body = self._add_progress(body, progress)
         if body is not None or request._headers is not None:
             _set_framing(request)
-        if not (auth is UNSET or (auth is None and absolute.username is not None)):
+        if not (auth is USE_CLIENT_DEFAULT or (auth is None and absolute.username is not None)):
             request.auth = to_auth(auth) or NO_AUTH
         if cookies is not None:
             request.cookies = _make_cookies(cookies, absolute)
-        if timeout is not UNSET:
+        if timeout is not USE_CLIENT_DEFAULT:
             request.timeout = Timeout.of(timeout)
-        request.stream = stream
-        follows = allow_redirects if follow_redirects is UNSET else follow_redirects
-        if follows is not UNSET:
+        if stream:
+            request = request.as_kind(StreamedRequest)
+            request.stream = True
+        follows = allow_redirects if follow_redirects is USE_CLIENT_DEFAULT else follow_redirects
+        if follows is not USE_CLIENT_DEFAULT:
             check_flags(follow_redirects=follows)
             request.follow_redirects = follows
-        if max_response_size is not UNSET:
+        if max_response_size is not USE_CLIENT_DEFAULT:
             request.max_response_size = validate_size(max_response_size)
-        if retry is not UNSET:
+        if retry is not USE_CLIENT_DEFAULT:
             request.retry = self._make_retry(retry)
+        if raise_for_status is not USE_CLIENT_DEFAULT:
+            check_flags(raise_for_status=raise_for_status)
+            request._extend(RAISE_FOR_STATUS, raise_for_status)
+            self._allow_own_settings()
         if route:
             self._set_route(request, self._routing.make_route(route))
         return request
@@ -277,29 +301,32 @@ class RequestBuilder:
         request.route = route(request.url)  # raises now if a setting is invalid
 
     def _add_progress(self, body: Body | None, progress: Progress) -> Body:
-        from curlhttp._models.progress import ProgressMeter
+        from curlhttp._http.progress import ProgressMeter
 
-        meter = ProgressMeter(progress, self.clock.now)
+        meter = ProgressMeter(progress, self._runtime.now)
         if body is None:
             raise ValueError("progress reports the request body, but the request has none")
         return self._make_progress_body(body, meter)
 
     def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
-        from curlhttp._models.progress import ProgressBody
+        from curlhttp._http.progress import ProgressBody
 
         return ProgressBody(body, meter)
 
-    def _make_retry(self, retry: RetryInput) -> RetryPolicy | None:
+    def _allow_own_settings(self) -> None:
+        """Prepare the flow for requests with a setting whose layer the client does not need."""
+        raise NotImplementedError
+
+    def _make_retry(self, retry: RetryInput) -> curlhttp.RetryPolicy | None:
         """Return the policy of one request. A number of retries shares the client's budget."""
         if retry is None or retry == 0:
             return None
-        from curlhttp._policy.retry import RetryPolicy
-
-        if self._retry is not None:
-            return RetryPolicy.of(retry, self._retry)
-        if self._default_retry is None:
-            self._default_retry = RetryPolicy()
-        return RetryPolicy.of(retry, self._default_retry)
+        self._allow_own_settings()
+        policies = load("retry.policy").RetryPolicy
+        if self._retry is None and self._default_retry is None:
+            self._default_retry = policies()
+        made: curlhttp.RetryPolicy | None = policies.of(retry, self._retry or self._default_retry)
+        return made
 
 
 def validate_size(size: int | None) -> int | None:
@@ -314,7 +341,7 @@ def validate_size(size: int | None) -> int | None:
 
 
 def make_url_parser(
-    base: URL | Endpoints | None, params: ParamsInput | None
+    base: URL | curlhttp.Endpoints | None, params: ParamsInput | None
 ) -> Callable[[str | bytes | URL], URL]:
     """Return a function that makes URLs absolute.
 
@@ -334,29 +361,27 @@ def _resolve_url(base: URL | None, params: ParamsInput | None, url: str | bytes 
 
 
 def _resolve_endpoint(
-    endpoints: Endpoints, params: ParamsInput | None, url: str | bytes | URL
+    endpoints: curlhttp.Endpoints, params: ParamsInput | None, url: str | bytes | URL
 ) -> URL:
-    return endpoints.to_canonical(_resolve_url(endpoints.canonical, params, url))
+    return endpoints._to_canonical(_resolve_url(endpoints.canonical, params, url))
 
 
 def _join_url(base: URL, url: str | bytes | URL) -> URL:
     """Join a relative URL to the base: below the base's path, even without a final slash."""
     try:
         return parse_url(url)
-    except MissingSchema:
+    except (MissingSchema, InvalidSchema):
         if isinstance(url, URL) or cast(object, url) is None:
             raise
         text = url.decode() if isinstance(url, bytes) else str(url)
-        if text.startswith("//"):
+        # A colon ends a scheme only in the first segment: not in "keys/a:b", nor in "?at=12:30".
+        if text.startswith("//") or ":" in re.split("[/?#]", text, maxsplit=1)[0]:
             raise
-        path, _, query = text.partition("?")
-        joined = base.path.rstrip("/") + "/" + path.lstrip("/") if path else base.path
-        found = base.join(joined + ("?" + query if query else ""))
-        return base._with(found.target, found.fragment)  # keeps the credentials of the base
+        return base._join_path(text)
 
 
 def _make_cookies(cookies: CookiesInput, url: URL) -> Cookies:
-    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._http.cookies.jar import Cookies
 
     return (cookies if isinstance(cookies, Cookies) else Cookies(cookies)).bind(url)
 
@@ -386,9 +411,8 @@ def _set_framing(request: ClientRequest) -> None:
         InvalidMethod: the method cannot have a body.
     """
     body = request.body
-    if body is not None and request.method == "HEAD":
-        # It has no meaning (RFC 9110, section 9.3.2), and libcurl does not send it.
-        raise InvalidMethod("a HEAD request cannot have a body")
+    if body is not None:
+        check_method_of_body(request)
     if body is not None and body.content_type:
         request.set_default_type(body.content_type)
     announced = request.get_header("content-length")
@@ -408,7 +432,10 @@ def _set_framing(request: ClientRequest) -> None:
 
 def disable_redirects(options: RequestOptions) -> RequestOptions:
     """Turn redirects off in the options of a HEAD, unless the caller sets them."""
-    if "follow_redirects" not in options and "allow_redirects" not in options:
+    if all(
+        options.get(name, USE_CLIENT_DEFAULT) is USE_CLIENT_DEFAULT
+        for name in ("follow_redirects", "allow_redirects")
+    ):
         options["follow_redirects"] = False
     return options
 
@@ -427,16 +454,19 @@ _VERB_METHODS = (
     "stream",
     "sse",
 )
-_BODILESS = ("download", "map", "websocket")
+_BODILESS = ("download", "download_many", "map", "websocket")
 _BODY_OPTIONS = frozenset({"data", "json", "content", "files", "stream", "progress"})
 
 
-def set_verb_signatures(client: type) -> None:
-    """Set the signatures of a client class's methods, with the keywords of requests."""
+def set_signatures(client: type) -> None:
+    """Set the signatures of a client class's own methods, with the keywords of requests."""
+    own = vars(client)
     for name in _VERB_METHODS:
-        set_signature(vars(client)[name], _make_verb_signature)
+        if name in own:
+            set_signature(own[name], make_verb_signature)
     for name in _BODILESS:
-        set_signature(vars(client)[name], _make_bodiless_signature)
+        if name in own:
+            set_signature(own[name], _make_bodiless_signature)
 
 
 def set_constructor_signature(constructor: object) -> None:
@@ -444,7 +474,8 @@ def set_constructor_signature(constructor: object) -> None:
     set_signature(constructor, _make_constructor_signature)
 
 
-def _make_verb_signature(function: FunctionType) -> Signature:
+def make_verb_signature(function: FunctionType) -> Signature:
+    """Return the signature of a function that sends a request, with all keywords of requests."""
     keywords = list(_get_keywords())
     defaults: dict[str, object] = {}
     for each in keywords:
@@ -458,7 +489,7 @@ def _make_verb_signature(function: FunctionType) -> Signature:
 
 def _make_bodiless_signature(function: FunctionType) -> Signature:
     own = function.__kwdefaults__ or {}
-    found = _make_verb_signature(function)
+    found = make_verb_signature(function)
     kept = [
         each for name, each in found.parameters.items() if name in own or name not in _BODY_OPTIONS
     ]
@@ -469,7 +500,7 @@ def _get_keywords() -> Iterator[Parameter]:
     """Yield the keywords of build_request, with the RouteOptions last."""
     from inspect import Parameter
 
-    from curlhttp._client.routing import RouteOptions
+    from curlhttp._client.options import RouteOptions
 
     made: Callable[..., object] = RequestBuilder.build_request
     for name, each in with_keywords(made, (), {}).parameters.items():
@@ -482,9 +513,22 @@ def _get_keywords() -> Iterator[Parameter]:
 
 
 def _make_constructor_signature(function: FunctionType) -> Signature:
-    from curlhttp._models.config import Limits
+    from inspect import Parameter
+
+    from curlhttp._client.options import ClientOptions
+    from curlhttp._http.config import Limits
 
     limits = Limits()
     defaults: dict[str, object] = {name: getattr(limits, name) for name in Limits.__slots__}
     defaults["timeout"] = DescribedDefault("Timeout(connect=10, read=60)")
-    return with_keywords(function, (), defaults)
+    types = ClientOptions.__annotations__
+    keywords = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=defaults.get(name, default),
+            annotation=getattr(types[name], "__forward_arg__", types[name]),
+        )
+        for name, (default, _) in SETTINGS.items()
+    ]
+    return with_keywords(function, keywords, {})

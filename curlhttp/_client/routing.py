@@ -1,61 +1,59 @@
 """Choose the NetworkRoute for a URL from the settings of the client and of the request.
 
-Engines compare NetworkRoutes by identity, so equal settings yield the same object. _curl/options.py
-sets a NetworkRoute on a handle.
+Engines compare NetworkRoutes by identity, so equal settings yield the same object.
+_libcurl/options.py sets a NetworkRoute on a handle.
 """
 
 from __future__ import annotations
 
-import base64
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from curlhttp._engine.network import now
-from curlhttp._models.config import (
-    HTTP2,
-    HTTP3,
-    TLS,
-    Cert,
-    NetworkRoute,
-    Proxies,
-    Proxy,
-    Verify,
-    derive_route,
-    make_route,
-    to_proxy_mapping,
-)
-from curlhttp._models.errors import check_number, validate_path
-from curlhttp._models.url import bracketed, parse_url
-from curlhttp._policy.environment import (
+from curlhttp._client.chain import Settings
+from curlhttp._client.environment import (
     find_ca_bundle,
     find_proxy,
     has_proxies,
     read_environment,
     select_proxy,
 )
+from curlhttp._client.features import load
+from curlhttp._http.config import (
+    HTTP2,
+    HTTP3,
+    TLS,
+    NetworkRoute,
+    Proxies,
+    Proxy,
+    derive_route,
+    make_proxy_tls,
+    make_route,
+    make_tls,
+    to_proxy_mapping,
+)
+from curlhttp._http.errors import check_number, validate_path
+from curlhttp._http.unset import USE_CLIENT_DEFAULT
+from curlhttp._http.url import bracketed, parse_url
+from curlhttp._runtime.network import now
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    import ssl
-
-    from curlhttp._curl.address_guard import AddressChecker
-    from curlhttp._engine.engine import EngineWrapper
-    from curlhttp._models.url import URL
-    from curlhttp._policy.alt_svc import AltSvcCache
-    from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
+    from curlhttp._client.transport import Check, WrapsAttempts
+    from curlhttp._http.inputs import (
+        AddressMap,
+        GuardInput,
+        HostMap,
+        IPVersion,
+        Pins,
+        UnixSocket,
+    )
+    from curlhttp._http.url import URL
 
 # --- Convert address settings to fields of a NetworkRoute ---
 #
 # All of them are validated here, before anything is sent. No name is looked up.
-
-HostMap: TypeAlias = "Mapping[str, str] | None"
-AddressMap: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
-UnixSocket: TypeAlias = "str | os.PathLike[str] | None"
-IPVersion: TypeAlias = "Literal[4, 6] | None"
 
 _Value = TypeVar("_Value")
 
@@ -116,7 +114,7 @@ _ADDRESS_OPTIONS = frozenset(make_address_fields.__kwdefaults__ or ())
 
 
 def _validate_socket_path(path: str | os.PathLike[str]) -> str:
-    from curlhttp._curl import has_unix_sockets
+    from curlhttp._libcurl import has_unix_sockets
 
     text = validate_path("uds", path)
     if not has_unix_sockets():
@@ -127,6 +125,8 @@ def _validate_socket_path(path: str | os.PathLike[str]) -> str:
 
 
 def _validate_local_address(address: str) -> str:
+    from ipaddress import ip_address  # slow to load
+
     try:
         return str(ip_address(str(address)))  # not a number, which may be an address too
     except ValueError:
@@ -231,6 +231,8 @@ def _parse_addresses(key: str, value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _parse_address(key: str, value: str) -> str:
+    from ipaddress import ip_address
+
     try:
         return str(ip_address(value.strip("[]")))
     except (ValueError, AttributeError):
@@ -247,53 +249,11 @@ def _parse_url_for(text: str, wanted: str) -> URL:
         raise ValueError(f"{wanted}: {error}") from None
 
 
-# --- Convert verify=, cert= and pins= to TLS settings ---
-
-VerifyInput: TypeAlias = "Verify | ssl.SSLContext"
-Pins: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
+# --- Convert pins= to TLS settings ---
 
 _SHA256 = "sha256//"
 _HASH_SIZE = 32  # bytes
 _HTTPS = 443
-
-
-def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
-    """Return the TLS for verify= and cert=.
-
-    Args:
-        verify: as for TLS, or "system" for the machine's CA certificates, or an ssl.SSLContext.
-        cert: as for TLS.
-
-    Raises:
-        OSError: a file is missing, or the machine has no CA certificates.
-        ValueError: an argument is invalid, or libcurl cannot do what the context requires.
-    """
-    if isinstance(verify, str) and verify == "system":
-        return TLS(verify=_find_system_authorities(), cert=cert)
-    # No isinstance: most programs never load ssl.
-    if hasattr(verify, "get_ca_certs"):
-        from curlhttp._client.ssl_context import get_tls_arguments
-
-        found = get_tls_arguments(cast("ssl.SSLContext", verify))
-        # Its CA certificates are in a folder, which it does not show: mostly those of the machine.
-        if "verify" not in found:
-            found["verify"] = _find_system_authorities()
-        return TLS(cert=cert, **found)
-    return TLS(verify=verify, cert=cert)
-
-
-def _find_system_authorities() -> str:
-    from curlhttp._client.ssl_context import find_system_authorities
-
-    if sys.platform in ("darwin", "win32"):  # where they are not files
-        return "system"
-    found = find_system_authorities()
-    if found is None:
-        raise OSError(
-            "OpenSSL finds no CA certificates on this machine: install them (often the package "
-            "ca-certificates), or pass the path of a file or folder as verify="
-        )
-    return found
 
 
 def join_pins(pins: Pins) -> dict[str, str]:
@@ -320,8 +280,10 @@ def join_pins(pins: Pins) -> dict[str, str]:
 
 
 def _validate_pin(pin: str) -> None:
+    from base64 import b64decode
+
     try:
-        digest = base64.b64decode(pin.removeprefix(_SHA256), validate=True)
+        digest = b64decode(pin.removeprefix(_SHA256), validate=True)
     except (ValueError, AttributeError):
         digest = b""
     if len(digest) != _HASH_SIZE or not pin.startswith(_SHA256):
@@ -347,70 +309,22 @@ def to_pinned_host(url: URL) -> str:
     return url.host.rstrip(".")
 
 
-class RouteOptions(TypedDict, total=False):
-    """The keywords of clients and requests for routes: addresses, proxies and TLS.
-
-    A request uses its client's value for each keyword that you omit; None turns a setting off,
-    except for proxies. Settings do not affect other requests: connections and resolved names are
-    kept separate.
-
-    Attributes:
-        proxies: a proxy URL, a Proxy, or a mapping as in requests.
-        verify: True for certifi's CA certificates, the path of a PEM file or of a directory of
-            hashed certificates, several such directories separated by os.pathsep, PEM bytes,
-            "system" for the CA certificates that the machine trusts, or an ssl.SSLContext, of which
-            curlhttp uses the CA certificates, check_hostname, versions and ciphers. These replace
-            certifi's. False verifies nothing.
-        cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
-            (certificate, key) or (certificate, key, password).
-        pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256. The
-            server must have one of these keys (CURLOPT_PINNEDPUBLICKEY). Hosts without a pin may
-            have any key.
-        uds: the path of a Unix socket to connect to instead of the URL's host
-            (CURLOPT_UNIX_SOCKET_PATH).
-        resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports.
-            These hosts are not looked up. Proxies are asked to connect to the first address.
-        connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
-            "host" of the URL, or "*" for any. TLS and the Host header keep the URL's host
-            (CURLOPT_CONNECT_TO).
-        local_address: the IP address to connect from (CURLOPT_INTERFACE).
-        interface: the name of the network interface to connect through (CURLOPT_INTERFACE).
-        doh: the https URL of a DNS over HTTPS server (RFC 8484, CURLOPT_DOH_URL).
-        ip_version: 4 or 6, to connect to such addresses only (CURLOPT_IPRESOLVE).
-        happy_eyeballs_timeout: seconds to try IPv6 before IPv4 is tried as well, 0.2 by default
-            (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
-        max_send_rate: the maximum bytes per second that each request sends, on average; libcurl may
-            send the bytes of about a second at once (CURLOPT_MAX_SEND_SPEED_LARGE).
-        max_receive_rate: the maximum bytes per second of the body of each response, as they come
-            from the network, on average; a tenth of a second is caught up at most.
-    """
-
-    proxies: Proxies
-    verify: VerifyInput
-    cert: Cert
-    pins: Pins
-    uds: UnixSocket
-    resolve: AddressMap
-    connect_to: HostMap
-    local_address: str | None
-    interface: str | None
-    doh: str | None
-    ip_version: IPVersion
-    happy_eyeballs_timeout: float | None
-    max_send_rate: float | None
-    max_receive_rate: float | None
-
-
 TransportWrapper: TypeAlias = "Callable[[NetworkRoute], NetworkRoute]"
 
-_ROUTE_OPTIONS = frozenset(RouteOptions.__annotations__)
-# Those of build_request, to suggest the right keyword for a misspelled one.
-_REQUEST_OPTIONS = {
-    *("params", "data", "json", "content", "files", "headers", "cookies", "auth", "timeout"),
-    *("follow_redirects", "allow_redirects", "stream", "max_response_size", "retry", "progress"),
-}
+_ROUTE_OPTIONS = frozenset(  # the keys of RouteOptions
+    {
+        *("proxies", "verify", "cert", "pins", "uds", "resolve", "connect_to", "local_address"),
+        *("interface", "doh", "ip_version", "happy_eyeballs_timeout"),
+        *("max_send_rate", "max_receive_rate"),
+    }
+)
 _MAX_CACHED = 64  # Transports per selector
 _UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
+
+
+def choose_route_options(settings: Settings) -> Settings:
+    """Return those of some settings that are for routes."""
+    return {name: settings[name] for name in _ROUTE_OPTIONS}
 
 
 class Routing:
@@ -430,7 +344,8 @@ class Routing:
         direct: the NetworkRoute of requests without a proxy and without route settings.
         route: returns the NetworkRoute for a URL; None if all requests use `direct`.
         alternatives: the origins that advertised HTTP/3, with http3="auto"; else None.
-        wrappers: the engine wrappers of the guard.
+        wrappers: check each attempt against the guard, if there is one.
+        check: does the same for what a transport sends; None without a guard.
         with_guard: adds the guard to a NetworkRoute.
 
     Raises:
@@ -444,7 +359,7 @@ class Routing:
         http2: HTTP2,
         http3: HTTP3,
         trust_env: bool,
-        settings: RouteOptions,
+        settings: Settings,
         certificates: bool = False,
         guard: GuardInput = None,
         dns_ttl: float = 0.0,
@@ -452,28 +367,30 @@ class Routing:
         self.environ: Mapping[str, str] = read_environment() if trust_env else {}
         self.http2 = _validate_http2(http2)
         self.http3 = _validate_http3(http3) is True
-        self.alternatives = _make_alternatives() if http3 == "auto" else None
+        self.alternatives = load("alt_svc.policy").AltSvcCache(now) if http3 == "auto" else None
         self.authorities = find_ca_bundle(self.environ)  # used for verify=True
         self.uses_environ_proxies = trust_env and has_proxies(self.environ)
         self.certificates = certificates
         self._settings = settings
-        checker = None if guard is None else _make_address_checker(guard, dns_ttl)
-        self.wrappers: tuple[EngineWrapper, ...] = () if checker is None else (checker,)
+        checker = None if guard is None else load("guard.checker").make_checker(guard, dns_ttl)
+        self.wrappers: tuple[WrapsAttempts, ...] = () if checker is None else (checker,)
+        self.check: Check | None = None if checker is None else checker.check
         self.with_guard: TransportWrapper = _unchanged if checker is None else checker.guard_route
         self._proxies = settings.get("proxies")
         selector = _RouteSelector(self, settings, (self._proxies,))
         self.direct = selector.direct
         if self._proxies and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
+        selector.check_proxies()
         self.route: Callable[[URL], NetworkRoute] | None = (
             selector if selector.depends_on_url else None
         )
 
-    def make_route(self, own: RouteOptions) -> Callable[[URL], NetworkRoute]:
+    def make_route(self, own: Mapping[str, object]) -> Callable[[URL], NetworkRoute]:
         """Return a function from URL to NetworkRoute for one request.
 
         Args:
-            own: the request's own settings.
+            own: the request's own settings, as RouteOptions.
 
         Raises:
             TypeError: a keyword is unknown.
@@ -481,11 +398,16 @@ class Routing:
             OSError: a file is missing.
         """
         if not own.keys() <= _ROUTE_OPTIONS:
-            name = min(own.keys() - _ROUTE_OPTIONS)
-            from curlhttp._models.suggestions import no_keyword
+            from curlhttp._client.options import RequestOptions
+            from curlhttp._http.suggestions import no_keyword
 
-            raise no_keyword("request", "a request", name, _REQUEST_OPTIONS | _ROUTE_OPTIONS)
-        return _RouteSelector(self, {**self._settings, **own}, (own.get("proxies"), self._proxies))
+            name = min(own.keys() - _ROUTE_OPTIONS)
+            raise no_keyword("request", "a request", name, RequestOptions.__annotations__)
+        given: Settings = {
+            name: value for name, value in own.items() if value is not USE_CLIENT_DEFAULT
+        }
+        proxies = (given.get("proxies"), self._proxies)
+        return _RouteSelector(self, {**self._settings, **given}, proxies)
 
 
 class _RouteSelector:
@@ -499,6 +421,7 @@ class _RouteSelector:
 
     __slots__ = (
         "_alternatives",
+        "_authorities",
         "_base",
         "_environ",
         "_found",
@@ -509,10 +432,9 @@ class _RouteSelector:
         "direct",
     )
 
-    def __init__(
-        self, routing: Routing, settings: RouteOptions, proxies: tuple[Proxies, ...]
-    ) -> None:
+    def __init__(self, routing: Routing, settings: Settings, proxies: tuple[Proxies, ...]) -> None:
         self._base = _make_direct_route(routing, settings)
+        self._authorities = routing.authorities
         self._with_guard = routing.with_guard
         self.direct = self._with_guard(self._base)
         self._pins = join_pins(settings.get("pins"))
@@ -537,6 +459,13 @@ class _RouteSelector:
             found = self._found[proxy, pins, http3] = self._make_route(proxy, pins, http3)
         return found
 
+    def check_proxies(self) -> None:
+        """Raise now if libcurl's TLS library cannot do what a Proxy asks for."""
+        for choice in self._proxies:
+            for proxy in choice.values():
+                if isinstance(proxy, Proxy):
+                    self._make_route(proxy, None, False)
+
     def _find_proxy(self, url: URL) -> str | Proxy | None:
         """Return the proxy of the request, else of the client, else of the environment."""
         for choice in self._proxies:
@@ -553,13 +482,18 @@ class _RouteSelector:
         route = self._base
         if proxy:
             made = Proxy.parse(proxy) if isinstance(proxy, str) else proxy
-            route = derive_route(route, proxy=made)
+            proxy_tls = make_proxy_tls(made, route.tls, self._authorities)
+            if proxy_tls is not None:
+                from curlhttp._libcurl.options import check_tls
+
+                check_tls(proxy_tls)
+            route = derive_route(route, proxy=made, proxy_tls=proxy_tls)
         if http3:
             route = derive_route(route, http3="auto")
         return self._with_guard(route if pins is None else derive_route(route, pins=pins))
 
 
-def _make_direct_route(routing: Routing, settings: RouteOptions) -> NetworkRoute:
+def _make_direct_route(routing: Routing, settings: Settings) -> NetworkRoute:
     """Return the NetworkRoute without proxy and pins."""
     verify, cert = settings.get("verify", True), settings.get("cert")
     # Any: each field of a NetworkRoute has its own type.
@@ -579,33 +513,20 @@ def _make_direct_route(routing: Routing, settings: RouteOptions) -> NetworkRoute
         fields["tls"] = TLS(verify=routing.authorities, cert=cert, must_exist=False)
         cert = None
     try:
-        route = make_route(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+        route = make_route(verify, cert, None, routing.http2, routing.http3)
     except TypeError:
         TLS(verify=verify, cert=cert)  # has a better error for a list
         raise
     made = derive_route(route, **fields) if fields else route
     if made.tls != TLS():
-        from curlhttp._curl.options import check_tls
+        from curlhttp._libcurl.options import check_tls
 
         check_tls(made.tls)
     return made
 
 
-def _make_alternatives() -> AltSvcCache:
-    from curlhttp._policy.alt_svc import AltSvcCache
-
-    return AltSvcCache(now)
-
-
 def _unchanged(route: NetworkRoute) -> NetworkRoute:
     return route
-
-
-def _make_address_checker(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
-    from curlhttp._curl.address_guard import AddressChecker
-    from curlhttp._policy.guard import to_address_guard
-
-    return AddressChecker(to_address_guard(guard), dns_ttl)
 
 
 def _validate_http2(http2: HTTP2) -> HTTP2:
@@ -618,7 +539,7 @@ def _validate_http3(http3: HTTP3) -> HTTP3:
     if http3 not in (True, False, "auto"):
         raise ValueError(f"http3 must be True, False or 'auto', not {http3!r}")
     if http3:
-        from curlhttp._curl import has_http3
+        from curlhttp._libcurl import has_http3
 
         if not has_http3():
             raise ValueError("this libcurl was built without HTTP/3; leave http3 off")

@@ -6,16 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from curlhttp._engine.engine import COUNTED, Counted, EngineState, Totals
-from curlhttp._models.origin_stats import OriginStats, TimeStats, merge_origins
+from curlhttp._http.origin_stats import OriginStats, TimeStats, merge_origins
+from curlhttp._runtime.engine import COUNTED, Counted, EngineState, Totals
 
 if TYPE_CHECKING:
-    from curlhttp._policy.breaker.breaker import CircuitBreaker
-    from curlhttp._policy.endpoints import Endpoints, EndpointState
-    from curlhttp._policy.limits import ConcurrencyLimit
-    from curlhttp._policy.retry import RetryBudget
+    import curlhttp
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class ClientStats:
     breakers: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, LimitStats] = field(default_factory=dict)
     budgets: Mapping[str, float] = field(default_factory=dict)
-    endpoints: tuple[EndpointState, ...] = ()
+    endpoints: tuple[curlhttp.types.EndpointState, ...] = ()
     origins: Mapping[str, OriginStats] = field(default_factory=dict)
 
     def as_prometheus(
@@ -169,15 +167,10 @@ def _metrics(stats: ClientStats) -> Iterator[_Metric]:
             for state, number in (("idle", each.idle), ("active", each.active))
         ],
     )
-    for name, what in (
-        ("waiting", "Requests that wait for a connection."),
-        ("longest_wait", "Seconds that the first of them has waited."),
-    ):
-        unit = "_seconds" if name == "longest_wait" else ""
-        yield _Metric(f"{name}{unit}", "gauge", what, [({}, getattr(stats, name))])
-    for name, what in _COUNTERS.items():
-        total = name.replace("bytes_", "") + "_bytes" if name.startswith("bytes_") else name
-        yield _Metric(f"{total}_total", "counter", what, [({}, getattr(stats, name))])
+    for name, attribute, what in _OF_WAITS:
+        yield _Metric(name, "gauge", what, [({}, getattr(stats, attribute))])
+    for name, attribute, what in _COUNTERS:
+        yield _Metric(f"{name}_total", "counter", what, [({}, getattr(stats, attribute))])
     states = ("closed", "open", "half_open", "forced_open", "forced_closed")
     yield _Metric(
         "breaker_state",
@@ -189,27 +182,14 @@ def _metrics(stats: ClientStats) -> Iterator[_Metric]:
             for state in states
         ],
     )
-    for name in ("limit", "in_use", "waiting"):
-        yield _Metric(
-            "limit" if name == "limit" else f"limit_{name}",
-            "gauge",
-            _LIMIT_HELP[name],
-            [({"origin": key}, getattr(each, name)) for key, each in stats.limits.items()],
-        )
+    for name, attribute, what in _OF_LIMITS:
+        limits = [({"origin": key}, getattr(each, attribute)) for key, each in stats.limits.items()]
+        yield _Metric(name, "gauge", what, limits)
     budgets = [({"origin": origin}, balance) for origin, balance in stats.budgets.items()]
     yield _Metric("retry_budget", "gauge", "Retries that are left.", budgets)
-    for name, what in (
-        ("pending", "Attempts under way at the endpoint."),
-        ("failures", "Failures in a row at the endpoint."),
-        ("ejected_for", "Seconds until the endpoint is used again."),
-    ):
-        unit = "_seconds" if name == "ejected_for" else ""
-        yield _Metric(
-            f"endpoint_{name.removesuffix('_for')}{unit}",
-            "gauge",
-            what,
-            [({"endpoint": each.url}, getattr(each, name)) for each in stats.endpoints],
-        )
+    for name, attribute, what in _OF_ENDPOINTS:
+        samples = [({"endpoint": each.url}, getattr(each, attribute)) for each in stats.endpoints]
+        yield _Metric(name, "gauge", what, samples)
     yield from _metrics_of_origins(stats.origins)
 
 
@@ -219,55 +199,33 @@ def _metrics_of_origins(origins: Mapping[str, OriginStats]) -> Iterator[_Metric]
         ("errors", "error", "Failed attempts by exception."),
         ("timeouts", "phase", "Attempts that a time limit ended, by what they were busy with."),
     ):
-        yield _Metric(
-            f"{name}_total",
-            "counter",
-            what,
-            [
-                ({"origin": origin, label: key}, number)
-                for origin, each in origins.items()
-                for key, number in getattr(each, name).items()
-            ],
-        )
+        yield _Metric(f"{name}_total", "counter", what, _find(origins, name, label))
     for name, what in (
         ("refusals", "Attempts that the breaker refused."),
         ("openings", "How often the circuit has opened."),
     ):
-        yield _Metric(
-            f"breaker_{name}_total",
-            "counter",
-            what,
-            [
-                ({"origin": origin}, number)
-                for origin, each in origins.items()
-                if (number := getattr(each, name))
-            ],
-        )
-    yield _Metric(
-        "attempt_duration_seconds",
-        "histogram",
-        "Durations of attempts, without the waits before them.",
-        [
-            sample
-            for origin, each in origins.items()
-            for sample in _buckets({"origin": origin}, each)
-        ],
-    )
+        counts = [(origin, getattr(each, name)) for origin, each in origins.items()]
+        samples = [({"origin": origin}, number) for origin, number in counts if number]
+        yield _Metric(f"breaker_{name}_total", "counter", what, samples)
+    buckets = [_buckets({"origin": origin}, each) for origin, each in origins.items()]
+    what = "Durations of attempts, without the waits before them."
+    yield _Metric("attempt_duration_seconds", "histogram", what, chain.from_iterable(buckets))
     for name, times, label, what in (
         ("phase", "phases", "phase", "Where the time of attempts went."),
         ("wait", "waits", "reason", "What requests waited for before an attempt."),
     ):
-        yield _Metric(
-            f"{name}_seconds",
-            "summary",
-            what,
-            [
-                sample
-                for origin, each in origins.items()
-                for key, spent in getattr(each, times).items()
-                for sample in _sums({"origin": origin, label: key}, spent)
-            ],
-        )
+        found = _find(origins, times, label)
+        sums = [_sums(labels, cast("TimeStats", spent)) for labels, spent in found]
+        yield _Metric(f"{name}_seconds", "summary", what, chain.from_iterable(sums))
+
+
+def _find(
+    origins: Mapping[str, OriginStats], attribute: str, label: str
+) -> Iterator[tuple[dict[str, str], float]]:
+    """Yield what a mapping of each origin has, with its labels."""
+    for origin, each in origins.items():
+        for key, value in getattr(each, attribute).items():
+            yield {"origin": origin, label: key}, value
 
 
 def _buckets(labels: dict[str, str], each: OriginStats) -> Iterator[tuple[dict[str, str], float]]:
@@ -283,21 +241,31 @@ def _sums(labels: dict[str, str], spent: TimeStats) -> Iterator[tuple[dict[str, 
     yield {_SUFFIX: "_count", **labels}, spent.count
 
 
-_COUNTERS = {
-    "attempts": "Attempts that were started.",
-    "retries": "Attempts after the first one of a request.",
-    "hedges": "Attempts sent while another one was under way.",
-    "fallbacks": "Failures that the fallback has replaced.",
-    "bytes_sent": "Bytes of request bodies.",
-    "bytes_received": "Bytes of response bodies as received.",
-    "cache_hits": "Responses from the cache.",
-    "cache_misses": "Requests that the cache could not answer.",
-}
-_LIMIT_HELP = {
-    "limit": "Attempts that may be under way.",
-    "in_use": "Attempts that are under way.",
-    "waiting": "Requests that wait for the limit.",
-}
+# Name of the metric, attribute, and help.
+_OF_WAITS = (
+    ("waiting", "waiting", "Requests that wait for a connection."),
+    ("longest_wait_seconds", "longest_wait", "Seconds that the first of them has waited."),
+)
+_COUNTERS = (
+    ("attempts", "attempts", "Attempts that were started."),
+    ("retries", "retries", "Attempts after the first one of a request."),
+    ("hedges", "hedges", "Attempts sent while another one was under way."),
+    ("fallbacks", "fallbacks", "Failures that the fallback has replaced."),
+    ("sent_bytes", "bytes_sent", "Bytes of request bodies."),
+    ("received_bytes", "bytes_received", "Bytes of response bodies as received."),
+    ("cache_hits", "cache_hits", "Responses from the cache."),
+    ("cache_misses", "cache_misses", "Requests that the cache could not answer."),
+)
+_OF_LIMITS = (
+    ("limit", "limit", "Attempts that may be under way."),
+    ("limit_in_use", "in_use", "Attempts that are under way."),
+    ("limit_waiting", "waiting", "Requests that wait for the limit."),
+)
+_OF_ENDPOINTS = (
+    ("endpoint_pending", "pending", "Attempts under way at the endpoint."),
+    ("endpoint_failures", "failures", "Failures in a row at the endpoint."),
+    ("endpoint_ejected_seconds", "ejected_for", "Seconds until the endpoint is used again."),
+)
 
 
 # --- Collect them ---
@@ -317,10 +285,10 @@ class Sources(NamedTuple):
 
     totals: Totals
     engines: Sequence[ReportingEngine]
-    breaker: CircuitBreaker | None = None
-    concurrency_limit: ConcurrencyLimit | None = None
-    budget: RetryBudget | None = None
-    endpoints: Endpoints | None = None
+    breaker: curlhttp.CircuitBreaker | None = None
+    concurrency_limit: curlhttp.ConcurrencyLimit | None = None
+    budget: curlhttp.RetryBudget | None = None
+    endpoints: curlhttp.Endpoints | None = None
 
 
 def collect(sources: Sources, now: float = 0.0) -> ClientStats:
@@ -348,7 +316,7 @@ def collect(sources: Sources, now: float = 0.0) -> ClientStats:
     if (limit := sources.concurrency_limit) is not None:
         found["limits"] = {key: LimitStats(*state) for key, state in limit.states().items()}
     if sources.budget is not None:
-        found["budgets"] = sources.budget.balances(now)
+        found["budgets"] = sources.budget._balances(now)
     if sources.endpoints is not None:
         found["endpoints"] = sources.endpoints.states(now)
     return ClientStats(

@@ -12,27 +12,27 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
-from curlhttp._curl.errors import body_length_error, too_large_error
-from curlhttp._curl.head import contradicts_length
-from curlhttp._engine.engine import (
+from curlhttp._client.streamed_response import BaseStreamedResponse
+from curlhttp._http.errors import client_closed, deadline_error, read_timeout_error
+from curlhttp._http.headers import Headers
+from curlhttp._http.request import ClientRequest
+from curlhttp._http.response import Head, Response, has_body
+from curlhttp._http.timings import Timings, add_waits
+from curlhttp._libcurl.errors import body_length_error, too_large_error
+from curlhttp._libcurl.head import contradicts_length
+from curlhttp._runtime.engine import (
     ByteStream,
     Engine,
-    EngineWrapper,
     Incoming,
     Runtime,
+    Send,
     decode_body,
     to_connector,
 )
-from curlhttp._engine.run import send_sync
-from curlhttp._flow.streamed_response import BaseStreamedResponse
-from curlhttp._models.errors import client_closed, deadline_error, read_timeout_error
-from curlhttp._models.headers import Headers
-from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response, has_body
-from curlhttp._models.timings import Timings, add_waits
+from curlhttp._runtime.run import send_sync
 from curlhttp._runtime.thread import REAL_TIME_THREAD
 from curlhttp.exceptions import ConnectTimeout, RequestException
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from curlhttp._runtime.loops import BackgroundTasks
 
 T = TypeVar("T")
+Check: TypeAlias = "Callable[[Runtime, ClientRequest], Awaitable[None]]"
+"""Checks the addresses of a request, and raises if it must not be sent."""
 
 _SMALL = 64 * 1024  # bytes of a request's body that no read timeout has to wait for
 
@@ -109,60 +111,133 @@ class WrapsTransport(Protocol):
         """Return the transport to use. It may send requests with `inner`, which is libcurl."""
 
 
-AnyTransport: TypeAlias = "Transport | AsyncTransport | WrapsTransport | Engine | EngineWrapper"
+class AttemptWrapper:
+    """Base class of what wraps each attempt to send a request, in both clients.
+
+        class Slow(curlhttp.AttemptWrapper):
+            async def around(self, request, send, runtime):
+                await runtime.sleep(0.3)
+                return await send(request)
+
+        client = curlhttp.Client(transport=Slow())
+        client = curlhttp.AsyncClient(transport=Slow())
+
+    Record and Chaos are made with this. Any object with `around` will do.
+    """
+
+    async def around(self, request: ClientRequest, send: Send, runtime: Runtime) -> Response:
+        """Send a request with `send`, or answer it, and return the response.
+
+        This is an attempt middleware that is innermost, right above libcurl, and that may wait. If
+        `request.stream` is True, `send` returns a streamed response. You may also return one that
+        you make, with `request.respond(...)` or `StreamedResponse.of(...)`, as in a Transport.
+
+        Args:
+            request: complete. It may be the handshake of a WebSocket. Do not change it: copy it.
+                Its proxy is chosen, so do not send it to another host.
+            send: sends a request; you may call it several times, or not at all.
+            runtime: of the caller. `runtime.now()`, `runtime.wall()` and `await runtime.sleep(1)`
+                work in both clients. `AsyncClient` may await anything, `Client` only this and
+                `send`.
+
+        Raises:
+            RequestException: there is no response.
+        """
+        raise NotImplementedError
+
+    def wrap(self, transport: object) -> WrappedTransport:
+        """Return a transport whose attempts this wraps: pass it to a client instead of this.
+
+        Args:
+            transport: a ScriptedEngine, an ASGITransport or WSGITransport, or your own.
+        """
+        return WrappedTransport(transport, self)
+
+    def close(self) -> None:
+        """Release what this holds; the client calls it once, when it closes."""
+
+
+class WrapsAttempts(Protocol):
+    """What `transport=` takes to wrap each attempt."""
+
+    async def around(self, request: ClientRequest, send: Send, runtime: Runtime) -> Response:
+        """Send a request, or answer it; see AttemptWrapper."""
+
+
+class WrappedTransport(NamedTuple):
+    """A transport and what wraps its attempts: another value for `transport=`.
+
+    Attributes:
+        transport: another value for `transport=`.
+        wrapper: wraps the attempts.
+    """
+
+    transport: object
+    wrapper: WrapsAttempts
+
+
+AnyTransport: TypeAlias = (
+    "Transport | AsyncTransport | WrapsTransport | WrapsAttempts | WrappedTransport | Engine"
+)
+
+
+def split_transport(transport: object) -> tuple[tuple[WrapsAttempts, ...], object]:
+    """Return what wraps the attempts of a transport, innermost first, and the transport.
+
+    Args:
+        transport: what a user passes to a client. If it is only a wrapper, libcurl sends, so the
+            transport that is returned is None.
+    """
+    if isinstance(transport, WrappedTransport):
+        wrappers, inner = split_transport(transport.transport)
+        return (*wrappers, transport.wrapper), inner
+    if hasattr(transport, "around"):
+        return (cast("WrapsAttempts", transport),), None
+    return (), transport
 
 
 # --- Which kind of transport an object is ---
 
 
-def is_async_transport(transport: object) -> bool | None:
-    """Return whether a transport is for AsyncClient only; None if any client may use it."""
-    if isinstance(transport, _TransportEngine):
-        return transport.is_async
-    if hasattr(transport, "perform"):
-        return cast("bool | None", getattr(transport, "is_async", None))
+def _is_async(transport: object) -> bool:
+    """Return whether a transport is for AsyncClient; otherwise it is for Client."""
     if isinstance(transport, AsyncTransport):
         return True
     return inspect.iscoroutinefunction(getattr(transport, "send", None))
 
 
-def to_engine(transport: object, client: str = "") -> Engine:
+def to_engine(transport: object, client: str) -> Engine:
     """Return the engine with which the flow uses a transport.
 
     Args:
         transport: of the user, or of this library.
-        client: "Client" or "AsyncClient", which uses it; "" if that is not known yet.
+        client: "Client" or "AsyncClient", which uses it.
 
     Raises:
         TypeError: it is no transport, or one for the other client.
     """
+    if hasattr(transport, "perform"):
+        return cast("Engine", transport)
     name = type(transport).__name__
-    is_engine = hasattr(transport, "perform")
-    if not is_engine and not callable(getattr(transport, "send", None)):
+    if not callable(getattr(transport, "send", None)):
         raise TypeError(
-            f"{name} is not a transport for {client or 'a client'}: pass an object with "
-            "send(request), such as a curlhttp.Transport or curlhttp.AsyncTransport; an app in "
-            "ASGITransport or WSGITransport; curlhttp.Record(...); or a ScriptedEngine"
+            f"{name} is not a transport for {client}: pass an object with send(request), such as a "
+            "curlhttp.Transport or curlhttp.AsyncTransport; an app in ASGITransport or "
+            "WSGITransport; curlhttp.Record(...); or a ScriptedEngine"
         )
-    is_async = is_async_transport(transport)
+    is_async = _is_async(transport)
     if is_async and isinstance(transport, Transport):
         raise TypeError(
             f"{name}.send is a coroutine function: a Transport has plain methods, so derive {name} "
             "from curlhttp.AsyncTransport and use AsyncClient"
         )
-    needed = None if is_async is None else "AsyncClient" if is_async else "Client"
-    if client and needed not in (None, client):
-        other = (
-            "its send() is no coroutine function"
-            if needed == "Client"
-            else "its send() is a coroutine function"
-        )
-        because = "" if is_engine or _is_ours(transport) else f"{other}; "
+    needed = "AsyncClient" if is_async else "Client"
+    if client != needed:
+        kind = "a" if is_async else "no"
+        because = "" if _is_ours(transport) else f"its send() is {kind} coroutine function; "
         raise TypeError(
             f"{name} is for {needed}, not {client}: {because}use {needed}(transport={name}(...))"
         )
-    if is_engine:
-        return cast("Engine", transport)
     return AsyncTransportEngine(transport) if is_async else TransportEngine(transport)
 
 
@@ -178,18 +253,24 @@ class EngineTransport(Transport):
 
     Args:
         engine: sends the requests.
+        check: is called for each of them; None for no guard.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, check: Check | None) -> None:
         self._engine = engine
+        self._check = None if check is None else partial(check, engine.runtime)
 
     def send(self, request: ClientRequest) -> Response:
         """Send a request and return its response, whose body is not read yet."""
         _rewind(request)
+        if self._check is not None:
+            send_sync(self._check, request)
         return StreamedResponse(request, send_sync(self._engine.open, request))
 
     def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol, such as WebSocket."""
+        if self._check is not None:
+            send_sync(self._check, request)
         return send_sync(to_connector(self._engine).connect, request)
 
 
@@ -198,19 +279,27 @@ class AsyncEngineTransport(AsyncTransport):
 
     Args:
         choose: returns the engine of the running loop.
+        check: is called for each request; None for no guard.
     """
 
-    def __init__(self, choose: Callable[[], Engine]) -> None:
+    def __init__(self, choose: Callable[[], Engine], check: Check | None) -> None:
         self._choose = choose
+        self._check = check
 
     async def send(self, request: ClientRequest) -> Response:
         """Send a request and return its response, whose body is not read yet."""
         _rewind(request)
-        return AsyncStreamedResponse(request, await self._choose().open(request))
+        engine = self._choose()
+        if self._check is not None:
+            await self._check(engine.runtime, request)
+        return AsyncStreamedResponse(request, await engine.open(request))
 
     async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol, such as WebSocket."""
-        return await to_connector(self._choose()).connect(request)
+        engine = self._choose()
+        if self._check is not None:
+            await self._check(engine.runtime, request)
+        return await to_connector(engine).connect(request)
 
 
 def _rewind(request: ClientRequest) -> None:
@@ -222,22 +311,36 @@ def _rewind(request: ClientRequest) -> None:
 # --- A transport as an engine ---
 
 
-class _TransportAttempt:
-    """One request to a transport.
+class TransportAttempt:
+    """One request to a transport, or to a wrapper, which makes its response.
+
+    Args:
+        request: complete.
+        transport: gets it.
+        is_async: whether tasks read the body, instead of threads.
+        now: returns monotonic seconds.
 
     Attributes:
-        request: complete.
+        request: as given.
         begun: when it was sent, in monotonic seconds.
         first_byte: seconds until `send` returned; 0 before.
     """
 
-    __slots__ = ("begun", "first_byte", "is_async", "request", "transport")
+    __slots__ = ("_now", "begun", "first_byte", "is_async", "request", "transport")
 
-    def __init__(self, request: ClientRequest, transport: object, *, is_async: bool) -> None:
+    def __init__(
+        self,
+        request: ClientRequest,
+        transport: object,
+        *,
+        is_async: bool,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
         self.is_async = is_async
         self.request = request
         self.transport = transport
-        self.begun = monotonic()
+        self._now = now
+        self.begun = now()
         self.first_byte = 0.0
 
     def open(self, response: object) -> _Received:
@@ -247,7 +350,7 @@ class _TransportAttempt:
             TypeError: it returned something else than a response.
             StreamConsumedError: it returned a response that was closed.
         """
-        self.first_byte = monotonic() - self.begun
+        self.first_byte = self._now() - self.begun
         if not isinstance(response, Response):
             if inspect.iscoroutine(response):
                 response.close()
@@ -271,7 +374,7 @@ class _TransportAttempt:
 
     def timings(self) -> Timings:
         """Return the time until the head, and until now."""
-        total = monotonic() - self.begun
+        total = self._now() - self.begun
         first_byte = self.first_byte or total
         return add_waits(Timings(0.0, 0.0, 0.0, 0.0, first_byte, total, False, None), self.request)
 
@@ -332,7 +435,7 @@ class _Received:
     must hear of it.
     """
 
-    def __init__(self, attempt: _TransportAttempt, response: Response) -> None:
+    def __init__(self, attempt: TransportAttempt, response: Response) -> None:
         self._attempt = attempt
         self._response: Response | None = response
         self._stream = response if isinstance(response, BaseStreamedResponse) else None
@@ -493,7 +596,7 @@ class _TransportEngine:
         self.transport: Any = transport  # Any: of the user
         self.is_closed = False
 
-    def begin(self, request: ClientRequest) -> _TransportAttempt:
+    def begin(self, request: ClientRequest) -> TransportAttempt:
         """Return an attempt, which begins now.
 
         Raises:
@@ -501,7 +604,7 @@ class _TransportEngine:
         """
         if self.is_closed:
             raise client_closed(request)
-        return _TransportAttempt(request, self.transport, is_async=self.is_async)
+        return TransportAttempt(request, self.transport, is_async=self.is_async)
 
     def _find_connect(self) -> Callable[[ClientRequest], object]:
         connect = getattr(self.transport, "connect", None)
@@ -579,7 +682,7 @@ class AsyncTransportEngine(_TransportEngine):
         """Send the request and return once `send` has returned; see Engine."""
         return await self._open(self.begin(request))
 
-    async def _open(self, attempt: _TransportAttempt) -> _Received:
+    async def _open(self, attempt: TransportAttempt) -> _Received:
         try:
             if _is_ours(self.transport):  # it has its own timeouts
                 return attempt.open(await self._send(attempt))
@@ -588,7 +691,7 @@ class AsyncTransportEngine(_TransportEngine):
             attempt.add_context(error)
             raise
 
-    async def _send(self, attempt: _TransportAttempt) -> object:
+    async def _send(self, attempt: TransportAttempt) -> object:
         sent = self.transport.send(attempt.request)
         return await sent if inspect.isawaitable(sent) else sent
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from curlhttp._engine.engine import Engine, Incoming, to_connector
-from curlhttp._engine.run import run_sync
-from curlhttp._flow.upgrade import Reply, send_upgrade
-from curlhttp._models.headers import Headers
-from curlhttp._models.timings import Timings, make_timings
+from curlhttp._client.upgrade import Reply, send_upgrade
+from curlhttp._http.headers import Headers
+from curlhttp._http.timings import Timings, make_timings
+from curlhttp._runtime.engine import Engine, Incoming, to_connector
+from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Head
     from curlhttp._httpx.settings import Library
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.response import Head
 
 # --- The head of a response, in the form that httpx.Response expects ---
 

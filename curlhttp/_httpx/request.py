@@ -9,18 +9,18 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
+from curlhttp._http.body import AsyncIterBody, BytesBody, IterBody
+from curlhttp._http.config import NetworkRoute, derive_route
+from curlhttp._http.headers import Headers, check_method, parse_length
+from curlhttp._http.request import ClientRequest, pack_fields
+from curlhttp._http.timeout import Timeout
+from curlhttp._http.url import URL, bracketed, parse_url
 from curlhttp._httpx.settings import Library, RequestLike
-from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
-from curlhttp._models.config import NetworkRoute, derive_route
-from curlhttp._models.headers import Headers, check_method, parse_length
-from curlhttp._models.request import ClientRequest, pack_fields
-from curlhttp._models.timeout import Timeout
-from curlhttp._models.url import URL, bracketed, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._http.body import Body
     from curlhttp._httpx.network_stream import NetworkStream
-    from curlhttp._models.body import Body
 
 _LEAST = 0.001  # seconds; httpx accepts a timeout of 0, which would be no limit here
 

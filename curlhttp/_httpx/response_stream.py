@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Iterator
 
-from curlhttp._engine.engine import Incoming
-from curlhttp._engine.run import run_sync
 from curlhttp._httpx.request import Event, Trace, make_body_events
 from curlhttp._httpx.settings import Library, RequestLike
+from curlhttp._runtime.engine import Incoming
+from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import RequestException
 
 
@@ -113,7 +113,11 @@ class ResponseStream:
         if incoming is None:
             return
         self._was_closed = True
-        incoming.abort()
+        close = getattr(incoming, "aclose", None)
+        if close is None:
+            incoming.abort()
+        else:
+            await close()
         await self._trace_end(None)
 
     def __del__(self) -> None:

@@ -14,12 +14,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from curlhttp import exceptions as e
-from curlhttp._client.ssl_context import find_system_authorities, get_tls_arguments
-from curlhttp._models.config import TLS, Limits, Proxy
-from curlhttp._models.headers import check_header
+from curlhttp._http.config import TLS, Limits, Proxy
+from curlhttp._http.headers import check_header
+from curlhttp._http.ssl_context import find_system_authorities, get_tls_arguments
 
 if TYPE_CHECKING:
-    from curlhttp._models.config import Cert, Verify
+    from curlhttp._http.config import Cert, Verify
 
 VerifyInput: TypeAlias = "ssl.SSLContext | str | os.PathLike[str] | bool"
 CertInput: TypeAlias = "str | tuple[str, str] | tuple[str, str, str] | None"
@@ -89,16 +89,12 @@ def make_proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:
     """Convert a URL or an httpx.Proxy to a Proxy.
 
     Raises:
-        ValueError: it has an ssl_context.
+        ValueError: libcurl cannot do what its ssl_context requires.
         InvalidProxyURL: the URL names no proxy.
     """
     if isinstance(proxy, str) or not hasattr(proxy, "ssl_context"):
         return Proxy.parse(_resolve_names_at_proxy(str(proxy)))
     settings = cast("_ProxyLike", proxy)
-    if settings.ssl_context is not None:
-        raise ValueError(
-            "a proxy cannot have another ssl_context: verify= applies to the proxy as well"
-        )
     made = Proxy.parse(_resolve_names_at_proxy(str(settings.url)))
     name, password = settings.auth or (made.username, made.password)
     return Proxy(
@@ -106,6 +102,7 @@ def make_proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:
         username=name,
         password=password,
         headers=tuple(check_header(*field) for field in settings.headers.raw),
+        verify=settings.ssl_context,
     )
 
 

@@ -12,11 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
-from curlhttp._curl import has_unix_sockets
-from curlhttp._curl.options import check_tls
-from curlhttp._engine.engine import Engine, Incoming, Totals
-from curlhttp._engine.log import DEBUG, RequestLog, log
-from curlhttp._engine.run import send_sync
+from curlhttp._http.body import rewind
+from curlhttp._http.config import NetworkRoute, make_proxy_tls
+from curlhttp._http.exiting import check_running
 from curlhttp._httpx.network_stream import (
     make_extensions,
     make_network_stream,
@@ -38,20 +36,22 @@ from curlhttp._httpx.settings import (
     make_tls,
     to_limits,
 )
-from curlhttp._models.body import rewind
-from curlhttp._models.config import NetworkRoute
-from curlhttp._models.exiting import check_running
+from curlhttp._libcurl import has_unix_sockets
+from curlhttp._libcurl.options import check_tls
+from curlhttp._runtime.engine import Engine, Incoming, Totals
+from curlhttp._runtime.log import DEBUG, RequestLog, log
+from curlhttp._runtime.run import send_sync
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._client.stats import ClientStats, ReportingEngine
-    from curlhttp._curl.address_guard import AddressChecker
-    from curlhttp._curl.engines.blocking import BlockingEngine
-    from curlhttp._curl.engines.event_loop import EventLoopEngine
+    from curlhttp._features.guard.checker import AddressChecker
+    from curlhttp._http.config import SocketOption
+    from curlhttp._http.inputs import GuardInput
+    from curlhttp._http.request import ClientRequest
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
-    from curlhttp._models.config import SocketOption
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._policy.guard import GuardInput
+    from curlhttp._libcurl.engines.blocking import BlockingEngine
+    from curlhttp._libcurl.engines.event_loop import EventLoopEngine
     from curlhttp._runtime.loops import Loop
 
 RequestT = TypeVar("RequestT", bound=RequestLike)
@@ -119,19 +119,20 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             raise ValueError("uds cannot be used: this libcurl was built without Unix sockets")
         tls = make_tls(verify, cert, trust_env, self._trusts_system)
         check_tls(tls)
+        made = None if proxy is None else make_proxy(proxy)
         self._route = NetworkRoute(
             tls=tls,
-            proxy=None if proxy is None else make_proxy(proxy),
+            proxy=made,
+            proxy_tls=None if made is None else make_proxy_tls(made, tls),
             http2="prior-knowledge" if not http1 else bool(http2),
             local_address=None if local_address is None else (local_address, 0),
             socket_options=tuple(tuple(option) for option in socket_options or ()),  # type: ignore[misc]
             unix_socket=uds,
         )
         if guard is not None:
-            from curlhttp._curl.address_guard import AddressChecker
-            from curlhttp._policy.guard import to_address_guard
+            from curlhttp._features.guard.checker import make_checker
 
-            self._address_checker = AddressChecker(to_address_guard(guard), self._limits.dns_ttl)
+            self._address_checker = make_checker(guard, self._limits.dns_ttl)
         self._retries = retries
         self._totals = Totals()
         self._set_up()
@@ -168,7 +169,6 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             engine = self._engine()
             if self._address_checker is not None:
                 sent.route = self._address_checker.guard_route(sent.route)
-                engine = self._address_checker.wrap_engine(engine)
             if log.is_enabled_for(DEBUG):  # httpx itself logs requests at INFO
                 with RequestLog(sent):
                     incoming = await self._begin_exchange(engine, sent)
@@ -202,6 +202,10 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         start = engine.open
         if isinstance(sent, UpgradeRequest):
             start = partial(open_upgrade, engine)
+        if self._address_checker is not None:
+            start = partial(
+                _open_checked, start, partial(self._address_checker.check, engine.runtime)
+            )
         return self._open_with_retries(engine, sent, start) if self._retries else start(sent)
 
     async def _open_with_retries(
@@ -226,6 +230,15 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             pause = pause * 2 or _FIRST_PAUSE
 
 
+async def _open_checked(
+    start: Callable[[ClientRequest], Awaitable[Incoming]],
+    check: Callable[[ClientRequest], Awaitable[None]],
+    sent: ClientRequest,
+) -> Incoming:
+    await check(sent)
+    return await start(sent)
+
+
 class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
     """Send the requests of a Client, in any thread."""
 
@@ -235,7 +248,7 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
         return self._running or self._make_engine()
 
     def _make_engine(self) -> BlockingEngine:
-        from curlhttp._curl.engines.blocking import BlockingEngine
+        from curlhttp._libcurl.engines.blocking import BlockingEngine
 
         made = BlockingEngine(self._limits)
         made.totals = self._totals
@@ -274,7 +287,7 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
     """Send the requests of an AsyncClient; each event loop has separate connections."""
 
     def _set_up(self) -> None:
-        from curlhttp._curl.engines import loops as _loops
+        from curlhttp._libcurl.engines import loops as _loops
         from curlhttp._runtime.loops import running_loop
 
         self._loops = _loops

@@ -5,4 +5,7 @@ from __future__ import annotations
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules
 
 datas = collect_data_files("curlhttp", includes=["**/*.ini", "**/*.lua"])
-hiddenimports = [*collect_submodules("curlhttp.requests"), *collect_submodules("curlhttp._flow")]
+hiddenimports = [
+    *collect_submodules("curlhttp.requests"),
+    *collect_submodules("curlhttp._features"),
+]

@@ -19,11 +19,11 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from curlhttp._engine.engine import Runtime, Waiter
-from curlhttp._engine.network import network
-from curlhttp._engine.race import ExcInfo, Race
-from curlhttp._engine.running_maps import Pace, running, step_others
-from curlhttp._models.exiting import thread_error
+from curlhttp._http.exiting import thread_error
+from curlhttp._runtime.engine import Runtime, Waiter
+from curlhttp._runtime.network import network
+from curlhttp._runtime.race import ExcInfo, Race
+from curlhttp._runtime.running_maps import Pace, running, step_others
 
 if TYPE_CHECKING:
     from trio import CancelScope

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from curlhttp._engine.engine import Runtime
-from curlhttp._engine.network import network, now, wall
-from curlhttp._engine.run import SequentialRace, ThreadWaiter
-from curlhttp._engine.running_maps import running, wait_and_step
+from curlhttp._runtime.engine import Runtime
+from curlhttp._runtime.network import network, now, wall
+from curlhttp._runtime.run import SequentialRace, ThreadWaiter
+from curlhttp._runtime.running_maps import running, wait_and_step
 
 
 async def sleep(seconds: float) -> None:

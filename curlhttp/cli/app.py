@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 import click
 
-from curlhttp._curl import libcurl_version
-from curlhttp._models.url import looks_like_url
+from curlhttp._http.url import looks_like_url
+from curlhttp._libcurl import libcurl_version
 from curlhttp._version import __version__
 from curlhttp.cli.errors import INTERRUPTED, improve_suggestions, to_failure
 from curlhttp.cli.options import ARGUMENTS

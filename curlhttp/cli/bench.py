@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from curlhttp._models.url import complete_url
+from curlhttp._http.url import complete_url
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
 from curlhttp.cli.files import replace_file
 from curlhttp.cli.options import (
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from curlhttp._client.async_client import AsyncClient
-    from curlhttp._client.client import Client
     from curlhttp._client.stats import ClientStats
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.response import Response
+    from curlhttp._features.clients.async_client import AsyncClient
+    from curlhttp._features.clients.client import Client
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Response
 
 _REQUESTS = 1000  # by default, without -z
 _PERCENTILES = (50, 75, 90, 95, 99, 99.9)
@@ -143,7 +143,7 @@ def _create_plan(urls: tuple[str, ...], options: _BenchOptions) -> LoadPlan:
 
 
 def _check_open_files(concurrency: int) -> None:
-    from curlhttp._curl.connection_pool import limit_by_open_files
+    from curlhttp._libcurl.connection_pool import limit_by_open_files
 
     bound = limit_by_open_files(concurrency)
     if bound < concurrency:
@@ -283,7 +283,7 @@ async def _run_open_loop(
     """
     import asyncio  # here, because every command imports this module
 
-    from curlhttp._client.async_client import AsyncClient
+    from curlhttp._features.clients.async_client import AsyncClient
 
     settings = {**connection.settings(), "max_connections": plan.concurrency}
     async with AsyncClient(**settings) as client:

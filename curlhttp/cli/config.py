@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import click
 
-from curlhttp._models.redaction import is_secret_header
+from curlhttp._http.redaction import is_secret_header
 from curlhttp.cli.errors import READ_ERROR, CommandFailed, improve_suggestions, reading
 from curlhttp.cli.options import ConnectionOptions
 
@@ -184,7 +184,7 @@ class _OptionReader:
                 self._context, [value] if isinstance(value, str) and param.multiple else value
             )
             if param.name == "proxy" and line.value:
-                from curlhttp._models.config import Proxy
+                from curlhttp._http.config import Proxy
                 from curlhttp.exceptions import InvalidProxyURL
 
                 try:

@@ -16,7 +16,7 @@ from curlhttp._version import __version__
 from curlhttp.cli.terminal import color_option, console, printable
 
 if TYPE_CHECKING:
-    from curlhttp._models.config import Proxy
+    from curlhttp._http.config import Proxy
 
 _EPILOG = """\b
 Exit status: 0 if there are no warnings, 1 if there are.
@@ -55,7 +55,7 @@ def doctor(as_json: bool) -> int:
 
 
 def _check_libcurl(problems: list[str]) -> dict[str, object]:
-    from curlhttp._curl import check_libcurl, has_http3, libcurl_version
+    from curlhttp._libcurl import check_libcurl, has_http3, libcurl_version
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -93,14 +93,14 @@ def _list_advisories(version: str) -> dict[str, object]:
 
 
 def _get_codings() -> list[str]:
-    from curlhttp._models.decoding import ACCEPT_ENCODING
+    from curlhttp._http.decoding import ACCEPT_ENCODING
 
     return ACCEPT_ENCODING.split(", ")
 
 
 def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
-    from curlhttp._models.config import CA_VARIABLES, explain_missing_authorities
-    from curlhttp._policy.environment import find_ca_bundle
+    from curlhttp._client.environment import find_ca_bundle
+    from curlhttp._http.config import CA_VARIABLES, explain_missing_authorities
 
     path = find_ca_bundle()
     if path is None:
@@ -114,9 +114,9 @@ def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
 
 
 def _check_proxies(problems: list[str]) -> dict[str, object]:
-    from curlhttp._models.config import Proxy
-    from curlhttp._models.url import parse_url
-    from curlhttp._policy.environment import find_proxy
+    from curlhttp._client.environment import find_proxy
+    from curlhttp._http.config import Proxy
+    from curlhttp._http.url import parse_url
     from curlhttp.exceptions import InvalidProxyURL
 
     proxies: dict[str, str | None] = {}
@@ -141,8 +141,8 @@ def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
         import resource
     except ImportError:
         return None
-    from curlhttp._curl.connection_pool import limit_by_open_files
-    from curlhttp._models.config import Limits
+    from curlhttp._http.config import Limits
+    from curlhttp._libcurl.connection_pool import limit_by_open_files
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = limit_by_open_files(2**31)

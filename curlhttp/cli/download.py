@@ -14,10 +14,16 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from curlhttp._client.partial_file import PartialFile
-from curlhttp._models.redaction import redact_field, redact_text, redact_url
-from curlhttp._models.url import add_scheme
-from curlhttp._policy.resume import ResumeRecord
+from curlhttp._features.download.file_names import (
+    PARTIAL_SUFFIXES,
+    avoid_partial_suffix,
+    sanitize_name,
+    split_suffix,
+)
+from curlhttp._features.download.partial_file import PartialFile, count_kept
+from curlhttp._features.download.resume import ResumeRecord
+from curlhttp._http.redaction import redact_field, redact_text, redact_url
+from curlhttp._http.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.files import writing
 from curlhttp.cli.options import ARGUMENTS
@@ -27,9 +33,10 @@ from curlhttp.cli.terminal import console, printable
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._client.client import Client
-    from curlhttp._client.request_builder import RequestOptions
-    from curlhttp._models.response import Response
+    from curlhttp._client.options import RequestOptions
+    from curlhttp._features.clients.client import Client
+    from curlhttp._http.response import Response
+    from curlhttp._http.url import URL
 
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=(utf-8|iso-8859-1)'[^']*'([^;\s]+)", re.IGNORECASE)
@@ -39,6 +46,7 @@ _SECRETS = (  # parameters of the command
         "proxy_user",
         "oauth2_bearer",
         "key_password",
+        "proxy_key_password",
         "cookies",
         "proxy",
         "socks5",
@@ -47,8 +55,6 @@ _SECRETS = (  # parameters of the command
     ),
     *("data", "data_raw", "encoded", "url_query", "url_option"),
 )
-_LONGEST_NAME = 200  # bytes; file systems allow 255, and "-1" and ".part.json" may follow
-_PARTIAL_SUFFIXES = (".part", ".part.json")  # files of an interrupted download
 
 
 def get_name(url: str) -> str:
@@ -57,7 +63,7 @@ def get_name(url: str) -> str:
     Raises:
         click.UsageError: the path ends with a slash.
     """
-    name = _sanitize_name(urlsplit(url).path)
+    name = sanitize_name(urlsplit(url).path)
     if name is None:
         raise click.UsageError("-O: the path of the URL has no file name; use -o FILE")
     return name
@@ -81,7 +87,7 @@ def get_server_name(response: Response, path: Path) -> Path:
     if existing:
         raise CommandFailed(f"{existing[0]}: the file exists, and a name from the server never "
                             "replaces a file; use -o FILE", WRITE_ERROR)  # fmt: skip
-    if name.lower().endswith(_PARTIAL_SUFFIXES):
+    if name.lower().endswith(PARTIAL_SUFFIXES):
         raise CommandFailed(f"{name}: this name from the server is reserved for interrupted "
                             "downloads; use -o FILE", WRITE_ERROR)  # fmt: skip
     return Path(name)
@@ -97,22 +103,21 @@ def choose_name(response: Response, url: str) -> Path:
         response: the response. Its headers are not trusted.
         url: the URL that was requested.
     """
-    name = _parse_server_name(response) or _sanitize_name(urlsplit(url).path)
+    name = _parse_server_name(response) or sanitize_name(urlsplit(url).path)
     if name is None:
         from mimetypes import guess_extension
 
         kind = response.headers.get("content-type", "").partition(";")[0].strip()
         name = f"index{guess_extension(kind) or ''}"
-    if name.lower().endswith(_PARTIAL_SUFFIXES):
-        name += ".bin"
-    stem, suffix = _split_suffix(name)
+    name = avoid_partial_suffix(name)
+    stem, suffix = split_suffix(name)
     names = chain([name], (f"{stem}-{number}{suffix}" for number in count(1)))
     return Path(next(each for each in names if not _find_existing(each)))
 
 
 def _find_existing(name: str) -> list[str]:
     """Return the files that exist of a download to this name."""
-    return [file for end in ("", *_PARTIAL_SUFFIXES) if os.path.lexists(file := name + end)]
+    return [file for end in ("", *PARTIAL_SUFFIXES) if os.path.lexists(file := name + end)]
 
 
 def _parse_server_name(response: Response) -> str | None:
@@ -120,50 +125,13 @@ def _parse_server_name(response: Response) -> str | None:
     value = response.headers.get("content-disposition", "")
     extended, plain = _EXTENDED_NAME.search(value), _NAME.search(value)
     if extended:
-        return _sanitize_name(unquote(extended[2], encoding=extended[1]))
+        return sanitize_name(unquote(extended[2], encoding=extended[1]))
     if plain is None:
         return None
     name = plain[1] or plain[2] or ""
     with suppress(UnicodeDecodeError):
         name = name.encode("latin-1").decode()  # as most servers send it
-    return _sanitize_name(name)
-
-
-def _sanitize_name(text: str) -> str | None:
-    """Return the last segment of a path as a safe file name, or None if nothing is left of it."""
-    name = printable(text.replace("\\", "/").rpartition("/")[2]).strip().lstrip(".")
-    name = name.encode("utf-8", "replace").decode()
-    stem, suffix = _split_suffix(name)
-    room = _LONGEST_NAME - len(suffix.encode())
-    if room < _LONGEST_NAME // 2:  # hardly a suffix
-        stem, suffix, room = name, "", _LONGEST_NAME
-    name = stem.encode()[:room].decode("utf-8", "ignore") + suffix
-    return (make_windows_name(name) if os.name == "nt" else name) or None
-
-
-_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*]')
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.I)
-
-
-def make_windows_name(name: str) -> str:
-    """Return a file name that Windows takes as it is.
-
-    There a name may not have some characters ("a:b" is a stream of the file "a"), loses dots and
-    spaces at its end, and may mean a device, whatever its suffix ("aux.txt").
-
-    Args:
-        name: without folders.
-    """
-    name = _NOT_ON_WINDOWS.sub("_", name).rstrip(". ")
-    return f"_{name}" if _DEVICE.match(name) else name
-
-
-def _split_suffix(name: str) -> tuple[str, str]:
-    """Split a file name before its suffix, such as ".txt" or ".tar.gz"."""
-    stem, suffix = os.path.splitext(name)
-    if stem.endswith(".tar"):
-        stem, suffix = stem.removesuffix(".tar"), f".tar{suffix}"
-    return stem, suffix
+    return sanitize_name(name)
 
 
 def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
@@ -204,7 +172,13 @@ def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
 
 
 def resume(
-    client: Client, url: str, path: Path, keywords: RequestOptions, *, shows_progress: bool
+    client: Client,
+    url: str | URL,
+    path: Path,
+    keywords: RequestOptions,
+    *,
+    segments: int,
+    shows_progress: bool,
 ) -> None:
     """Download to a file, and resume an interrupted download if there is one."""
     from curlhttp.progress import bar
@@ -212,11 +186,15 @@ def resume(
     bars = bar(console=console(stderr=True)) if shows_progress else nullcontext()
     try:
         with bars as update, writing(path):
-            client.download(url, path, progress=update, **keywords)  # type: ignore[misc]
+            client.download(
+                url,
+                path,
+                progress=update,
+                segments=segments,
+                **keywords,  # type: ignore[misc]
+            )
     except (KeyboardInterrupt, RequestException):
-        part = Path(f"{os.path.realpath(path)}.part")
-        is_kept = part.with_name(f"{part.name}.json").exists()
-        _print_how_to_resume(path, part.stat().st_size if is_kept else 0)
+        _print_how_to_resume(path, count_kept(path))
         raise
 
 
@@ -237,7 +215,7 @@ def _get_command(path: Path) -> str:
     arguments: list[str] = [] if context is None else context.meta.get(ARGUMENTS, [])
     if context is None or not arguments or not _is_public(context.params):
         return f"the same command with -C -o {shlex.quote(str(path))}"
-    option = [] if context.params["resumes"] else ["-C"]
+    option = [] if context.params["resumes"] or context.params["segments"] > 1 else ["-C"]
     return shlex.join(["curlhttp", arguments[0], *option, *arguments[1:]])
 
 

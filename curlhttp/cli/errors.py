@@ -6,8 +6,12 @@ For an unknown option, suggest the option that was probably meant.
 from __future__ import annotations
 
 import errno
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -40,15 +44,21 @@ _INSTEAD = {
 _HINTS = {
     "pass the path of a file or folder as verify=": "pass the path of a file with --cacert",
     "pass the path of their file as verify=": "pass the path of their file with --cacert",
+    "pass curlhttp.Proxy(url=..., verify=...)": "pass --proxy-cacert, or --proxy-insecure",
+    "pass curlhttp.Proxy(url=..., cert=...)": "pass --proxy-cert",
     "pass verify= or cert=": "pass --cacert or --cert, or -k to verify nothing",
     "pass cert=": "pass --cert",
     "(cert=)": "(--cert)",
     "timeout too short: timeout=Timeout(connect=...)": "timeout too short: --connect-timeout",
     "raise timeout=Timeout(read=...)": "raise --timeout",
+    "raise timeout=Timeout(attempt=...)": "raise --max-time",
+    "change timeout=Timeout(min_speed=...)": "change --speed-limit",
     "raise timeout=Timeout(write=...)": "raise --timeout",
     "max_response_size=": "--max-body ",
     "max_redirects= of the client sets the limit": "--max-redirs sets the limit",
     "doh must be": "--doh-url must be",
+    "robots must be": "--robots must be",
+    "robots= needs": "--robots needs",
     "local_address must be": "--interface must be",
     "a relative URL needs a client with a base_url, such as "
     "Client(base_url='https://example.com')": "write a whole URL, such as https://example.com",
@@ -77,6 +87,38 @@ _STATUSES: tuple[tuple[type[e.RequestException], int], ...] = (
     (e.ResponseTooLarge, 63),
     (e.UnrewindableBodyError, 65),
 )
+
+
+class Terminated(KeyboardInterrupt):
+    """Raised for SIGTERM, with which service managers and containers end a program."""
+
+
+def describe_interrupt(interrupt: KeyboardInterrupt) -> tuple[str, int]:
+    """Return what ended the command, and its exit status.
+
+    Args:
+        interrupt: raised by a signal handler.
+    """
+    if isinstance(interrupt, Terminated):
+        return "terminated", 128 + signal.SIGTERM
+    return "interrupted", INTERRUPTED
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Raise Terminated on SIGTERM in this block, if this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
+    previous = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 class CommandFailed(Exception):

@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 
 import click
 
-from curlhttp._models.redaction import display_url, redact_field
+from curlhttp._http.redaction import display_url, redact_field
 from curlhttp.cli.errors import READ_ERROR, CommandFailed
 from curlhttp.cli.files import replace_file
 from curlhttp.cli.terminal import format_bytes, printable

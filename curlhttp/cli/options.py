@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 import click
 
-from curlhttp._models.credentials import encode_credential
+from curlhttp._http.credentials import encode_credential
 from curlhttp.cli.errors import CommandFailed, reading
 from curlhttp.cli.files import open_file, replace_file
 from curlhttp.cli.terminal import color_option, format_bytes
@@ -29,15 +29,16 @@ from curlhttp.cli.terminal import color_option, format_bytes
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from curlhttp._client.async_client import AsyncClient
-    from curlhttp._client.client import Client
     from curlhttp._client.stats import ClientStats
-    from curlhttp._models.inputs import AuthInput
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.timeout import Timeout
-    from curlhttp._models.url import URL
-    from curlhttp._policy.guard import PublicOnly
-    from curlhttp._policy.retry import RetryPolicy
+    from curlhttp._features.clients.async_client import AsyncClient
+    from curlhttp._features.clients.client import Client
+    from curlhttp._features.guard.policy import PublicOnly
+    from curlhttp._features.retry.policy import RetryPolicy
+    from curlhttp._http.config import Proxy
+    from curlhttp._http.inputs import AuthInput
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.timeout import Timeout
+    from curlhttp._http.url import URL
 
 ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _T = TypeVar("_T")
@@ -112,6 +113,8 @@ class ConnectionOptions:
     timeout: float | None
     connect_timeout: float | None
     max_time: float | None
+    speed_limit: int | None
+    speed_time: float | None
     retry: int
     version: str | None
     proxy: str | None
@@ -129,8 +132,14 @@ class ConnectionOptions:
     limit_rate: int | None
     noproxy: str | None
     proxy_user: str | None
+    proxy_insecure: bool
+    proxy_cacert: str | None
+    proxy_cert: tuple[str, str | None] | None
+    proxy_key: str | None
+    proxy_key_password: str | None
     socks5: str | None
     socks5_hostname: str | None
+    path_as_is: bool
     max_redirs: int | None
     doh_url: str | None
     scheme: str | None
@@ -149,7 +158,7 @@ class ConnectionOptions:
         Raises:
             CommandFailed: the options or environment variables are invalid.
         """
-        from curlhttp._client.client import Client
+        from curlhttp._features.clients.client import Client
         from curlhttp.exceptions import RequestException
 
         options = self.with_password()
@@ -157,7 +166,7 @@ class ConnectionOptions:
             client = Client(**{**options.settings(), **settings})
         except RequestException:  # is an OSError, and some subclasses are also a ValueError
             raise
-        except ValueError as error:
+        except (ImportError, ValueError) as error:  # the former names the extra
             raise CommandFailed(str(error), 2) from None
         except OSError as error:
             raise CommandFailed(str(error), _CA_ERROR) from None
@@ -165,13 +174,13 @@ class ConnectionOptions:
         return client
 
     def prepare(self, client: Client | AsyncClient) -> None:
-        """Let a client do with credentials in a URL, and with -H Host:, what curl does.
+        """Let a client do with URLs, credentials in them, and -H Host:, what curl does.
 
         Args:
             client: has the settings of these options.
         """
-        from curlhttp._models.headers import WITHOUT_HOST
-        from curlhttp._policy.auth import to_auth
+        from curlhttp._http.auth import to_auth
+        from curlhttp._http.headers import WITHOUT_HOST
 
         auth = to_auth(self._auth())
         names = [name.lower() for name, _ in self.header]
@@ -187,12 +196,11 @@ class ConnectionOptions:
             elif auth is None and self.scheme == "digest":
                 raise click.UsageError("--digest needs -u NAME:PASSWORD")
             if has_no_host:
-                request.extensions = {
-                    **(request.extensions or {}),
-                    WITHOUT_HOST: request.url.authority,
-                }
+                request._extend(WITHOUT_HOST, request.url.authority)
 
         client._add_build_step(change)
+        if self.path_as_is:
+            client._parse = _parse_raw_url
 
     def settings(self) -> dict[str, Any]:  # Any: each keyword of Client has its own type
         """Return the arguments of Client for these options."""
@@ -206,7 +214,7 @@ class ConnectionOptions:
             "http2": "prior-knowledge" if self.version == "prior" else self.version == "2",
             "http3": self.version == "3",
             "verify": self._verify(),
-            "cert": self._cert(),
+            "cert": _join_cert(self.cert, self.key, self.key_password),
             "proxies": self._proxies(),
             "resolve": self.resolve,
             "connect_to": self.connect_to,
@@ -223,15 +231,15 @@ class ConnectionOptions:
     def _auth(self) -> AuthInput | None:
         """Return how to authenticate without the credentials in a URL, or None."""
         if any(name.lower() == "authorization" for name, _ in self.header):
-            from curlhttp._policy.auth import NO_AUTH
+            from curlhttp._http.auth import NO_AUTH
 
             return NO_AUTH
         if self.oauth2_bearer is not None:
-            from curlhttp._policy.token_auth import BearerAuth
+            from curlhttp._features.auth.token_auth import BearerAuth
 
             return BearerAuth(self.oauth2_bearer)
         if self.scheme == "negotiate":
-            from curlhttp._client.negotiate import Negotiate
+            from curlhttp._features.auth.negotiate import Negotiate
 
             return Negotiate()
         credentials = _get_credentials(self.user)
@@ -243,13 +251,13 @@ class ConnectionOptions:
         if self.aws_sigv4 is not None:
             return _create_aws_auth(*self.aws_sigv4, credentials)
         if self.scheme == "digest" and credentials is not None:
-            from curlhttp._policy.digest import DigestAuth
+            from curlhttp._features.auth.digest import DigestAuth
 
             return DigestAuth(*credentials)
         return credentials
 
     def _retry_policy(self) -> RetryPolicy:
-        from curlhttp._policy.retry import RetryPolicy
+        from curlhttp._features.retry.policy import RetryPolicy
 
         return RetryPolicy(self.retry, retry_non_idempotent=True)
 
@@ -258,13 +266,27 @@ class ConnectionOptions:
             return False if self.insecure else self.cacert or True
         return _create_context(self.cacert, self.insecure, self.lowest_tls, self.highest_tls)
 
-    def _cert(self) -> tuple[str, str, str | None] | None:
-        if self.cert is None:
-            return None
-        path, password = self.cert
-        return path, self.key or path, password if self.key_password is None else self.key_password
+    def _proxies(self) -> str | dict[str, str | None] | dict[str, str | Proxy | None] | None:
+        proxies = self._find_proxies()
+        verify = False if self.proxy_insecure else self.proxy_cacert
+        cert = _join_cert(self.proxy_cert, self.proxy_key, self.proxy_key_password)
+        if verify is None and cert is None:
+            return proxies
+        from curlhttp._client.environment import find_excluded_hosts, find_proxies
+        from curlhttp._http.config import Proxy
 
-    def _proxies(self) -> str | dict[str, str | None] | None:
+        if proxies is None:
+            proxies = {**find_proxies(), "no_proxy": find_excluded_hosts()}
+        elif not isinstance(proxies, dict):
+            proxies = {"all": proxies}
+        return {
+            name: Proxy(url=value, verify=verify, cert=cert)
+            if value and name != "no_proxy"
+            else value
+            for name, value in proxies.items()
+        }
+
+    def _find_proxies(self) -> str | dict[str, str | None] | None:
         proxy = self.socks5_hostname or self.socks5 or self.proxy
         if proxy is not None and self.proxy_user is not None:
             scheme, _, rest = proxy.rpartition("://")
@@ -275,7 +297,7 @@ class ConnectionOptions:
             return proxy
         if proxy is not None:
             return {"all": proxy, "no_proxy": self.noproxy}
-        from curlhttp._policy.environment import find_proxies
+        from curlhttp._client.environment import find_proxies
 
         # These are passed explicitly, so that NO_PROXY does not apply to them.
         return {**find_proxies(), "no_proxy": self.noproxy}
@@ -286,14 +308,48 @@ class ConnectionOptions:
         return self if credentials is None else replace(self, user=":".join(credentials))
 
     def _timeout(self) -> Timeout:
-        from curlhttp._models.timeout import Timeout
+        from curlhttp._http.timeout import Timeout
 
-        limits = {"total": self.max_time}
+        return Timeout(total=self.max_time, min_speed=self._min_speed(), **self._phases())
+
+    def attempt_timeout(self) -> Timeout:
+        """Return the timeout of the requests of a list, whose waits for each other do not count."""
+        from curlhttp._http.timeout import ATTEMPT_SECONDS, MIN_SPEED, Timeout
+
+        return Timeout(
+            attempt=self.max_time or ATTEMPT_SECONDS,
+            min_speed=self._min_speed() or MIN_SPEED,
+            **self._phases(),
+        )
+
+    def _min_speed(self) -> tuple[float, float] | None:
+        if self.speed_limit is None and self.speed_time is None:
+            return None
+        return self.speed_limit or 1, self.speed_time or 30.0  # as curl does
+
+    def _phases(self) -> dict[str, float]:
+        limits: dict[str, float] = {}
         if self.timeout is not None:
             limits |= {"connect": self.timeout, "read": self.timeout}
         if self.connect_timeout is not None:
             limits["connect"] = self.connect_timeout
-        return Timeout(**limits)
+        return limits
+
+
+def _join_cert(
+    cert: tuple[str, str | None] | None, key: str | None, key_password: str | None
+) -> tuple[str, str, str | None] | None:
+    """Return the argument `cert` of a client for --cert, --key and --pass, or those of a proxy."""
+    if cert is None:
+        return None
+    path, password = cert
+    return path, key or path, password if key_password is None else key_password
+
+
+def _parse_raw_url(url: str | bytes | URL) -> URL:
+    from curlhttp._http.url import URL
+
+    return url if isinstance(url, URL) else URL(url, raw=True)
 
 
 def _create_context(
@@ -304,8 +360,8 @@ def _create_context(
 
     import certifi
 
-    from curlhttp._models.config import explain_missing_authorities, names_folders
-    from curlhttp._policy.environment import find_ca_bundle
+    from curlhttp._client.environment import find_ca_bundle
+    from curlhttp._http.config import explain_missing_authorities, names_folders
 
     class Context(ssl.SSLContext):
         def __reduce__(self) -> tuple[Callable[..., SSLContext], tuple[object, ...]]:
@@ -330,7 +386,7 @@ def _create_context(
 
 
 def _create_aws_auth(region: str, service: str, credentials: tuple[str, str] | None) -> AuthInput:
-    from curlhttp._policy.aws import AWSSigV4
+    from curlhttp._features.auth.aws import AWSSigV4
 
     try:
         return AWSSigV4(region, service, credentials)
@@ -350,7 +406,7 @@ def _get_local_end(text: str | None) -> dict[str, str]:
 
 
 def _create_guard() -> PublicOnly:
-    from curlhttp._policy.guard import PublicOnly
+    from curlhttp._features.guard.policy import PublicOnly
 
     return PublicOnly()
 
@@ -478,7 +534,13 @@ _OPTIONS = (
     click.option("--connect-timeout", type=parse_seconds, metavar="SECONDS",
                  help="Maximum time to connect. Overrides --timeout."),
     click.option("-m", "--max-time", type=parse_seconds, metavar="SECONDS",
-                 help="Maximum time for everything: waits, redirects, retries and the body."),
+                 help="Maximum time for everything: waits, redirects, retries and the body. With "
+                 "fetch: for each attempt, from when it is sent.  [default with fetch: 300]"),
+    click.option("-Y", "--speed-limit", type=parse_size, metavar="BYTES",
+                 help="Minimum speed of a response, in bytes per second, for --speed-time.  "
+                 "[default with fetch: 100]"),
+    click.option("-y", "--speed-time", type=parse_seconds, metavar="SECONDS",
+                 help="How long a response may be slower than --speed-limit.  [default: 30]"),
     click.option("--retry", type=integer(0, 100), default=0, metavar="N",
                  help="Retry a failed request up to N times, if repeating it is safe."),
     click.option("--retry-all-errors", is_flag=True,
@@ -512,6 +574,9 @@ _OPTIONS = (
     click.option("--doh-url", metavar="URL", help="Look up names with DNS over HTTPS."),
     click.option("--limit-rate", type=parse_size, metavar="SIZE",
                  help="Send and receive at most SIZE bytes per second, such as 200k."),
+    click.option("--path-as-is", is_flag=True,
+                 help="Send path and query byte for byte: keep '.' and '..' in the path, and do "
+                 "not change escapes. This also holds for redirects."),
     click.option("--max-redirs", type=integer(0, 10_000), metavar="N",
                  help="Follow at most N redirects.  [default: 30]"),
     click.option("--noproxy", metavar="HOSTS",
@@ -549,6 +614,16 @@ _OPTIONS = (
                  help="Private key of the client certificate, if it is in a separate file."),
     click.option("--pass", "key_password", metavar="PASSWORD",
                  help="Password of the private key."),
+    click.option("--proxy-insecure", is_flag=True,
+                 help="Do not verify the certificate of an https proxy."),
+    click.option("--proxy-cacert", type=click.Path(exists=True), metavar="FILE",
+                 help="Trust the CA certificates in this PEM file for an https proxy."),
+    click.option("--proxy-cert", callback=_parse_cert, metavar="FILE[:PASSWORD]",
+                 help="Client certificate for an https proxy."),
+    click.option("--proxy-key", type=_FILE, metavar="FILE",
+                 help="Private key of --proxy-cert, if it is in a separate file."),
+    click.option("--proxy-pass", "proxy_key_password", metavar="PASSWORD",
+                 help="Password of the private key for the proxy."),
     click.option("-K", "--config", multiple=True, expose_value=False, metavar="FILE",
                  help="Read options from FILE, one per line as in curl. '-' is stdin."),
     color_option,
@@ -570,8 +645,10 @@ def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
 
     @functools.wraps(command)
     def wrapped(**options: Any) -> _T:  # Any: the values that click parsed
-        if options["key"] and not options["cert"]:
-            raise click.UsageError("--key needs --cert")
+        for prefix in ("", "proxy_"):
+            if options[f"{prefix}key"] and not options[f"{prefix}cert"]:
+                name = f"--{prefix}key".replace("_", "-")
+                raise click.UsageError(f"{name} needs {name.replace('key', 'cert')}")
         values = {name: options.pop(name) for name in names}
         return command(connection=ConnectionOptions(**values), **options)
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from curlhttp._models.decoding import TextDecoder, decode_readable
-from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
-from curlhttp._models.timings import NO_TIME, Timings
+from curlhttp._http.decoding import TextDecoder, decode_readable
+from curlhttp._http.redaction import display_url, redact_field, redact_text, redact_url
+from curlhttp._http.timings import NO_TIME, Timings
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, reading, translate
 from curlhttp.cli.files import replace_file
 from curlhttp.cli.terminal import console, has_color, printable
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
     from curlhttp._client.stream import StreamedResponse
-    from curlhttp._engine.engine import Send
-    from curlhttp._models.hook_events import AttemptEvent
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.response import Response
-    from curlhttp._models.url import URL
+    from curlhttp._http.hook_events import AttemptEvent
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Response
+    from curlhttp._http.url import URL
+    from curlhttp._runtime.engine import Send
 
 
 _MAX_INDENTED = 1024 * 1024  # bytes of JSON that are buffered so that they can be indented
@@ -109,7 +109,7 @@ class MeasuredBody:
         if not shows_progress:
             yield from self.chunks()
             return
-        from curlhttp._policy.resume import content_length
+        from curlhttp._features.download.resume import content_length
         from curlhttp.progress import bar
 
         headers = self.response.headers
@@ -295,7 +295,7 @@ def _print_request_head(request: ClientRequest, version: str, *, shows_secrets: 
 def _mask_body(request: ClientRequest, data: bytes, shows_secrets: bool) -> bytes:
     if shows_secrets:
         return data
-    from curlhttp._models.body_redaction import Redactor
+    from curlhttp._http.body_redaction import Redactor
 
     codings = request.read_headers().get_list("content-encoding")
     decoded = decode_readable(data, codings)
@@ -361,7 +361,7 @@ def show_wire(*, shows_secrets: bool = False) -> Iterator[None]:
     """
     import logging
 
-    from curlhttp._engine.log import log
+    from curlhttp._runtime.log import log
 
     class Handler(logging.Handler):
         def emit(self, record: LogRecord) -> None:
@@ -506,7 +506,7 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
 
 def _get_redirect_url(response: Response) -> str:
     """Return the URL in Location as an absolute URL without secrets."""
-    from curlhttp._models.url import BLANKS, decode_reference
+    from curlhttp._http.url import BLANKS, decode_reference
 
     location = response.headers.get("location", "").strip(BLANKS)
     if not location:

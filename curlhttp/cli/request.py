@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import click
 
-from curlhttp._models.redaction import display_url
-from curlhttp._models.url import add_scheme
+from curlhttp._http.redaction import display_url
+from curlhttp._http.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.files import replace_file
-from curlhttp.cli.options import ARGUMENTS, ConnectionOptions, add_options, connection_options
+from curlhttp.cli.options import ConnectionOptions, add_options, connection_options, integer
 from curlhttp.cli.output import (
     MeasuredBody,
     TimingChart,
@@ -45,26 +45,19 @@ from curlhttp.cli.request_body import (
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._client.client import Client
-    from curlhttp._client.request_builder import RequestOptions
+    from curlhttp._client.options import RequestOptions
     from curlhttp._client.stream import StreamedResponse
-    from curlhttp._engine.engine import Send
-    from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.response import Response
+    from curlhttp._features.clients.client import Client
+    from curlhttp._http.cookies.jar import Cookies
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Response
+    from curlhttp._runtime.engine import Send
     from curlhttp.cli.sessions import SavedSession
 
 _PARTS = "HhBbm"
 _ESCAPED_BRACKET = re.compile(r"\\([][{}])")  # browsers escape them, because curl has ranges
 _SLASHES = re.compile(r"^(https?):(?:/|///)(?=[^/])", re.IGNORECASE)  # curl takes 1 to 3
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_DOTS = re.compile(r"://[^?#]*/\.{1,2}(?:[/?#]|$)")
-
-
-def _refuse_dots(context: click.Context, _: click.Parameter, is_given: bool) -> None:
-    """Raise click.UsageError for --path-as-is and a URL with "." or ".." in its path."""
-    if is_given and any(map(_DOTS.search, context.find_root().meta.get(ARGUMENTS, ()))):
-        raise click.UsageError("--path-as-is is not supported: '.' and '..' in a path are resolved")
 
 
 # --- what to print, and where to save the body ---
@@ -88,6 +81,9 @@ _OUTPUT_OPTIONS = (
                  "it. If the status is 400 or above, save nothing and exit with status 22."),
     click.option("-C", "--continue", "--continue-at", "resumes", is_flag=True,
                  help="With -o or -O: resume an interrupted download. GET only."),
+    click.option("--segments", "--split", type=integer(1, 64), default=1, metavar="N",
+                 help="With -o or -O: receive up to N ranges of the file at once, if the server "
+                 "allows it, and resume as -C does. GET only."),
     click.option("-i", "--include", is_flag=True, help="Also print the response headers."),
     click.option("--print", "parts", callback=_validate_parts, metavar="HhBbm",
                  help="What to print: request headers (H) and body (B), response headers (h) and "
@@ -139,8 +135,6 @@ _OUTPUT_OPTIONS = (
     click.option("-N", "--no-buffer", is_flag=True, hidden=True, expose_value=False),
     click.option("-n", "--netrc", is_flag=True, hidden=True, expose_value=False),
     click.option("-#", "--progress-bar", is_flag=True, hidden=True, expose_value=False),
-    click.option("--path-as-is", is_flag=True, hidden=True, expose_value=False,
-                 callback=_refuse_dots),
 )  # fmt: skip
 
 
@@ -154,6 +148,7 @@ class OutputOptions:
     download: bool
     offline: bool
     resumes: bool
+    segments: int
     include: bool
     parts: str | None
     as_json: bool
@@ -233,6 +228,11 @@ class OutputOptions:
             return "h"
         return "hb" if self.include else "b"
 
+    @property
+    def is_resumable(self) -> bool:
+        """Return whether download() saves the body, which resumes an interrupted download."""
+        return self.resumes or self.segments > 1
+
     def get_path(self, url: str) -> Path | None:
         """Return the file to save the body to, or None for stdout."""
         if self.remote_name:
@@ -266,7 +266,7 @@ class _RedirectRule(NamedTuple):
         if status in (307, 308) or (method == "POST" and status in self.keeps_post):
             return method
         if not self.is_curl:
-            from curlhttp._policy.redirects import get_redirect_method
+            from curlhttp._features.redirects.policy import get_redirect_method
 
             return get_redirect_method(method, status)
         if method == "HEAD" or (status != 303 and (self.uploads_file or method != "POST")):
@@ -275,9 +275,9 @@ class _RedirectRule(NamedTuple):
 
     def apply_to(self, request: ClientRequest) -> None:
         """Set the rule for a request: the hook on requests."""
-        from curlhttp._models.request import REDIRECT_METHOD
+        from curlhttp._http.request import REDIRECT_METHOD
 
-        request.extensions = {**(request.extensions or {}), REDIRECT_METHOD: self}
+        request._extend(REDIRECT_METHOD, self)
 
 
 class _RequestSpec(NamedTuple):
@@ -332,10 +332,11 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
     if output.offline:
         output = output.without_files()
     path = output.get_path(url)
-    if output.resumes and (
+    if output.is_resumable and (
         spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
     ):
-        raise click.UsageError("-C needs -o FILE or -O, a GET request, no body and no -J")
+        option = "-C" if output.resumes else "--segments"
+        raise click.UsageError(f"{option} needs -o FILE or -O, a GET request, no body and no -J")
     if output.create_dirs and path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     for file in (path, output.har, output.timing_html, output.cookie_jar):
@@ -375,10 +376,17 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
         spec.content.set_headers(client, connection.header)
         keywords = spec.keywords(output)
         try:
-            if output.resumes and path is not None:
+            if output.is_resumable and path is not None:
                 from curlhttp.cli.download import resume
 
-                resume(client, url, path, keywords, shows_progress=output.shows_progress)
+                resume(
+                    client,
+                    url,
+                    path,
+                    keywords,
+                    segments=output.segments,
+                    shows_progress=output.shows_progress,
+                )
                 return
             with client.stream(spec.method, url, **keywords) as response:
                 if output.fail or output.download:
@@ -468,7 +476,7 @@ def _load_cookies(output: OutputOptions, session: SavedSession | None) -> Cookie
     files = [Path(text) for text in output.cookies if "=" not in text]
     if not files and output.cookie_jar is None and session is None:
         return None
-    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._http.cookies.jar import Cookies
     from curlhttp.cli.sessions import load_cookies
 
     cookies = Cookies() if session is None else session.cookies

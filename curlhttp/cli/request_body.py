@@ -19,15 +19,15 @@ from urllib.parse import quote_plus
 
 import click
 
-from curlhttp._models.redaction import display_url
+from curlhttp._http.redaction import display_url
 from curlhttp.cli.errors import reading
 from curlhttp.cli.files import encode_text, open_file
 from curlhttp.cli.options import add_options
 
 if TYPE_CHECKING:
-    from curlhttp._client.client import Client
-    from curlhttp._client.request_builder import RequestOptions
-    from curlhttp._models.inputs import FileInput
+    from curlhttp._client.options import RequestOptions
+    from curlhttp._features.clients.client import Client
+    from curlhttp._http.inputs import FileInput
 
 ORDER = "curlhttp.cli.order"  # in a context's meta: the names of options, in the order given
 ParsedOptions: TypeAlias = "dict[str, Any]"  # Any: the values that click parsed

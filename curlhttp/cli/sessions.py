@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from curlhttp._client.base import make_client_headers
-from curlhttp._models.cookies.jar import Cookies
-from curlhttp._models.cookies.parsing import bare_host, host_allowed, matching_domains, new_cookie
-from curlhttp._models.headers import Headers
-from curlhttp._models.redaction import redact_url
-from curlhttp._models.url import parse_url
-from curlhttp._policy.redirects import may_keep_credentials
+from curlhttp._http.cookies.jar import Cookies
+from curlhttp._http.cookies.parsing import bare_host, host_allowed, matching_domains, new_cookie
+from curlhttp._http.headers import Headers
+from curlhttp._http.redaction import redact_url
+from curlhttp._http.url import may_keep_credentials, parse_url
 from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed, reading
 from curlhttp.cli.files import replace_private_files, writing
 
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
     from urllib.request import Request as UrllibRequest
 
-    from curlhttp._engine.engine import Middleware, Send
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.response import Response
-    from curlhttp._models.url import URL
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Response
+    from curlhttp._http.url import URL
+    from curlhttp._runtime.engine import Middleware, Send
     from curlhttp.cli.options import ConnectionOptions
 
 _MAX_SIZE = 16 * 1024 * 1024  # bytes of a file that is read

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from curlhttp._models.url import add_scheme
+from curlhttp._http.url import add_scheme
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.options import ConnectionOptions, connection_options, integer
 from curlhttp.cli.output import print_json
@@ -22,8 +22,8 @@ from curlhttp.cli.terminal import printable
 from curlhttp.exceptions import ReadTimeout, WebSocketClosed
 
 if TYPE_CHECKING:
-    from curlhttp._client.request_builder import RequestOptions
-    from curlhttp._client.websocket.websocket import WebSocket
+    from curlhttp._client.options import RequestOptions
+    from curlhttp._features.websocket.websocket import WebSocket
 
 _POLL_INTERVAL = 0.05  # seconds to wait for a message before checking whether stdin has ended
 _IDLE_TIMEOUT = 2.0  # seconds without a message after the end of stdin before closing

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from curlhttp._features.compressed_files import load_zstd
+from curlhttp._features.duplicate_urls import DuplicateURLs
 from curlhttp.distributed.driver import FetchDriver, show_progress
 from curlhttp.distributed.engines import open_engine
 from curlhttp.distributed.manifest import Format, JobConfig, Manifest, lock_folder
@@ -30,9 +32,9 @@ from curlhttp.distributed.worker import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._models.url import URL
-    from curlhttp._policy.retry import RetryInput
-    from curlhttp._policy.shared_store import Store
+    from curlhttp._features.shared_store import Store
+    from curlhttp._http.inputs import RetryInput
+    from curlhttp._http.url import URL
 
 __all__ = ["FetchSummary", "fetch"]
 
@@ -55,6 +57,8 @@ def fetch(
     partition: int = 10_000,
     inline: int | None = 65_536,
     bodies: bool = True,
+    text: bool = False,
+    dedup: bool = False,
     progress: bool = True,
     **client_settings: Any,  # Any: each keyword of Client has its own type
 ) -> FetchSummary:
@@ -62,8 +66,9 @@ def fetch(
 
     Args:
         urls: the URLs, as an iterable, which is read lazily, or as the path or fsspec URL of a text
-            file with one URL per line, or of a Parquet file (.parquet, or any file if `column` is
-            passed). A URL without a scheme means http for local hosts, and https for others.
+            file with one URL per line, which may be compressed, or of a Parquet file (.parquet, or
+            any file if `column` is passed). A URL without a scheme means http for local hosts, and
+            https for others.
         column: the column of the Parquet file that has the URLs. The default is its only column, or
             the one named "url".
         out: the folder for parts, bodies and the manifest, or its fsspec URL.
@@ -71,7 +76,8 @@ def fetch(
             machine, "dask://host:8786" for the cluster of a scheduler, or a Client of
             dask.distributed; "ray" for the cluster that `ray.init()` connects to, or
             "ray://host:10001".
-        processes: the number of processes, for "processes" and "dask". None for one per core.
+        processes: the number of processes, for "processes" and "dask". None for one per core. While
+            some of them wait for slow hosts, "processes" uses up to three further ones for each.
         concurrency: the number of concurrent requests in each partition.
         per_host: the number of concurrent requests to one origin, by all workers together. Without
             a store, this applies to the hosts in `urls`, because only one worker at a time fetches
@@ -81,14 +87,21 @@ def fetch(
         store: a RedisStore through which the workers share per_host and rate, so that both apply
             to every request, and several workers may fetch the URLs of one host.
         retry: see Client.
-        format: the format of the parts.
+        format: the format of the parts: Parquet, JSON lines, or WARC, which holds bodies of any
+            size.
         partition: the maximum number of URLs in a partition.
         inline: the maximum size in bytes of a body stored in its row. Larger bodies are written to
             files named by their SHA-256. None for no limit.
         bodies: False to store no bodies.
+        text: store the bodies of texts as UTF-8, whatever charset Content-Type, a byte order mark
+            or the document itself names; size is that of the text.
+        dedup: leave out a URL if one before it is the same, after normalization; it has no row. The
+            driver reads the whole input, and remembers about 100 bytes of each URL.
         progress: show progress on stderr.
         client_settings: arguments of the Client in each worker. The default of max_response_size
-            is 100 MiB.
+            is 100 MiB, that of timeout is Timeout(attempt=300, min_speed=(100, 30)), and that of
+            retry_after is "origin". With `robots`, only one worker at a time fetches the URLs of a
+            host, so that its Crawl-delay applies to all workers together.
 
     Returns:
         The summary of all partitions, including those that earlier calls have fetched.
@@ -99,10 +112,12 @@ def fetch(
         OSError: the input cannot be read, the folder cannot be written, or the engine cannot be
             reached. It is a BlockingIOError if another call is fetching to the folder.
         RuntimeError: the workers of a partition were lost repeatedly.
-        KeyboardInterrupt: after Ctrl-C. Complete parts are kept.
+        KeyboardInterrupt: after Ctrl-C. Complete parts are kept, and also the rows of the others.
         ImportError: the engine, the format or a path needs a package that is not installed.
     """
     settings = {**client_settings, "retry": retry}
+    if text:
+        settings.setdefault("default_encoding", "html")
     _validate(settings, format, concurrency=concurrency, partition=partition, processes=processes)
     url_input = parse_input(urls, column)
     folder = open_folder(os.fspath(out))
@@ -116,17 +131,22 @@ def fetch(
         per_host,
         rate,
         pause=1 / rate if rate and store is None else 0.0,
+        as_text=text,
     )
     with open_client(config):  # raises here, not in the workers, if a setting is invalid
         pass
     with open_engine(engine, processes or os.cpu_count() or 1) as opened:
-        queues = 4 * max(4, opened.slots) if (per_host or rate) and store is None else 0
-        job = JobConfig(format, partition, queues, inline, bodies, describe_settings(settings))
+        # No store shares a Crawl-delay.
+        is_divided = settings.get("robots") is not None or ((per_host or rate) and store is None)
+        queues = 4 * max(4, opened.slots) if is_divided else 0
+        described = describe_settings(settings)
+        job = JobConfig(format, partition, queues, inline, bodies, described, text, dedup)
         folder.create()
         with lock_folder(folder), show_progress(url_input.rows, quiet=not progress) as notify:
             manifest = Manifest(folder)
             host_queues = manifest.start(job).host_queues
-            splitter = Splitter(url_input, folder, partition, host_queues)
+            duplicates = DuplicateURLs() if dedup else None
+            splitter = Splitter(url_input, folder, partition, host_queues, duplicates)
             return FetchDriver(folder, manifest, splitter, notify).run(opened, config)
 
 
@@ -136,8 +156,9 @@ def _validate(settings: Iterable[str], format: str, **numbers: int | None) -> No
         raise TypeError(
             f"{min(reserved)} cannot be passed: use per_host and rate, which apply to all workers"
         )
-    if format not in ("parquet", "jsonl"):
-        raise ValueError(f"format must be 'parquet' or 'jsonl', not {format!r}")
+    if format not in get_args(Format):
+        formats = ", ".join(map(repr, get_args(Format)))
+        raise ValueError(f"format must be one of {formats}, not {format!r}")
     for name, number in numbers.items():
         if number is not None and (not isinstance(number, int) or number < 1):
             raise ValueError(f"{name} must be an integer of at least 1, not {number!r}")
@@ -145,3 +166,5 @@ def _validate(settings: Iterable[str], format: str, **numbers: int | None) -> No
         from curlhttp.distributed.parquet import import_pyarrow
 
         import_pyarrow()
+    elif format == "jsonl.zst":
+        load_zstd()

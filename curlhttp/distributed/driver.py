@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from itertools import chain
 from typing import TypeAlias
 
+from curlhttp._runtime.log import log
 from curlhttp.distributed.engines import PartitionEngine, run_partitions
 from curlhttp.distributed.manifest import Manifest, partition_file_name
 from curlhttp.distributed.partition import Partition, Splitter
@@ -39,6 +40,7 @@ class HostQueues:
         self._partitions = partitions
         self._ahead = ahead
         self._waiting: deque[Partition] = deque()
+        self._has_told = False
         self._running: dict[int, int] = {}  # the queue of each running partition, by its number
 
     def __iter__(self) -> Iterator[Partition | None]:
@@ -60,6 +62,13 @@ class HostQueues:
             self._waiting.append(following)
         if not self._waiting:
             raise StopIteration
+        if len(self._waiting) == self._ahead and not self._has_told:
+            self._has_told = True
+            log.warn(
+                "no further URLs are read until a partition has ended: %d others wait because they "
+                "have the same hosts. If other hosts come later in the list, mix it",
+                self._ahead,
+            )
         return None
 
     def _start(self, partition: Partition) -> Partition:
@@ -121,12 +130,13 @@ class FetchDriver:
                     self._add(result)
                     if self._splitter.writes_files:
                         self._folder.remove(partition_file_name(result.number))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             # A worker may have completed one whose result nobody received.
             complete = sum(1 for _ in self._manifest.results())
-            raise KeyboardInterrupt(
-                f"{complete} parts are complete in {self._folder.path('')}; "
-                "the same call resumes from there"
+            early = self._manifest.count_early_results()
+            raise type(interrupt)(
+                f"{complete} parts are complete in {self._folder.path('')}, and {early} have the "
+                "rows that were fetched; the same call resumes from there"
             ) from None
         self._summary.finish(time.monotonic() - started)
         self._manifest.finish(self._summary.as_json())

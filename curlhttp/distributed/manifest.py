@@ -1,8 +1,9 @@
 """The manifest: the configuration of a fetch, and the results of the partitions that are done.
 
 manifest/fetch.json is the configuration. manifest/00000000.json is the result of partition 0, which
-its worker writes after the part. Only one driver at a time may use a folder: it holds a lock on
-manifest/lock. Object stores have no locks, so the driver refreshes manifest/driver.json there.
+its worker writes after the part, and manifest/00000000-0.json that of its first part, if it ended
+early. Only one driver at a time may use a folder: it holds a lock on manifest/lock. Object stores
+have no locks, so the driver refreshes manifest/driver.json there.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from curlhttp._flow.file_lock import lock_file
+from curlhttp._runtime.file_lock import lock_file
 from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import PartResult
 
-Format: TypeAlias = Literal["parquet", "jsonl"]
+Format: TypeAlias = Literal["parquet", "jsonl", "jsonl.gz", "jsonl.zst", "warc", "warc.gz"]
 
 _VERSION = 1
 _CONFIG = "manifest/fetch.json"
@@ -31,16 +32,28 @@ _HEARTBEAT = "manifest/driver.json"
 _HEARTBEAT_INTERVAL = 15.0  # seconds
 _HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat until a driver counts as dead
 _is_result = re.compile(r"(\d{8,})\.json").fullmatch
+_is_early_result = re.compile(r"(\d{8,})-(\d+)\.json").fullmatch
 
 
-def part_name(number: int, format: Format) -> str:
-    """Return the name of the part of a partition.
+def part_name(number: int, format: Format, piece: int = 0) -> str:
+    """Return the name of a part of a partition.
 
     Args:
         number: the number of the partition.
         format: the format of the part.
+        piece: how many parts the partition has already, because it ended early.
     """
-    return f"parts/part-{number:08}.{format}"
+    return f"parts/part-{number:08}{f'-{piece}' if piece else ''}.{format}"
+
+
+def early_result_name(number: int, piece: int) -> str:
+    """Return the name of the file with the result of a part that ended early.
+
+    Args:
+        number: the number of the partition.
+        piece: see part_name.
+    """
+    return f"manifest/{number:08}-{piece}.json"
 
 
 def result_name(number: int) -> str:
@@ -64,6 +77,8 @@ class JobConfig:
         inline: see WorkerConfig.
         bodies: see WorkerConfig.
         settings: descriptions of the other arguments by name, without credentials.
+        text: see fetch().
+        dedup: see fetch().
     """
 
     format: Format
@@ -72,10 +87,12 @@ class JobConfig:
     inline: int | None
     bodies: bool
     settings: dict[str, str] = field(default_factory=dict)
+    text: bool = False
+    dedup: bool = False
 
     def changes(self, earlier: JobConfig) -> list[str]:
         """Return the names of the arguments that differ from those of an earlier call."""
-        names = [name for name in ("format", "partition", "inline", "bodies")
+        names = [name for name in ("format", "partition", "inline", "bodies", "text", "dedup")
                  if getattr(self, name) != getattr(earlier, name)]  # fmt: skip
         new, old = self.settings, earlier.settings
         return names + [name for name in sorted(new | old) if new.get(name) != old.get(name)]
@@ -150,6 +167,12 @@ class Manifest:
                 yield PartResult.from_json(text)
             except ValueError as error:
                 raise ValueError(f"{self._folder.path(f'manifest/{name}')}: {error}") from None
+
+    def count_early_results(self) -> int:
+        """Return the number of parts that ended early, in partitions that are not done."""
+        names = {*self._folder.names("manifest")}
+        early = filter(None, map(_is_early_result, names))
+        return sum(1 for match in early if f"{match[1]}.json" not in names)
 
     def finish(self, summary: dict[str, object]) -> None:
         """Write the summary, and remove the partition files and temporary files.

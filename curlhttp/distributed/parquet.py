@@ -96,6 +96,13 @@ def read_column(
             row += size
 
 
+def read_row_column(stream: BinaryIO) -> Iterator[int]:
+    """Yield the numbers of the rows in a part."""
+    _, parquet = import_pyarrow()
+    for batch in parquet.ParquetFile(stream).iter_batches(columns=["row"]):
+        yield from batch.column(0).to_pylist()
+
+
 class ParquetWriter:
     """Write rows to a Parquet file. They are buffered until they fill a row group.
 
@@ -226,6 +233,11 @@ def _build_schema(arrow: Any) -> Any:  # Any: pyarrow has no types
             arrow.field("status", arrow.int32()),
             arrow.field("error", text),
             arrow.field("message", text),
+            arrow.field("reason", text),
+            arrow.field("curl_code", arrow.int32()),
+            arrow.field("request_sent", arrow.bool_(), nullable=False),
+            arrow.field("last_status", arrow.int32()),
+            arrow.field("retry_after", arrow.float64()),
             arrow.field("attempts", arrow.int32(), nullable=False),
             arrow.field("timings", arrow.struct([(name, arrow.float64()) for name in TIMINGS])),
             arrow.field("headers", arrow.map_(text, arrow.list_(text))),

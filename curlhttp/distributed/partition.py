@@ -11,10 +11,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 from zlib import crc32
 
-from curlhttp._models.url import URL, complete_url, parse_url
+from curlhttp._features.compressed_files import decompress
+from curlhttp._features.duplicate_urls import DuplicateURLs
+from curlhttp._http.url import URL, complete_url, parse_url
 from curlhttp.distributed.manifest import partition_file_name
 from curlhttp.distributed.storage import OutputFolder, open_input_file
 from curlhttp.exceptions import RequestException
@@ -26,6 +28,7 @@ Row: TypeAlias = "tuple[int, str | bytes]"
 
 MAX_LINE = 1 << 20  # bytes
 _LINE_END = b"\n"[0]
+_ENDLESS = 1 << 62  # bytes
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -49,21 +52,41 @@ class TextLines:
         """Yield rows and URLs. A line that is too long is truncated, so its URL is invalid."""
         with open_input_file(self.path) as stream:
             stream.seek(self.begin)
-            row, left = self.row, self.end - self.begin
-            while left > 0:
-                raw = stream.readline(min(left, MAX_LINE))
-                if not raw:
-                    return
-                left -= len(raw)
-                while left > 0 and raw[-1] != _LINE_END:
-                    more = stream.readline(min(left, MAX_LINE))
-                    left -= len(more)
-                    if not more or more.endswith(b"\n"):
-                        break
-                text = (raw.removeprefix(_BOM) if row == 0 else raw).strip()
-                if text and not text.startswith(b"#"):
-                    yield row, text
-                row += 1
+            yield from _read_lines(stream, self.row, self.end - self.begin)
+
+
+def _read_lines(stream: BinaryIO, row: int, left: int) -> Iterator[Row]:
+    """Yield rows and URLs of at most `left` bytes."""
+    while left > 0:
+        raw = stream.readline(min(left, MAX_LINE))
+        if not raw:
+            return
+        left -= len(raw)
+        while left > 0 and raw[-1] != _LINE_END:
+            more = stream.readline(min(left, MAX_LINE))
+            left -= len(more)
+            if not more or more.endswith(b"\n"):
+                break
+        text = (raw.removeprefix(_BOM) if row == 0 else raw).strip()
+        if text and not text.startswith(b"#"):
+            yield row, text
+        row += 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedLines:
+    """The lines of a compressed text file, which cannot be read in ranges.
+
+    Args:
+        path: the path of the file, or its fsspec URL.
+    """
+
+    path: str
+
+    def read(self) -> Iterator[Row]:
+        """Yield rows and URLs, as TextLines does."""
+        with open_input_file(self.path) as stream, decompress(stream) or stream as content:
+            yield from _read_lines(content, 0, _ENDLESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +155,7 @@ _BLOCK_SIZE = 1 << 20  # bytes
 _FOOTER = 1 << 20  # bytes at the end of a Parquet file, whose checksum identifies the file
 _WINDOW = 32 << 20  # bytes of URLs that the driver holds in memory to group them by host
 _PARQUET = (".parquet", ".pq", ".parq")
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+_ARCHIVE = (".zip", ".tar", ".tar.gz", ".tgz")
 
 Urls: TypeAlias = "str | os.PathLike[str] | Iterable[str | bytes | URL]"
 
@@ -146,12 +169,14 @@ class UrlInput:
         path: the path of the file, or its fsspec URL.
         column: the column of the Parquet file, or None.
         rows: the number of rows, or None if it is unknown.
+        is_compressed: the text file is compressed.
     """
 
     urls: Iterable[str | bytes | URL] | None = None
     path: str = ""
     column: str | None = None
     rows: int | None = None
+    is_compressed: bool = False
 
     def read(self) -> Iterator[Row]:
         """Yield all rows and URLs."""
@@ -160,6 +185,8 @@ class UrlInput:
         if self.column is not None:
             assert self.rows is not None
             return ParquetRows(self.path, self.column, 0, self.rows).read()
+        if self.is_compressed:
+            return CompressedLines(self.path).read()
         return TextLines(self.path, 0, _get_size(self.path), 0).read()
 
     def split(self, size: int) -> Iterator[Partition]:
@@ -183,8 +210,9 @@ def parse_input(urls: Urls, column: str | None) -> UrlInput:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the input is a single URL, a compressed file, or JSON lines, or there is no such
+        ValueError: the input is a single URL, an archive, or JSON lines, or there is no such
             column.
+        ImportError: a package to read the input is not installed.
         TypeError: the input is neither a path nor an iterable of URLs.
     """
     if not isinstance(urls, (str, os.PathLike)):
@@ -203,14 +231,15 @@ def parse_input(urls: Urls, column: str | None) -> UrlInput:
 
         column, rows = find_column(path, column)
         return UrlInput(path=path, column=column, rows=rows)
-    if name.endswith(_COMPRESSED):
-        raise ValueError(
-            f"{os.path.basename(path)} is compressed, so workers cannot read ranges of its lines"
-        )
-    first = next(TextLines(path, 0, min(_get_size(path), MAX_LINE), 0).read(), None)
+    if name.endswith(_ARCHIVE):
+        raise ValueError(f"{os.path.basename(path)} is an archive, not a text file")
+    with open_input_file(path) as stream:
+        is_compressed = decompress(stream) is not None
+    url_input = UrlInput(path=path, is_compressed=is_compressed)
+    first = next(url_input.read(), None)
     if first is not None:
         reject_json_lines(first[1])
-    return UrlInput(path=path)
+    return url_input
 
 
 def reject_json_lines(line: str | bytes) -> None:
@@ -235,17 +264,28 @@ class Splitter:
         size: the maximum number of URLs in a partition.
         host_queues: the number of queues that hosts are assigned to, so that all URLs of a host are
             in partitions of one queue. 0 to not group URLs by host.
+        duplicates: finds URLs to leave out, or None.
 
     Attributes:
         writes_files: partitions are files in the folder, not ranges of an input file.
     """
 
-    def __init__(self, urls: UrlInput, folder: OutputFolder, size: int, host_queues: int) -> None:
+    def __init__(
+        self,
+        urls: UrlInput,
+        folder: OutputFolder,
+        size: int,
+        host_queues: int,
+        duplicates: DuplicateURLs | None = None,
+    ) -> None:
         self._input = urls
         self._folder = folder
         self._size = size
         self.host_queues = host_queues
-        self.writes_files: bool = urls.urls is not None or host_queues > 0
+        self._duplicates = duplicates
+        self.writes_files: bool = (
+            urls.urls is not None or urls.is_compressed or host_queues > 0 or duplicates is not None
+        )
 
     def split(self, is_done: Callable[[int], bool]) -> Iterator[Partition]:
         """Yield the partitions.
@@ -275,6 +315,9 @@ class Splitter:
         window = self._size * max(1, self.host_queues)
         for row, url in self._input.read():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
+            # Invalid UTF-8 is an error of its line, and would make different lines equal.
+            if self._duplicates and "\ufffd" not in text and self._duplicates.has(text):
+                continue
             line = json.dumps([row, text]).encode() + b"\n"
             queue = _get_queue(text, self.host_queues) if self.host_queues else 0
             buffer = buffers.setdefault(queue, bytearray())

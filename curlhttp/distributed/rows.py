@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -11,11 +12,12 @@ from json.encoder import encode_basestring as _quote
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from curlhttp._models.redaction import display_url, strip_userinfo
+from curlhttp._features.outcome_facts import get_body, get_facts, get_retry_after
+from curlhttp._http.redaction import display_url, strip_userinfo
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._models.response import Response
+    from curlhttp._http.response import Response
 
 TIMINGS = ("queue", "dns", "connect", "tls", "first_byte", "total")
 
@@ -79,10 +81,16 @@ class FetchRow:
     Attributes:
         row: its position in the input, starting at 0.
         url: the URL in the input, without user and password. If it is invalid, as messages show it.
-        final_url: the URL after redirects, or None if there were none.
+        final_url: the URL after redirects, or None if there were none. After an error, the URL of
+            the hop that failed.
         status: the status code, or None.
         error: the name of the exception's class, or None.
         message: the message of the exception, or None.
+        reason: why there is no complete response, in a word of failure_reason(); or None.
+        curl_code: libcurl's code for the error, or None.
+        request_sent: a byte of the request may have left this machine.
+        last_status: the status of the response that failed, such as one whose body ended early.
+        retry_after: seconds that the last response asks to wait, or None.
         attempts: the number of attempts, or 0 if the URL is invalid.
         timings: seconds of the last attempt, in the order of TIMINGS, or None if nothing was sent.
         fields: the header fields of the response.
@@ -107,10 +115,22 @@ class FetchRow:
     body_file: str | None = None
     fetched_at: int = field(default_factory=_now)
     host: str = ""
+    reason: str | None = None
+    curl_code: int | None = None
+    request_sent: bool = False
+    last_status: int | None = None
+    retry_after: float | None = None
 
     @classmethod
     def from_outcome(
-        cls, row: int, url: str, host: str, outcome: Response | RequestException, at: int
+        cls,
+        row: int,
+        url: str,
+        host: str,
+        outcome: Response | RequestException,
+        at: int,
+        *,
+        as_text: bool,
     ) -> FetchRow:
         """Return the row of a request.
 
@@ -120,6 +140,7 @@ class FetchRow:
             host: see the attribute.
             outcome: a response with its body, or an error.
             at: when the outcome arrived, in milliseconds since 1970.
+            as_text: store the body of a text as UTF-8, whatever its charset is.
         """
         shown = strip_userinfo(url) if "@" in url else url
         times = outcome.timings
@@ -128,14 +149,16 @@ class FetchRow:
         attempts = len(outcome.attempts) or 1
         if isinstance(outcome, RequestException):
             failed = cls(row, shown, attempts=attempts, timings=timings, fetched_at=at, host=host)
-            failed._set_error(outcome)
+            failed._set_error(outcome, at / 1000)
             return failed
-        body, final = outcome.content, outcome.url
+        body = get_body(outcome, as_text=as_text)
+        final, status = outcome.url, outcome.status_code
+        retry_after = get_retry_after(outcome, at / 1000)
         return cls(  # positional arguments, because they are faster
             row,
             shown,
             None if final == shown else final,
-            outcome.status_code,
+            status,
             None,
             None,
             attempts,
@@ -146,6 +169,11 @@ class FetchRow:
             None,
             at,
             host,
+            None,
+            None,
+            True,
+            None,
+            retry_after,
         )
 
     @classmethod
@@ -158,11 +186,17 @@ class FetchRow:
             error: the reason why the URL is invalid.
         """
         failed = cls(row, display_url(url))
-        failed._set_error(error)
+        failed._set_error(error, failed.fetched_at / 1000)
         return failed
 
-    def _set_error(self, error: Exception) -> None:
+    def _set_error(self, error: Exception, wall: float) -> None:
         self.error, self.message = type(error).__name__, str(error)
+        facts = get_facts(error, wall)
+        self.reason, self.curl_code = facts.reason, facts.curl_code
+        self.request_sent, self.last_status = facts.request_sent, facts.last_status
+        self.retry_after = facts.retry_after
+        if facts.last_url != self.url:
+            self.final_url = facts.last_url
 
     def grouped_fields(self) -> list[tuple[str, list[str]]]:
         """Return each lower-case name with its values, in the order of first appearance."""
@@ -185,18 +219,23 @@ class FetchRow:
         timings = "null" if self.timings is None else _TIMINGS_FORMAT % self.timings
         final = "null" if self.final_url is None else _quote(self.final_url)
         if self.error is None:
-            outcome = f'"status": {self.status}, "error": null, "message": null'
+            outcome = (
+                f'"status": {self.status}, "error": null, "message": null, "reason": null, '
+                f'"curl_code": null, "request_sent": true, "last_status": null'
+            )
         else:
-            message = _quote(self.message or "")
-            outcome = f'"status": null, "error": {_quote(self.error)}, "message": {message}'
+            outcome = (
+                '"status": null, '
+                + _encode({name: getattr(self, name) for name in _OF_ERRORS})[1:-1]
+            )
+        retry_after = "null" if self.retry_after is None else f"{self.retry_after:.3f}"
         body_file = "null" if self.body_file is None else _quote(self.body_file)
-        second, millisecond = divmod(self.fetched_at, 1000)
         line = (
             f'{{"row": {self.row}, "url": {_quote(self.url)}, "final_url": {final}, {outcome}, '
-            f'"attempts": {self.attempts}, "timings": {timings}, '
+            f'"retry_after": {retry_after}, "attempts": {self.attempts}, "timings": {timings}, '
             f'"headers": {{{self._fields_as_json()}}}, "size": {self.size}, "body": {body}, '
             f'"body_file": {body_file}, '
-            f'"fetched_at": "{_format_second(second)}.{millisecond:03}+00:00"{base64_field}}}\n'
+            f'"fetched_at": "{format_time(self.fetched_at)}"{base64_field}}}\n'
         )
         return line.encode("utf-8", "replace")
 
@@ -211,7 +250,19 @@ class FetchRow:
         )
 
 
+_OF_ERRORS = ("error", "message", "reason", "curl_code", "request_sent", "last_status")
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _TIMINGS_FORMAT = "{" + ", ".join(f'"{name}": %.6f' for name in TIMINGS) + "}"
+
+
+def format_time(milliseconds: int) -> str:
+    """Return a time as ISO 8601.
+
+    Args:
+        milliseconds: since 1970.
+    """
+    second, millisecond = divmod(milliseconds, 1000)
+    return f"{_format_second(second)}.{millisecond:03}+00:00"
 
 
 @lru_cache(maxsize=4)

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from curlhttp.distributed.rows import FetchRow
@@ -47,6 +47,14 @@ def _get_slowest(hosts: dict[str, HostTimes], most: int) -> dict[str, HostTimes]
     return dict(ranked[:most])
 
 
+def _add_hosts(hosts: dict[str, HostTimes], more: dict[str, HostTimes]) -> None:
+    for name, times in more.items():
+        total = hosts.setdefault(name, HostTimes())
+        total.requests += times.requests
+        total.seconds += times.seconds
+        total.slowest = max(total.slowest, times.slowest)
+
+
 @dataclass(slots=True)
 class PartResult:
     """The result of a partition, which is a file of the manifest.
@@ -59,7 +67,10 @@ class PartResult:
         seconds: how long the worker took.
         statuses: the number of rows by status code.
         errors: the number of rows by exception name.
+        reasons: the number of rows by reason; see failure_reason().
         hosts: the hosts whose requests took longest on average.
+        parts: the number of its parts: more than one if it ended early before.
+        is_early: it ended early, so that rows are missing.
     """
 
     number: int
@@ -70,6 +81,28 @@ class PartResult:
     statuses: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, HostTimes] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    parts: int = 1
+    is_early: bool = False
+
+    def merge(self, pieces: list[PartResult]) -> PartResult:
+        """Return this result with those of the earlier parts of its partition."""
+        merged = replace(self, statuses={}, errors={}, reasons={}, hosts={})
+        counters = ("statuses", "errors", "reasons")
+        totals: dict[str, Counter[str]] = {name: Counter() for name in counters}
+        for result in (self, *pieces):
+            for name, total in totals.items():
+                total.update(getattr(result, name))
+            _add_hosts(merged.hosts, result.hosts)
+        for piece in pieces:
+            merged.rows += piece.rows
+            merged.size += piece.size
+            merged.seconds += piece.seconds
+            merged.parts += piece.parts
+        for name, total in totals.items():
+            setattr(merged, name, dict(total))
+        merged.hosts = _get_slowest(merged.hosts, _HOSTS)
+        return merged
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
@@ -102,6 +135,7 @@ class PartCounters:
         self._bytes = 0
         self._statuses: Counter[int | None] = Counter()
         self._errors: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
         self._hosts: defaultdict[str, HostTimes] = defaultdict(HostTimes)
 
     def add(self, rows: list[FetchRow]) -> None:
@@ -112,6 +146,7 @@ class PartCounters:
             self._bytes += row.size
             if row.error is not None:
                 self._errors[row.error] += 1
+                self._reasons[row.reason or "other"] += 1
             else:
                 statuses[row.status] += 1
             if row.timings is not None:
@@ -138,6 +173,7 @@ class PartCounters:
             seconds=round(seconds, 3),
             statuses={str(status): number for status, number in self._statuses.items()},
             errors=dict(self._errors),
+            reasons=dict(self._reasons),
             hosts=_get_slowest(self._hosts, _HOSTS),
         )
 
@@ -154,6 +190,7 @@ class FetchSummary:
         worker_seconds: the sum of the times of all partitions.
         statuses: the number of rows by status code.
         errors: the number of rows by exception name.
+        reasons: the number of rows by reason; see failure_reason().
         hosts: the hosts whose requests took longest on average, the slowest first. Only the 20
             slowest hosts of each partition are counted.
     """
@@ -165,21 +202,19 @@ class FetchSummary:
     worker_seconds: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     hosts: dict[str, HostTimes] = field(default_factory=dict)
 
     def add(self, result: PartResult) -> None:
         """Add the result of a partition."""
-        self.parts += 1
+        self.parts += result.parts
         self.rows += result.rows
         self.size += result.size
         self.worker_seconds += result.seconds
         self.statuses.update(result.statuses)
         self.errors.update(result.errors)
-        for name, times in result.hosts.items():
-            total = self.hosts.setdefault(name, HostTimes())
-            total.requests += times.requests
-            total.seconds += times.seconds
-            total.slowest = max(total.slowest, times.slowest)
+        self.reasons.update(result.reasons)
+        _add_hosts(self.hosts, result.hosts)
         if len(self.hosts) > _MAX_HOSTS:
             self.hosts = _get_slowest(self.hosts, _MAX_HOSTS // 2)
 
@@ -191,6 +226,7 @@ class FetchSummary:
             **values,
             "statuses": dict(self.statuses),
             "errors": dict(self.errors),
+            "reasons": dict(self.reasons),
             "hosts": hosts,
         }
 
@@ -213,6 +249,8 @@ class FetchSummary:
             ("statuses", _format_counts(self.statuses)),
             ("errors", _format_counts(self.errors)),
         ]
+        if self.reasons:
+            rows.append(("reasons", _format_counts(self.reasons)))
         for name, times in self.hosts.items():
             mean = times.seconds / times.requests
             text = f"mean {mean:.3f} s of {times.requests:,}, slowest {times.slowest:.3f} s"

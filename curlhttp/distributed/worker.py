@@ -2,15 +2,20 @@
 
 A killed worker leaves no incomplete file under a final name. A partition that runs again overwrites
 its files, and a partition that is done is not fetched again.
+
+A partition that is asked to stop ends with a part of the rows that it has. When it runs again, it
+writes the others to a further part. An early result is written right before its part appears, so it
+counts only if there is the part; the result of the whole partition is written after its last part.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from hashlib import sha256
@@ -18,23 +23,28 @@ from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
-from curlhttp._models.cookies import LazyCookieJar
-from curlhttp._models.redaction import is_secret_header, redact_text, strip_userinfo
-from curlhttp._models.response import Response
-from curlhttp._models.url import complete_url
-from curlhttp.distributed.manifest import Format, part_name, result_name
+from curlhttp._features.compressed_files import Coding, compress_member, decompress
+from curlhttp._features.warc import Record, join_records, make_info, make_records, read_metadata
+from curlhttp._http.cookies import LazyCookieJar
+from curlhttp._http.redaction import is_secret_header, redact_text, strip_userinfo
+from curlhttp._http.response import Response
+from curlhttp._http.timeout import ATTEMPT_SECONDS, MIN_SPEED, Timeout
+from curlhttp._http.url import complete_url
+from curlhttp.distributed.manifest import Format, early_result_name, part_name, result_name
 from curlhttp.distributed.partition import Partition
-from curlhttp.distributed.rows import FetchRow
-from curlhttp.distributed.storage import OutputFolder, open_folder
+from curlhttp.distributed.rows import FetchRow, format_time
+from curlhttp.distributed.storage import OutputFolder, open_folder, open_input_file
 from curlhttp.distributed.summary import PartCounters, PartResult
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._client.client import Client
-    from curlhttp._models.request import ClientRequest
+    from curlhttp._features.clients.client import Client
+    from curlhttp._features.map.scheduler import MapScheduler
+    from curlhttp._http.request import ClientRequest
 
 _KEY = "curlhttp.distributed"  # in a request's extensions
 _MAX_ROWS = 64  # in a batch
+_POLL = 1.0  # seconds
 _MAX_BYTES = 4 << 20  # of bodies in a batch, approximately
 _MAX_RESPONSE_SIZE = 100 * 1024 * 1024  # bytes, unless max_response_size is given
 # Settings that may differ between calls, and must not be written to a file.
@@ -60,6 +70,7 @@ class WorkerConfig:
         rate: requests per second to one origin, or None for no limit.
         pause: seconds to wait after a partition, so that the next partition of its host queue
             respects the rate.
+        as_text: store the bodies of texts as UTF-8, whatever their charset is.
     """
 
     out: str
@@ -71,10 +82,77 @@ class WorkerConfig:
     per_host: int | None = None
     rate: float | None = None
     pause: float = 0.0
+    as_text: bool = False
 
 
 class PartitionCancelled(Exception):
     """The partition was cancelled."""
+
+
+class _NoRows(Exception):
+    """The partition was stopped before it had a row."""
+
+
+class StopRequest:
+    """A request to end the partition early, from a signal handler of this thread.
+
+    Attributes:
+        is_set: the partition shall end.
+    """
+
+    def __init__(self) -> None:
+        self.is_set: bool = False
+        self._is_waiting = False
+
+    def set(self) -> None:
+        """Ask the partition to end.
+
+        Raises:
+            KeyboardInterrupt: it waits for a response, which it shall not do any longer.
+        """
+        self.is_set = True
+        if self._is_waiting:
+            self._is_waiting = False
+            raise KeyboardInterrupt
+
+    def next_outcome(
+        self, outcomes: Iterator[Response | RequestException]
+    ) -> Response | RequestException | None:
+        """Return the next outcome, or None if there is none or the partition shall end."""
+        try:
+            self._is_waiting = True
+            return None if self.is_set else next(outcomes, None)
+        except KeyboardInterrupt:
+            if not self.is_set:
+                raise
+            return None
+        finally:
+            self._is_waiting = False
+
+
+class PolledStop(StopRequest):
+    """A request to end the partition early that somebody on another machine makes.
+
+    Args:
+        ask: returns whether the partition shall end. It is called between outcomes, at most once a
+            second, and may raise an Exception if nobody can tell.
+    """
+
+    def __init__(self, ask: Callable[[], bool]) -> None:
+        super().__init__()
+        self._ask = ask
+        self._next = 0.0
+
+    def next_outcome(
+        self, outcomes: Iterator[Response | RequestException]
+    ) -> Response | RequestException | None:
+        """Return the next outcome, or None if there is none or the partition shall end."""
+        if not self.is_set and time.monotonic() >= self._next:
+            with suppress(Exception):
+                if self._ask():
+                    self.set()
+            self._next = time.monotonic() + _POLL
+        return super().next_outcome(outcomes)
 
 
 @contextmanager
@@ -84,12 +162,14 @@ def open_client(config: WorkerConfig) -> Iterator[Client]:
     Args:
         config: the configuration of the worker.
     """
-    from curlhttp._client.client import Client
-    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._features.clients.client import Client
+    from curlhttp._features.limits.policy import ConcurrencyLimit, RateLimit
 
     settings = {
         "max_connections": config.concurrency,
         "max_response_size": _MAX_RESPONSE_SIZE,
+        "timeout": Timeout(attempt=ATTEMPT_SECONDS, min_speed=MIN_SPEED),
+        "retry_after": "origin",
         **pickle.loads(config.settings),
     }
     store = settings.pop("store", None)
@@ -107,7 +187,11 @@ def open_client(config: WorkerConfig) -> Iterator[Client]:
 
 
 def run_partition(
-    config: WorkerConfig, partition: Partition, is_wanted: Callable[[], bool] = lambda: True
+    config: WorkerConfig,
+    partition: Partition,
+    is_wanted: Callable[[], bool] = lambda: True,
+    stop: StopRequest | None = None,
+    on_lull: Callable[[], object] = bool,
 ) -> PartResult:
     """Fetch a partition, write its part, and return the result.
 
@@ -118,6 +202,9 @@ def run_partition(
         partition: the partition.
         is_wanted: is called for each result and before rows are written, for engines that cannot
             stop a thread. If it returns False, the partition ends without a part.
+        stop: ends the partition early, with the rows that it has; then the result says so.
+        on_lull: is called once when most places are free, because the other URLs wait for slow
+            hosts, so that the engine may run another partition meanwhile.
 
     Raises:
         PartitionCancelled: is_wanted() returned False.
@@ -128,10 +215,24 @@ def run_partition(
     earlier = folder.read(result_name(partition.number))
     if earlier is not None:
         return PartResult.from_json(earlier)
-    result = _Part(config, partition, folder, is_wanted).fetch()
-    with folder.write(result_name(partition.number)) as stream:
-        stream.write(result.to_json())
+    pieces = _find_pieces(folder, partition.number, config.format)
+    part = _Part(config, partition, folder, is_wanted, stop or StopRequest(), on_lull, pieces)
+    result = part.fetch()
+    if not result.is_early:
+        with folder.write(result_name(partition.number)) as stream:
+            stream.write(result.to_json())
     return result
+
+
+def _find_pieces(folder: OutputFolder, number: int, format: Format) -> list[PartResult]:
+    """Return the results of the parts of a partition that ended early."""
+    found: list[PartResult] = []
+    while (text := folder.read(early_result_name(number, len(found)))) is not None:
+        if not folder.exists(part_name(number, format, len(found))):
+            folder.remove(early_result_name(number, len(found)))  # killed before the part appeared
+            break
+        found.append(PartResult.from_json(text))
+    return found
 
 
 class _Part:
@@ -141,7 +242,15 @@ class _Part:
         partition: Partition,
         folder: OutputFolder,
         is_wanted: Callable[[], bool],
+        stop: StopRequest,
+        on_lull: Callable[[], object],
+        pieces: list[PartResult],
     ) -> None:
+        self._stop = stop
+        self._on_lull = on_lull
+        self._has_lull = False
+        self._scheduler: MapScheduler
+        self._pieces = pieces
         self._config = config
         self._partition = partition
         self._folder = folder
@@ -150,20 +259,38 @@ class _Part:
         self._invalid: list[FetchRow] = []
 
     def fetch(self) -> PartResult:
-        """Fetch all URLs and write the part."""
+        """Fetch all URLs that no earlier part has, and write the part."""
         config, number = self._config, self._partition.number
-        started = time.monotonic()
-        with self._folder.write(part_name(number, config.format)) as stream:
-            # Close the writer before the stream even after an error, because it writes a footer.
-            writer = _open_writer(config.format, stream)
-            with open_client(config) as client, closing(writer):
-                for outcomes in self._fetch_batches(client):
-                    self._check_wanted()  # also if all URLs are invalid
-                    self._write(writer, outcomes)
+        started, piece = time.monotonic(), len(self._pieces)
+        try:
+            with self._folder.write(part_name(number, config.format, piece)) as stream:
+                # Close the writer before the stream even after an error: it writes a footer.
+                writer = _open_writer(config.format, stream)
+                with open_client(config) as client, closing(writer):
+                    for outcomes in self._fetch_batches(client):
+                        self._check_wanted()  # also if all URLs are invalid
+                        self._write(writer, outcomes)
+                if self._stop.is_set:
+                    result = self._make_result(started)
+                    if not result.rows:
+                        raise _NoRows
+                    with self._folder.write(early_result_name(number, piece)) as early:
+                        early.write(result.to_json())
+        except _NoRows:
+            return self._make_result(started)
+        result = self._make_result(started)
+        if result.is_early:
+            return result
         if config.pause and self._counters.rows:
             time.sleep(config.pause)
+            result = self._make_result(started)
+        return result.merge(self._pieces)
+
+    def _make_result(self, started: float) -> PartResult:
         seconds = time.monotonic() - started
-        return self._counters.result(number, self._partition.digest, seconds)
+        result = self._counters.result(self._partition.number, self._partition.digest, seconds)
+        result.is_early = self._stop.is_set
+        return result
 
     def _check_wanted(self) -> None:
         if not self._is_wanted():
@@ -175,8 +302,10 @@ class _Part:
         size = 0
         requests = self._build_requests(client)
         with client.map(requests, concurrency=self._config.concurrency) as outcomes:
-            for outcome in outcomes:
+            self._scheduler = outcomes._scheduler
+            while (outcome := self._stop.next_outcome(outcomes)) is not None:
                 self._check_wanted()
+                self._note_lull()
                 batch.append((outcome, time.time_ns()))
                 if isinstance(outcome, Response):
                     size += len(outcome.content)
@@ -185,8 +314,14 @@ class _Part:
                     batch, size = [], 0
         yield batch
 
+    def _note_lull(self) -> None:
+        if not self._has_lull and self._scheduler.has_lull:
+            self._has_lull = True
+            self._on_lull()
+
     def _write(self, writer: _RowWriter, outcomes: list[_Outcome]) -> None:
-        rows = [_make_row(outcome, at // 1_000_000) for outcome, at in outcomes]
+        as_text = self._config.as_text
+        rows = [_make_row(outcome, at // 1_000_000, as_text) for outcome, at in outcomes]
         rows += self._invalid
         self._invalid.clear()
         for row in rows:
@@ -195,18 +330,32 @@ class _Part:
         writer.add(rows)
 
     def _build_requests(self, client: Client) -> Iterator[ClientRequest]:
+        done = self._read_done_rows()
         for row, url in self._partition.source.read():
+            if row in done:
+                continue
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             try:
                 request = client.build_request("GET", _complete(url, text))
             except (RequestException, ValueError, TypeError) as error:
                 self._invalid.append(FetchRow.from_error(row, text, error))
                 continue
-            request.extensions = {_KEY: (row, text, request.url.host)}
+            key = (row, text, request.url.host)
+            request._extend(_KEY, key)
             # A separate cookie jar for each request, so that cookies of thousands of URLs neither
             # mix nor pile up.
             request.jar = LazyCookieJar()
             yield request
+        self._note_lull()  # of slow hosts alone, whose first outcome may take long
+
+    def _read_done_rows(self) -> set[int]:
+        """Return the rows that earlier parts have."""
+        number, format = self._partition.number, self._config.format
+        done: set[int] = set()
+        for piece in range(len(self._pieces)):
+            with open_input_file(self._folder.path(part_name(number, format, piece))) as stream:
+                done.update(read_row_numbers(stream, format))
+        return done
 
     def _store_body(self, row: FetchRow) -> None:
         """Write a body to a file if it is too large for its row."""
@@ -215,7 +364,7 @@ class _Part:
             return
         if not self._config.bodies:
             row.body = None
-        elif inline is not None and len(body) > inline:
+        elif inline is not None and len(body) > inline and self._config.format not in _WARCS:
             digest = sha256(body).hexdigest()
             row.body, row.body_file = None, f"bodies/{digest[:2]}/{digest}"
             if not self._folder.exists(row.body_file):
@@ -228,12 +377,12 @@ def _complete(url: str | bytes, text: str) -> str | bytes:
     return url if "://" in text or "\ufffd" in text else complete_url(text)
 
 
-def _make_row(outcome: Response | RequestException, at: int) -> FetchRow:
+def _make_row(outcome: Response | RequestException, at: int, as_text: bool) -> FetchRow:
     request = outcome.request
     assert request is not None
     assert request.extensions is not None
     row, url, host = request.extensions[_KEY]
-    return FetchRow.from_outcome(row, url, host, outcome, at)
+    return FetchRow.from_outcome(row, url, host, outcome, at, as_text=as_text)
 
 
 class _RowWriter(Protocol):
@@ -252,7 +401,16 @@ def _open_writer(format: Format, stream: BinaryIO) -> _RowWriter:
         from curlhttp.distributed.parquet import ParquetWriter
 
         return ParquetWriter(stream)
+    if format in _CODINGS:
+        return _MemberWriter(stream, _CODINGS[format])
+    if format in _WARCS:
+        return _WarcWriter(stream, is_compressed=format == "warc.gz")
     return _LineWriter(stream)
+
+
+_CODINGS: dict[str, Coding] = {"jsonl.gz": "gzip", "jsonl.zst": "zstd"}
+_WARCS = ("warc", "warc.gz")
+_MEMBER = 1 << 20  # bytes of lines in a compressed member
 
 
 class _LineWriter:
@@ -264,6 +422,84 @@ class _LineWriter:
 
     def close(self) -> None:
         pass
+
+
+class _MemberWriter:
+    """Write lines of JSON in members of gzip or frames of zstd."""
+
+    def __init__(self, stream: BinaryIO, coding: Coding) -> None:
+        self._stream = stream
+        self._coding: Coding = coding
+        self._lines: list[bytes] = []
+        self._size = 0
+
+    def add(self, rows: list[FetchRow]) -> None:
+        for row in rows:
+            self._lines.append(row.to_json())
+            self._size += len(self._lines[-1])
+        if self._size >= _MEMBER:
+            self.close()
+
+    def close(self) -> None:
+        self._stream.write(compress_member(b"".join(self._lines), self._coding))
+        self._lines, self._size = [], 0
+
+
+class _WarcWriter:
+    """Write WARC records: of each response, and of the columns of each row."""
+
+    def __init__(self, stream: BinaryIO, *, is_compressed: bool) -> None:
+        self._stream = stream
+        self._is_compressed = is_compressed
+        self._write([make_info(format_time(time.time_ns() // 1_000_000))])
+
+    def _write(self, records: list[Record]) -> None:
+        self._stream.writelines(join_records(records, is_compressed=self._is_compressed))
+
+    def add(self, rows: list[FetchRow]) -> None:
+        for row in rows:
+            body, row.body = row.body, None
+            self._write(
+                make_records(
+                    url=row.final_url or row.url,
+                    date=format_time(row.fetched_at),
+                    status=row.status,
+                    fields=[(name, value) for name, value, _ in row.fields],
+                    body=body,
+                    metadata=row.to_json().rstrip(),
+                )
+            )
+
+    def close(self) -> None:
+        pass
+
+
+_match_row = re.compile(rb'\{"row": (\d+), ').match
+
+
+def read_row_numbers(stream: BinaryIO, format: Format) -> Iterator[int]:
+    """Yield the numbers of the rows in a part.
+
+    Args:
+        stream: the part, which is complete.
+        format: of the part.
+    """
+    if format == "parquet":
+        from curlhttp.distributed.parquet import read_row_column
+
+        yield from read_row_column(stream)
+        return
+    for line in _read_json(stream, format):
+        match = _match_row(line)
+        assert match is not None
+        yield int(match[1])
+
+
+def _read_json(stream: BinaryIO, format: Format) -> Iterable[bytes]:
+    if format in _WARCS:
+        found = read_metadata(stream, is_compressed=format == "warc.gz")
+        return (content for content, _ in found)
+    return decompress(stream) or stream
 
 
 # --- the arguments of Client ---
@@ -300,8 +536,8 @@ def _dump(value: object) -> bytes:
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:  # Any: as in the base class
         """Pickle a policy that has a lock as a call of its class."""
-        from curlhttp._policy.breaker.breaker import CircuitBreaker
-        from curlhttp._policy.retry import RetryBudget
+        from curlhttp._features.breaker.breaker import CircuitBreaker
+        from curlhttp._features.retry.policy import RetryBudget
 
         if isinstance(value, (CircuitBreaker, RetryBudget)):
             create: Callable[..., object] = type(value)
@@ -311,7 +547,7 @@ class _Pickler(pickle.Pickler):
 
 def _get_arguments(policy: object) -> dict[str, object]:
     """Return the arguments that a policy was created with."""
-    from curlhttp._policy.breaker.breaker import MemoryStore
+    from curlhttp._features.breaker.breaker import MemoryStore
 
     rules, store = getattr(policy, "_config", None), getattr(policy, "_store", None)
     arguments = {

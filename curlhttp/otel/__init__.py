@@ -25,15 +25,15 @@ except ModuleNotFoundError as _missing:
         "curlhttp.otel needs OpenTelemetry: pip install 'curlhttp[otel]'", name=_missing.name
     ) from _missing
 
-from curlhttp._engine.network import network
-from curlhttp._models.fork import registered
+from curlhttp._http.fork import registered
+from curlhttp._runtime.network import network
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from curlhttp._client.async_client import AsyncClient
-    from curlhttp._client.client import Client
+    from curlhttp._features.clients.async_client import AsyncClient
+    from curlhttp._features.clients.client import Client
 
 __all__ = ["CurlhttpInstrumentor", "RequestHook", "ResponseHook"]
 
@@ -118,12 +118,15 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
             return
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         wrapper = ClientTracing(tracing)
-        stop = observe_connections(tracing.meter, meter_provider, wrapper.list_engines)
+        engines = client._reporting  # not the client, which may be dropped
+        stop = observe_connections(
+            tracing.meter, meter_provider, lambda: [ref() for ref in engines.keyrefs()]
+        )
         end = finalize(client, _stop, stop, wrapper)
         end.atexit = False
         self._clients[client] = wrapper, end
         client._add_wrapper(wrapper)
-        client.totals.outcomes.observers = (tracing.note_refusal,)
+        client._totals.outcomes.observers = (tracing.note_refusal,)
         network.counts_sends.add(wrapper)
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
@@ -132,7 +135,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         if found is not None:
             wrapper, end = found
             client._remove_wrapper(wrapper)
-            client.totals.outcomes.observers = ()
+            client._totals.outcomes.observers = ()
             end()
 
 

@@ -1,4 +1,4 @@
-"""Wrappers that trace the attempts of engines, of one client or of all clients.
+"""What traces the attempts of one client, or of all engines.
 
 Also the metric http.client.open_connections, from the counters of the engines.
 """
@@ -9,26 +9,28 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from threading import Lock
+from functools import partial
 from typing import Protocol, TypeAlias, TypeVar, cast
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 from opentelemetry.semconv.attributes import server_attributes
 
-from curlhttp._engine.engine import (
+from curlhttp._http.request import ClientRequest
+from curlhttp._http.response import Head, Response
+from curlhttp._http.timings import Timings, ensure_numbered
+from curlhttp._runtime.engine import (
     ByteStream,
     Engine,
+    EngineState,
     Incoming,
     Runtime,
+    Send,
     to_connector,
 )
-from curlhttp._engine.network import NetworkOverride, OverriddenEngine
-from curlhttp._engine.race import Race
-from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings, ensure_numbered
+from curlhttp._runtime.network import NetworkOverride, OverriddenEngine
+from curlhttp._runtime.race import Race
 from curlhttp.otel._tracing import TracedAttempt, Tracing
 
 # --- A connection for another protocol, traced up to the response to its request (101) ---
@@ -90,8 +92,8 @@ class TracedStream:
 
 T = TypeVar("T")
 
-# Ids of requests that a TracedEngine has passed to its engine. When that engine looks for an
-# override, it must not get another TracedEngine.
+# Ids of requests that were passed on in a span. When their engine looks for an override, it must
+# not get a TracedEngine.
 _untraced: set[int] = set()
 
 
@@ -130,32 +132,33 @@ class TracedEngine:
         """Open a connection for another protocol; the span ends with the response on it."""
         engine = to_connector(self._engine)
         if not is_http_instrumentation_enabled():
-            return await self._send_untraced(request, engine.connect)
+            return await _send_untraced(engine.connect, request)
         ensure_numbered(request)
         # Not a copy: the caller writes the head of this request on the connection.
         attempt = self._tracing.begin(request)
         try:
-            stream = await self._send_untraced(request, engine.connect)
+            stream = await _send_untraced(engine.connect, request)
         except BaseException as error:
             attempt.fail(error)
             raise
         return TracedStream(stream, attempt)
 
     def _perform(self, request: ClientRequest) -> Awaitable[Response]:
-        return self._send_untraced(request, self._engine.perform)
+        return _send_untraced(self._engine.perform, request)
 
     def _open(self, request: ClientRequest) -> Awaitable[Incoming]:
-        return self._send_untraced(request, self._engine.open)
+        return _send_untraced(self._engine.open, request)
 
-    async def _send_untraced(
-        self, request: ClientRequest, send: Callable[[ClientRequest], Awaitable[T]]
-    ) -> T:
-        """Send a request with the wrapped engine, so that it is not traced twice."""
-        _untraced.add(id(request))
-        try:
-            return await send(request)
-        finally:
-            _untraced.discard(id(request))
+
+async def _send_untraced(
+    send: Callable[[ClientRequest], Awaitable[T]], request: ClientRequest
+) -> T:
+    """Send a request with what is wrapped, so that it is not traced twice."""
+    _untraced.add(id(request))
+    try:
+        return await send(request)
+    finally:
+        _untraced.discard(id(request))
 
 
 class NetworkTracing:
@@ -191,30 +194,23 @@ class _TracedOverride:
 
 
 class ClientTracing:
-    """Trace the attempts of one client; see EngineWrapper.
+    """Trace the attempts of one client (an AttemptWrapper).
 
     Args:
         tracing: traces attempts.
     """
 
     def __init__(self, tracing: Tracing) -> None:
-        self._engines: WeakSet[Engine] = WeakSet()
-        self._lock = Lock()
         self._tracing = tracing
 
-    def wrap_engine(self, engine: Engine) -> Engine:
-        """Return an engine whose attempts are traced."""
-        with self._lock:
-            self._engines.add(engine)
-        return TracedEngine(self._tracing, engine)
-
-    def list_engines(self) -> list[Engine]:
-        """Return the engines of the client, whose connections are counted."""
-        with self._lock:  # the thread of the metrics asks, while others open engines
-            return list(self._engines)
-
-    def close(self) -> None:
-        """Do nothing: spans end with their attempts."""
+    async def around(self, request: ClientRequest, send: Send, runtime: Runtime) -> Response:
+        """Send a request in a span."""
+        untraced = partial(_send_untraced, send)
+        if not is_http_instrumentation_enabled():
+            return await untraced(request)
+        ensure_numbered(request)
+        # A copy, because the context belongs to this attempt alone.
+        return await self._tracing.trace(request.copy(), untraced)
 
 
 # --- The metric http.client.open_connections ---
@@ -223,8 +219,8 @@ _METRIC = "http.client.open_connections"  # in development in the conventions
 _STATE_ATTRIBUTE = "http.connection.state"
 
 
-class _CountsConnections(Protocol):
-    def open_connections(self) -> Counter[tuple[str, bool]]: ...
+class _TellsState(Protocol):
+    def tell_state(self) -> EngineState: ...
 
 
 _Engines: TypeAlias = "Callable[[], Iterable[object]]"
@@ -268,8 +264,10 @@ def _create(meter: Meter, observed: list[_Engines]) -> None:
         found = {id(each): each for engines in tuple(observed) for each in engines()}
         counts: Counter[tuple[str, bool]] = Counter()
         for engine in found.values():
-            if hasattr(engine, "open_connections"):
-                counts += cast("_CountsConnections", engine).open_connections()
+            if hasattr(engine, "tell_state"):
+                connections = cast("_TellsState", engine).tell_state().connections
+                for (origin, _, is_used), number in connections.items():
+                    counts[origin, is_used] += number
         for (origin, is_used), number in counts.items():
             host, _, port = origin.partition("://")[2].rpartition(":")
             yield Observation(

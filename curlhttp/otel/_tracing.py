@@ -33,19 +33,19 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from curlhttp._engine.engine import Incoming
-from curlhttp._engine.race import is_beaten
-from curlhttp._flow.hooks import log
-from curlhttp._models.redaction import redact_text
-from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import (
+from curlhttp._http.redaction import redact_text
+from curlhttp._http.request import ClientRequest
+from curlhttp._http.response import Head, Response
+from curlhttp._http.timings import (
     Timings,
     get_waits,
     make_timings,
     next_attempt_number,
 )
-from curlhttp._models.url import URL
+from curlhttp._http.url import URL
+from curlhttp._runtime.engine import Incoming
+from curlhttp._runtime.log import ERROR, log
+from curlhttp._runtime.race import is_beaten
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 
@@ -360,7 +360,7 @@ def set_waits(span: Span, waits: Mapping[str, float]) -> None:
 
 def _to_full_url(url: URL) -> str:
     """Return url.full: with the fragment, and with REDACTED instead of credentials."""
-    has_userinfo = url.had_userinfo or url.username is not None
+    has_userinfo = url._had_userinfo or url.username is not None
     userinfo = f"{_REDACTED}:{_REDACTED}@" if has_userinfo else ""
     rest = "#".join(filter(None, (url.target, url.fragment)))
     return f"{url.scheme}://{userinfo}{url.authority}{redact_text(rest, _REDACTED)}"
@@ -376,5 +376,5 @@ def _name_error(error: BaseException) -> str:
 def _call(hook: Callable[..., object], *args: object) -> None:
     try:
         hook(*args)
-    except Exception:  # tracing must not make a request fail
-        log().exception("%r, called by the instrumentation, raised", hook)
+    except Exception as error:  # tracing must not make a request fail
+        log.write(ERROR, "%r, called by the instrumentation, raised", hook, error=error)

@@ -18,8 +18,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from weakref import WeakSet
 
-from curlhttp._models.exiting import start_thread
-from curlhttp._policy.shared_store import Answer, StoreCommand
+from curlhttp._features.shared_store import Answer, StoreCommand
+from curlhttp._http.exiting import start_thread
 from curlhttp.exceptions import RequestException, StoreError
 from curlhttp.redis._scripts import load_script, make_keys, parse_answer
 
@@ -307,7 +307,7 @@ class RedisConnection:
         self._late = 0  # replies in a row
         self._was_late = False  # the latest reply
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Leave the connection to the parent, and start again."""
         was_closed = self._is_closed
         _with_thread.discard(self)

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple, TypeAlias, cast
 
-from curlhttp._policy.shared_store import Answer, StoreCommand
+from curlhttp._features.shared_store import Answer, StoreCommand
 
 VERSION = 1  # of the stored data: another version uses other keys
 # The keys of each kind: a name, and a suffix for each key.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
-from curlhttp._engine.run import ThreadWaiter, run_sync
-from curlhttp._models import fork as _fork
-from curlhttp._models.errors import check_number
-from curlhttp._models.timeout import EARLY
-from curlhttp._policy.shared_store import Answer, StoreCommand, StoreLease
+from curlhttp._features.shared_store import Answer, StoreCommand, StoreLease
+from curlhttp._http import fork as _fork
+from curlhttp._http.errors import check_number
+from curlhttp._http.timeout import EARLY
+from curlhttp._runtime.run import ThreadWaiter, run_sync
 from curlhttp.exceptions import StoreError
 from curlhttp.redis._connection import (
     PendingCommand,
@@ -22,7 +22,7 @@ from curlhttp.redis._scripts import load_scripts
 if TYPE_CHECKING:
     from redis import Redis
 
-    from curlhttp._engine.engine import MakeWaiter
+    from curlhttp._runtime.engine import MakeWaiter
 
 
 class RedisStore:

@@ -1,4 +1,4 @@
--- One step of a circuit, by the rules of _policy/breaker/circuit.py.
+-- One step of a circuit, by the rules of _features/breaker/circuit.py.
 -- KEYS: the circuit; its probes, by the time when each was permitted; the results in its window.
 -- ARGV: the step, the settings (0 or -1 for none; microseconds), and arguments of the step.
 -- Returns the permit: its number, how long requests are refused (-2: not refused, -1: until a

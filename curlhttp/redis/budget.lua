@@ -1,4 +1,4 @@
--- Counts deposits and withdrawals by tenths of a window, like RetryBudget in _policy/retry.py.
+-- Counts deposits and withdrawals by tenths of a window, like RetryBudget in _features/retry/policy.py.
 -- KEYS: the balance. ARGV: a tenth of the window in microseconds; the deposit; the reserve; the
 -- withdrawal, negative for a refund.
 -- Returns whether the balance was sufficient, and the rest.

@@ -1,5 +1,5 @@
 -- Reserves a time to send: the generic cell rate algorithm (ITU-T I.371), like RateLimit in
--- _policy/limits.py.
+-- _features/limits/policy.py.
 -- KEYS: the rate; reservations that were cancelled, by their time.
 -- ARGV: interval, tolerance, patience or -1, how late the last reservation was used; microseconds.
 -- Returns whether it is granted, how long to wait, its time, and its name.

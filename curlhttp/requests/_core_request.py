@@ -16,14 +16,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
-from curlhttp._engine.network import now
-from curlhttp._models.body import BytesBody, open_body
-from curlhttp._models.config import NetworkRoute, derive_route
-from curlhttp._models.headers import Headers, check_method, parse_length, without_userinfo
-from curlhttp._models.request import ClientRequest, pack_fields
-from curlhttp._models.timeout import Timeout
-from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
-from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
+from curlhttp._http.body import BytesBody, open_body
+from curlhttp._http.config import NetworkRoute, derive_route
+from curlhttp._http.headers import Headers, check_method, parse_length, without_userinfo
+from curlhttp._http.request import ClientRequest, pack_fields
+from curlhttp._http.timeout import Timeout
+from curlhttp._http.timings import get_attempt_numbers, share_attempt_numbers
+from curlhttp._http.url import PATH_SAFE, URL, bracketed, parse_url, quoted
+from curlhttp._runtime.network import now
 from curlhttp.exceptions import (
     FileModeWarning,
     InvalidHeader,
@@ -36,8 +36,8 @@ from curlhttp.requests._url import escape_percents, has_bare_percent
 if TYPE_CHECKING:
     import urllib3
 
-    from curlhttp._models.body import Body
-    from curlhttp._models.timings import Timings
+    from curlhttp._http.body import Body
+    from curlhttp._http.timings import Timings
     from curlhttp.requests._types import TimeoutInput
     from curlhttp.requests.models import PreparedRequest, Response
 

@@ -10,7 +10,7 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._models.config import CA_VARIABLES
+from curlhttp._http.config import CA_VARIABLES
 
 if TYPE_CHECKING:
     from curlhttp.requests._types import UrlInput
@@ -27,10 +27,8 @@ _decode: Any = getattr(_environ, "decodevalue", None)
 if _variables is None or _encode is None or _decode is None:  # not CPython's
     _variables, _encode, _decode = _environ, str, str
 _proxies = frozenset(map(_encode, (*_SCHEMES, *map(str.upper, _SCHEMES))))
-_client_bundles = tuple(map(_encode, CA_VARIABLES))
-_own_bundles = _client_bundles[: len(_BUNDLES)]
-_bundles = frozenset(_client_bundles)
-_proxies_and_bundles = _proxies | _bundles
+_bundles = tuple(map(_encode, _BUNDLES))
+_proxies_and_bundles = _proxies.union(_bundles)
 _netrc, _home = _encode("NETRC"), _encode("HOME")
 _all = _proxies_and_bundles | {_netrc}
 _has_system_proxies = sys.platform in ("darwin", "win32")
@@ -64,16 +62,10 @@ def may_have_proxies() -> bool:
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 
 
-def get_ca_bundle(follows_client_rules: bool = False) -> str | None:
-    """Return the path of the CA certificates that the environment names, or None.
-
-    Args:
-        follows_client_rules: use all variables that the clients use, not only those of requests.
-    """
+def get_ca_bundle() -> str | None:
+    """Return the path of the CA certificates that the environment names, or None."""
     variables = _variables if os.environ is _environ else _read_replacement()
-    if variables.keys().isdisjoint(_bundles):
-        return None
-    for name in _client_bundles if follows_client_rules else _own_bundles:
+    for name in _bundles:
         if value := variables.get(name):
             return str(value if isinstance(value, str) else _decode(value))
     return None

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
+from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import curlhttp.requests._internal_utils as _internal_utils
-from curlhttp._models.decoding import ACCEPT_ENCODING
-from curlhttp._models.redaction import is_secret_header
+from curlhttp._http.decoding import ACCEPT_ENCODING
+from curlhttp._http.redaction import is_secret_header
 from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
-    from curlhttp._models.response import Response
+    from curlhttp._http.response import Response
 
 _Default = TypeVar("_Default")
 _QUOTES = "\"'"
@@ -24,6 +25,7 @@ _VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}
 _MOST_CHECKED = 1024  # headers that are remembered as good
 _LONGEST_CHECKED = 512  # characters of such a header
 _checked: set[tuple[str, str | bytes]] = set()
+_last_good: tuple[tuple[str, object], ...] = ()  # the last headers of which all are
 
 
 # --- of requests ---
@@ -31,10 +33,18 @@ _checked: set[tuple[str, str | bytes]] = set()
 
 def are_known_good(headers: Iterable[tuple[str, object]]) -> bool:
     """Return whether all headers were checked before; False may only mean that they were not."""
+    global _last_good
+    fields = (*headers,)
+    # As for most requests of a session. Not by equality: a bytearray equals bytes.
+    if len(fields) == len(_last_good) and all(map(is_, fields, _last_good)):
+        return True
     try:
-        return _checked.issuperset(headers)
+        are_good = _checked.issuperset(fields)
     except TypeError:  # a value that cannot be hashed is invalid
         return False
+    if are_good:
+        _last_good = fields
+    return are_good
 
 
 def check_header(name: Any, value: Any) -> None:

@@ -7,9 +7,9 @@ from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from curlhttp._engine.run import run_sync
-from curlhttp._models.errors import closed_while_reading
-from curlhttp._models.response import Response
+from curlhttp._http.errors import closed_while_reading
+from curlhttp._http.response import Response
+from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._headers import Head, Message
 
@@ -109,7 +109,7 @@ class OriginalResponse(Head, Body):
         failed = self._failed
         assert failed is not None
         if self._translated is None:
-            from curlhttp._policy.resume import content_length
+            from curlhttp._features.download.resume import content_length
             from curlhttp.requests._retries import to_urllib3_error
 
             length = content_length(self.received.headers)
@@ -152,7 +152,7 @@ class OriginalResponse(Head, Body):
         incoming = getattr(self.received, "_incoming", None)
         if incoming is None or incoming.done:
             return True
-        from curlhttp._policy.resume import content_length
+        from curlhttp._features.download.resume import content_length
 
         return content_length(self.received.headers) == self._bytes_read
 

@@ -13,10 +13,11 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._engine.run import run_sync
-from curlhttp._models.decoding import CODECS, ContentDecoder, parse_codings
-from curlhttp._models.exiting import check_running
-from curlhttp._models.response import PARTIAL_CONTENT, read_json
+from curlhttp._http.decoding import CODECS, ContentDecoder, parse_codings
+from curlhttp._http.exiting import check_running
+from curlhttp._http.json_reading import read_json
+from curlhttp._http.response import PARTIAL_CONTENT
+from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import ContentDecodingError, RequestException
 from curlhttp.requests._headers import Head
 
@@ -385,7 +386,7 @@ class RawResponse(Head):
     @property
     def length_remaining(self) -> int | None:
         """Return how many bytes are left, or None if unknown."""
-        from curlhttp._policy.resume import content_length
+        from curlhttp._features.download.resume import content_length
 
         length = content_length(self.received.headers) if self._length is None else self._length
         return None if length is None else length - self.tell()

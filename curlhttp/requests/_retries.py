@@ -14,13 +14,14 @@ from urllib3 import exceptions as urllib3_errors
 from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
-from curlhttp._engine.network import now
-from curlhttp._models.errors import describe_errno
-from curlhttp._models.redaction import redact_text
-from curlhttp._policy.resume import content_length
+from curlhttp._features.download.resume import content_length
+from curlhttp._http.errors import describe_errno
+from curlhttp._http.failure_reasons import failure_reason
+from curlhttp._http.redaction import redact_text
+from curlhttp._runtime.network import now
 
 if TYPE_CHECKING:
-    from curlhttp._models.request import ClientRequest
+    from curlhttp._http.request import ClientRequest
     from curlhttp.requests._raw import RawResponse
     from curlhttp.requests._types import AnyRaw, AnyRetry
 
@@ -302,5 +303,5 @@ def _copy_as(
         request_sent=error.request_sent,
         timings=error.timings,
     )
-    twin._text = error._text
+    twin._text, twin._reason = error._text, failure_reason(error)
     return twin

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._models.decoding import Parts, TextDecoder, chosen_charset, decode_text, known_charset
+from curlhttp._http.decoding import Parts, TextDecoder, chosen_charset, decode_text, known_charset
 from curlhttp.requests._headers import get_encoding_from_headers
 
 if TYPE_CHECKING:

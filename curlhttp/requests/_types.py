@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import urllib3
     from typing_extensions import TypeIs
 
-    from curlhttp._models.config import Cert, Verify
-    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
-    from curlhttp._models.timeout import Timeout
-    from curlhttp._models.url import URL
+    from curlhttp._http.config import Cert, Verify
+    from curlhttp._http.inputs import FilesInput, JSONInput, ParamsInput, Text
+    from curlhttp._http.timeout import Timeout
+    from curlhttp._http.url import URL
     from curlhttp.requests.models import PreparedRequest
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -123,7 +123,7 @@ class GetOptions(_AnyVerb, total=False):
     """The keywords of get(), besides params."""
 
     data: DataInput
-    json: JSON
+    json: JSONInput
 
 
 class PostOptions(_AnyVerb, total=False):
@@ -135,7 +135,7 @@ class PostOptions(_AnyVerb, total=False):
 class PutOptions(PostOptions, total=False):
     """The keywords of put() and patch(), besides data."""
 
-    json: JSON
+    json: JSONInput
 
 
 class RequestOptions(PutOptions, total=False):

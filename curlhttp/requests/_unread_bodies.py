@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
-from curlhttp._models.decoding import ContentDecoder, parse_codings
+from curlhttp._http.decoding import ContentDecoder, parse_codings
 from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 
 if TYPE_CHECKING:
@@ -76,23 +76,23 @@ def read_to_end(response: Response) -> None:
         _ = response.content
 
 
-def read_unfollowed(response: Response, checks_coding: bool) -> None:
+def read_unfollowed(response: Response) -> None:
     """Read the body of a redirect that is not followed, and release the connection.
+
+    As in requests, the body is empty if its coding is corrupt.
 
     Args:
         response: buffered.
-        checks_coding: whether a corrupt coding is an error. In requests, the body is then empty.
 
     Raises:
         ChunkedEncodingError: the body broke off.
-        ContentDecodingError: its coding is truncated or corrupt.
+        ContentDecodingError: its coding is truncated.
     """
     try:
         with suppress(RuntimeError):  # a hook has read it
             _ = response.content
     except ContentDecodingError:
-        is_truncated = getattr(response.raw, "_is_finished", False)
-        if checks_coding or is_truncated:
+        if getattr(response.raw, "_is_finished", False):  # truncated
             raise
     finally:
         response.close()

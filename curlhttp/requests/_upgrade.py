@@ -16,11 +16,11 @@ from io import BufferedReader, BytesIO
 from socket import SHUT_RDWR, SocketIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from curlhttp._curl.streams.blocking import SocketStream, as_socket
-from curlhttp._engine.engine import Engine, to_connector
-from curlhttp._engine.run import run_sync
-from curlhttp._flow.upgrade import send_upgrade
-from curlhttp._models.response import Response
+from curlhttp._client.upgrade import send_upgrade
+from curlhttp._http.response import Response
+from curlhttp._libcurl.streams.blocking import SocketStream, as_socket
+from curlhttp._runtime.engine import Engine, to_connector
+from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from curlhttp._flow.upgrade import Reply
-    from curlhttp._models.request import ClientRequest
+    from curlhttp._client.upgrade import Reply
+    from curlhttp._http.request import ClientRequest
 
 _PIECE = 64 * 1024  # bytes
 _CLOSED = "this response was closed while it was read"

@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import quote, unquote, urlparse, urlunparse
 
-from curlhttp._models.credentials import encode_credential, unquote_credential
-from curlhttp._models.redaction import display_url
+from curlhttp._http.redaction import display_url
 from curlhttp.exceptions import InvalidURL, MissingSchema
 
 if TYPE_CHECKING:
@@ -142,11 +141,6 @@ def has_bare_percent(text: str) -> bool:
     return re.search(_BARE_PERCENT, text) is not None
 
 
-def escape_bare_percents(text: str) -> str:
-    """Return text in which each "%" that begins no escape is escaped, and no other."""
-    return re.sub(_BARE_PERCENT, "%25", text)
-
-
 def escape_percents(url: str) -> str:
     """Return a URL in which, as in urllib3, one bare "%" makes every "%" of its part literal."""
     match = cast("re.Match[str]", re.fullmatch(_TO_PARTS, url))  # it matches any text
@@ -203,15 +197,6 @@ def get_auth_from_url(url: str) -> tuple[str, str]:
     if parts.username is None or parts.password is None:
         return "", ""
     return unquote(parts.username), unquote(parts.password)
-
-
-def get_utf8_auth_from_url(url: str) -> tuple[bytes, bytes]:
-    """Return user name and password as the clients send them; two empty ones if one is missing."""
-    parts = urlparse(url)
-    if parts.username is None or parts.password is None:
-        return b"", b""
-    username, password = map(unquote_credential, (parts.username, parts.password))
-    return encode_credential(username), encode_credential(password)
 
 
 def quote_latin1_userinfo(proxy: str) -> str:

@@ -28,10 +28,10 @@ from urllib3.connection import port_by_scheme
 from urllib3.util import SKIP_HEADER
 
 from curlhttp import exceptions as e
-from curlhttp._client.ssl_context import get_tls_arguments, to_tls_version
-from curlhttp._models.config import TLS, NetworkRoute, Proxy
-from curlhttp._models.redaction import redact_text
-from curlhttp._models.url import URL, bracketed, parse_url
+from curlhttp._http.config import TLS, NetworkRoute, Proxy
+from curlhttp._http.redaction import redact_text
+from curlhttp._http.ssl_context import get_tls_arguments, to_tls_version
+from curlhttp._http.url import URL, bracketed, parse_url
 from curlhttp.requests._core_request import get_ip_version, to_timeout
 from curlhttp.requests._environment import get_plain_http_verify
 from curlhttp.requests._raw import RawResponse
@@ -43,7 +43,7 @@ from curlhttp.requests.structures import CaseInsensitiveDict
 if TYPE_CHECKING:
     from urllib3._base_connection import BaseHTTPConnection
 
-    from curlhttp._models.config import HTTP2, Verify
+    from curlhttp._http.config import HTTP2, Verify
     from curlhttp.requests._types import PoolKeywords
     from curlhttp.requests.adapters import HTTPAdapter
 

@@ -10,19 +10,19 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from curlhttp._engine.engine import Totals
-from curlhttp._engine.log import INFO, RequestLog, log
-from curlhttp._engine.network import network
-from curlhttp._engine.run import send_sync
-from curlhttp._models.config import Limits, derive_route, make_route
-from curlhttp._models.exiting import check_running
-from curlhttp._models.request import ClientRequest, pack_fields
-from curlhttp._models.response import REDIRECT_STATUSES
-from curlhttp._models.url import URL
+from curlhttp._http.config import Limits, derive_route, make_route
+from curlhttp._http.exiting import check_running
+from curlhttp._http.request import ClientRequest, pack_fields
+from curlhttp._http.response import REDIRECT_STATUSES
+from curlhttp._http.url import URL
+from curlhttp._runtime.engine import Totals
+from curlhttp._runtime.log import INFO, RequestLog, log
+from curlhttp._runtime.network import network
+from curlhttp._runtime.run import send_sync
 from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
 from curlhttp.requests._core_request import (
     continue_numbering,
@@ -44,13 +44,13 @@ from curlhttp.requests.structures import CaseInsensitiveDict
 if TYPE_CHECKING:
     import curlhttp.requests._types as t
     from curlhttp._client.stats import ClientStats
-    from curlhttp._curl.address_guard import AddressChecker
-    from curlhttp._curl.engines.blocking import BlockingEngine
-    from curlhttp._engine.engine import Engine
-    from curlhttp._models.config import Cert, NetworkRoute
-    from curlhttp._models.request import Fields
-    from curlhttp._models.response import Response as ReceivedResponse
-    from curlhttp._policy.guard import GuardInput
+    from curlhttp._features.guard.checker import AddressChecker
+    from curlhttp._http.config import Cert, NetworkRoute
+    from curlhttp._http.inputs import GuardInput
+    from curlhttp._http.request import Fields
+    from curlhttp._http.response import Response as ReceivedResponse
+    from curlhttp._libcurl.engines.blocking import BlockingEngine
+    from curlhttp._runtime.engine import Engine
     from curlhttp.requests._urllib3 import PoolOwner
     from curlhttp.requests.models import PreparedRequest
 
@@ -195,8 +195,6 @@ class HTTPAdapter(BaseAdapter):
     _http2: bool = False
     _address_checker: AddressChecker | None = None
     _guard: GuardInput = None
-    _response_class: type[Response] = Response
-    _sends_utf8 = False  # credentials for proxies
     poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
     _pool_connections: int
@@ -261,10 +259,9 @@ class HTTPAdapter(BaseAdapter):
     def guard(self, guard: GuardInput) -> None:
         checker = None
         if guard is not None:
-            from curlhttp._curl.address_guard import AddressChecker
-            from curlhttp._policy.guard import to_address_guard
+            from curlhttp._features.guard.checker import make_checker
 
-            checker = AddressChecker(to_address_guard(guard), _TTL)
+            checker = make_checker(guard, _TTL)
         self._address_checker, self._guard = checker, guard
         self._update_pool_guard()
 
@@ -275,7 +272,7 @@ class HTTPAdapter(BaseAdapter):
 
     def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
         """Return the response to a request."""
-        response = self._response_class()
+        response = Response()
         response.raw = resp
         response.request = req
         response.connection = self
@@ -454,7 +451,7 @@ class HTTPAdapter(BaseAdapter):
         proxy = self._proxy(url, proxies)
         is_plain = url.lower().startswith("http:")
         if proxy and is_plain and not proxy.lower().startswith("socks"):
-            from curlhttp._models.url import parse_url
+            from curlhttp._http.url import parse_url
 
             return str(parse_url(url)).partition("#")[0]
         return str(request.path_url)
@@ -508,7 +505,7 @@ class HTTPAdapter(BaseAdapter):
         kind, pool = type(self), None
         if (
             kind._makes_pools
-            or not _POOL_NAMES.isdisjoint(self.__dict__)
+            or not self.__dict__.keys().isdisjoint(_POOL_NAMES)
             or kind.get_connection_with_tls_context is not _GET_CONNECTION
         ):
             pool = self._get_pool(request, verify, cert, proxies)
@@ -752,7 +749,7 @@ class HTTPAdapter(BaseAdapter):
         proxies: t.ProxiesInput,
     ) -> NetworkRoute:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
-        if proxy is not None and not self._sends_utf8:
+        if proxy is not None:
             proxy = quote_latin1_userinfo(proxy)
         if url.scheme == "http" and (proxy is None or proxy.startswith("http:")):
             # One NetworkRoute for all. certifi, which is slow to import, is loaded only by default.
@@ -766,10 +763,21 @@ class HTTPAdapter(BaseAdapter):
         engine: Engine | None = self._engine
         if engine is None:
             engine = self._make_engine()
-        if self._address_checker is not None:
-            engine = self._address_checker.wrap_engine(engine)
         if log.is_enabled_for(INFO):
-            return _send_logged(engine, sent)
+            return self._send_logged(engine, sent)
+        if self._address_checker is not None:
+            return self._send_checked(engine, sent)
+        return _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
+
+    def _send_logged(self, engine: Engine, sent: ClientRequest) -> ReceivedResponse:
+        with RequestLog(sent) as watch:
+            response = self._send_checked(engine, sent)
+            watch.set_response(response._head, response.timings, response.request)
+        return response
+
+    def _send_checked(self, engine: Engine, sent: ClientRequest) -> ReceivedResponse:
+        if self._address_checker is not None:
+            send_sync(partial(self._address_checker.check, engine.runtime), sent)
         return _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
 
     def _get_totals(self) -> Totals:
@@ -778,7 +786,7 @@ class HTTPAdapter(BaseAdapter):
         return self.__dict__.setdefault("_totals", Totals()) if found is None else found
 
     def _make_engine(self) -> BlockingEngine:
-        from curlhttp._curl.engines.blocking import BlockingEngine
+        from curlhttp._libcurl.engines.blocking import BlockingEngine
 
         size = self._pool_maxsize
         made = BlockingEngine(
@@ -798,13 +806,6 @@ class HTTPAdapter(BaseAdapter):
 
 
 _GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # which tests replace by a mock
-
-
-def _send_logged(engine: Engine, sent: ClientRequest) -> ReceivedResponse:
-    with RequestLog(sent) as watch:
-        response = _open_stream(engine, sent) if sent.stream else send_sync(engine.perform, sent)
-        watch.set_response(response._head, response.timings, response.request)
-    return response
 
 
 def _open_stream(engine: Engine, sent: ClientRequest) -> ReceivedResponse:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     import curlhttp.requests._types as t
-    from curlhttp._models.inputs import JSON, ParamsInput
+    from curlhttp._http.inputs import JSONInput, ParamsInput
 
 __all__ = ["delete", "get", "head", "options", "patch", "post", "put", "request"]
 
@@ -32,32 +32,15 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         RequestException: the request could not be sent, or no response was received.
     """
     # Looked up in the module, because packages replace the class there.
-    return send_once(sessions.Session(), _adapter, method, url, kwargs)
-
-
-def send_once(
-    session: sessions.Session,
-    adapter: HTTPAdapter,
-    method: str,
-    url: t.UrlInput,
-    options: t.RequestOptions,
-) -> Response:
-    """Send a request with a new session, and keep the connection in the adapter.
-
-    Args:
-        session: its own adapters are not used, except for those that a package has mounted.
-        adapter: shared by all calls.
-        method: such as "GET".
-        url: absolute.
-        options: see Session.request.
-    """
+    session = sessions.Session()
+    # The connection stays in our adapter. The session's own are used if a package has mounted them.
     for prefix, mounted in session.adapters.items():
         if type(mounted) is HTTPAdapter:
-            session.adapters[prefix] = adapter
+            session.adapters[prefix] = _adapter
     try:
-        return session.request(method=method, url=url, **options)
+        return session.request(method=method, url=url, **kwargs)
     except TypeError as error:
-        from curlhttp._models.suggestions import explain_call
+        from curlhttp._http.suggestions import explain_call
 
         if (better := explain_call("session", "a request", error, session.request)) is error:
             raise
@@ -83,7 +66,10 @@ def head(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
 
 
 def post(
-    url: t.UrlInput, data: t.DataInput = None, json: JSON = None, **kwargs: Unpack[t.PostOptions]
+    url: t.UrlInput,
+    data: t.DataInput = None,
+    json: JSONInput = None,
+    **kwargs: Unpack[t.PostOptions],
 ) -> Response:
     """Send POST; see request."""
     return request("post", url, data=data, json=json, **kwargs)

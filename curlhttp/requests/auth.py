@@ -125,7 +125,7 @@ class HTTPDigestAuth(AuthBase):
 
     def build_digest_header(self, method: str, url: str) -> str | None:
         """Return the Authorization for the last challenge; None if it is not supported."""
-        from curlhttp._policy import digest
+        from curlhttp._features.auth import digest
 
         state = self._thread_local
         offered = state.chal

@@ -18,14 +18,14 @@ from http.cookiejar import (  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlparse, urlunparse
 
-from curlhttp._models.cookies.jar import (
+from curlhttp._http.cookies.jar import (
     CookieConflictError,
     CookieStore,
     NamedCookies,
     copy_cookie,
     remove_cookie_by_name,
 )
-from curlhttp._models.cookies.parsing import SetCookies, lines_for_stdlib
+from curlhttp._http.cookies.parsing import SetCookies, lines_for_stdlib
 from curlhttp.requests._internal_utils import GetAttr, make_getattr, to_native_string
 
 if TYPE_CHECKING:

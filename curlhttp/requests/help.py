@@ -22,7 +22,7 @@ def info() -> dict[str, object]:
     """Return the versions of all libraries that a request uses; "" for a missing one."""
     import ssl
 
-    from curlhttp._curl import libcurl_version
+    from curlhttp._libcurl import libcurl_version
     from curlhttp._version import __version__
     from curlhttp.requests import compat
     from curlhttp.requests.__version__ import __version__ as requests_version

@@ -11,13 +11,13 @@ from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
-from curlhttp._models import response as _core
-from curlhttp._models.body import MultipartBody
-from curlhttp._models.credentials import encode_credential
-from curlhttp._models.decoding import decode_text
-from curlhttp._models.headers import SENSITIVE
-from curlhttp._models.redaction import redact_field, redact_text, redact_url, strip_userinfo
-from curlhttp._models.url import decode_reference, pairs
+from curlhttp._http import response as _core
+from curlhttp._http.body import MultipartBody
+from curlhttp._http.decoding import decode_text
+from curlhttp._http.headers import SENSITIVE
+from curlhttp._http.json_reading import read_json
+from curlhttp._http.redaction import redact_field, redact_text, redact_url, strip_userinfo
+from curlhttp._http.url import pairs
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import curlhttp.requests._types as t
-    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
+    from curlhttp._http.inputs import FilesInput, JSONInput, ParamsInput, Text
+    from curlhttp._http.sse import ResponseEvents
+    from curlhttp.requests.adapters import HTTPAdapter
     from curlhttp.requests.cookies import RequestsCookieJar
 
 __all__ = [
@@ -260,7 +262,7 @@ class Request(RequestHooksMixin):
         auth: t.AuthInput = None,
         cookies: t.CookiesInput = None,
         hooks: t.HooksInput = None,
-        json: JSON = None,
+        json: JSONInput = None,
     ) -> None:
         self.hooks: dict[str, list[t.HookType]] = {"response": []}
         if hooks is not None:
@@ -316,12 +318,11 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     body: Any
     _body_position: Any
     _cookies: Any = LazyCookieJar()
-    _sends_utf8 = False  # credentials; True for the functions of curlhttp
 
     def __init__(self) -> None:
         self.method = None
         self.url = None
-        self.headers = cast(Any, None)
+        self.headers = None  # type: ignore[assignment]
         self._cookies = None
         self.body = None
         self.hooks: dict[str, list[t.HookType]] = {"response": []}
@@ -338,7 +339,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         auth: t.AuthInput = None,
         cookies: t.CookiesInput = None,
         hooks: t.HooksInput = None,
-        json: JSON = None,
+        json: JSONInput = None,
     ) -> None:
         """Set everything; see Request for the arguments."""
         if (
@@ -373,8 +374,6 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     def copy(self) -> PreparedRequest:
         """Return a copy; it shares body and hooks with this one."""
         twin = PreparedRequest()
-        if self._sends_utf8:
-            twin._sends_utf8 = True
         twin.method = self.method
         twin.url = self.url
         if self.headers is not None:
@@ -430,6 +429,13 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             InvalidURL: its host or port is invalid.
         """
         text = url if type(url) is str else url.decode() if isinstance(url, bytes) else str(url)
+        if getattr(url, "is_raw", False):
+            from curlhttp.exceptions import InvalidURL
+
+            raise InvalidURL(
+                f"{redact_url(text)!r} is a raw URL, which needs curlhttp.Client: like requests, "
+                "this normalizes URLs"
+            )
         if not params:
             self.url = prepare_url(text)
             return
@@ -475,7 +481,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         if header is not None:
             self.headers["Cookie"] = header
 
-    def prepare_body(self, data: t.DataInput, files: FilesInput | None, json: JSON = None) -> None:
+    def prepare_body(
+        self, data: t.DataInput, files: FilesInput | None, json: JSONInput = None
+    ) -> None:
         """Set the body and the headers that describe it.
 
         Raises:
@@ -542,17 +550,16 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         if auth is None:
             if not self.url or "@" not in self.url:
                 return
-            from curlhttp.requests._url import get_auth_from_url, get_utf8_auth_from_url
+            from curlhttp.requests._url import get_auth_from_url
 
-            read = get_utf8_auth_from_url if self._sends_utf8 else get_auth_from_url
-            userinfo = read(self.url)
+            userinfo = get_auth_from_url(self.url)
             auth = userinfo if any(userinfo) else None
         if not auth:
             return
         if isinstance(auth, tuple) and len(auth) == 2:
             from curlhttp.requests.auth import HTTPBasicAuth
 
-            auth = HTTPBasicAuth(*(map(_to_utf8, auth) if self._sends_utf8 else auth))
+            auth = HTTPBasicAuth(*auth)
         if isinstance(auth, type) or not callable(auth):
             _refuse_auth(auth)
         signed = auth(self)
@@ -568,13 +575,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
                 self.register_hook(event, hook)
 
 
-def _to_utf8(credential: object) -> object:
-    return encode_credential(credential) if isinstance(credential, str) else credential
-
-
 def _refuse_auth(auth: object) -> None:
     """Raise TypeError for an auth= that the clients refuse, too, in their words."""
-    from curlhttp._policy.auth import to_auth
+    from curlhttp._http.auth import to_auth
 
     try:
         to_auth(auth)  # type: ignore[arg-type]
@@ -612,16 +615,7 @@ def _get_text_length(file: TextIOBase) -> int:
 # --- responses ---
 
 
-class _AnyResponse(type):
-    """Make isinstance(..., curlhttp.Response) true for the clients' responses, too."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return type.__instancecheck__(cls, instance) or (
-            cls is Response and isinstance(instance, _core.Response)
-        )
-
-
-class Response(_core.Response, metaclass=_AnyResponse):
+class Response(_core.Response):
     """A response as in requests. You can set all attributes; they are computed on first use.
 
     Attributes:
@@ -662,7 +656,10 @@ class Response(_core.Response, metaclass=_AnyResponse):
     raw: Any = None
     url: Any = None
     _times: Any = None
-    connection: Any
+    if TYPE_CHECKING:
+        connection: HTTPAdapter
+    else:
+        connection: Any  # a name that get_type_hints() finds
     _headers: Any = None
     _cookies: Any = None
     _encoding: Any = _UNSET
@@ -823,9 +820,6 @@ class Response(_core.Response, metaclass=_AnyResponse):
             or self.headers["location"] != raw.received.headers.get("location")
         )
 
-    def _get_location(self) -> str:
-        return decode_reference(self.headers["location"])
-
     def raise_for_status(self) -> Any:
         """Raise for a 4xx or 5xx status.
 
@@ -913,10 +907,10 @@ class Response(_core.Response, metaclass=_AnyResponse):
             encoding = guess_json_utf(content)
             if encoding is not None:
                 try:
-                    return _core.read_json(content.decode(encoding), kwargs, self)
+                    return read_json(content.decode(encoding), kwargs, self)
                 except UnicodeDecodeError:
                     pass  # try text instead
-        return _core.read_json(self.text, kwargs, self)
+        return read_json(self.text, kwargs, self)
 
     def _name_request(self) -> str:
         return f"{getattr(self.request, 'method', None) or 'the request'} {_redact_url(self.url)}"
@@ -978,7 +972,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
         if isinstance(error, RequestException):
             error.request, error.response = self.request, self
             if isinstance(error, ReadTimeout):  # as in requests after the head
-                return ConnectionError(
+                failure = ConnectionError(
                     *error.args,
                     request=self.request,
                     response=self,
@@ -986,6 +980,8 @@ class Response(_core.Response, metaclass=_AnyResponse):
                     request_sent=True,
                     timings=error.timings,
                 )
+                failure._reason = "read_timeout"
+                return failure
             return error
         kinds = {kind.__name__ for kind in type(error).__mro__ if "urllib3" in kind.__module__}
         for name, kind in _ERRORS_OF_URLLIB3.items():
@@ -1016,6 +1012,14 @@ class Response(_core.Response, metaclass=_AnyResponse):
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
         """Yield the body in pieces, like iter_content(chunk_size)."""
         return cast("Iterator[bytes]", self.iter_content(chunk_size))
+
+    def iter_events(self, *, max_event_size: int | None = _core.MAX_EVENT_SIZE) -> ResponseEvents:
+        """Yield the server-sent events of the body; with stream=True, when they arrive."""
+        return self._make_event_chunks(max_event_size).iterate(self.iter_bytes())
+
+    def _get_content_types(self) -> list[str]:
+        found = self.headers.get("content-type")
+        return [] if found is None else [found]
 
     def close(self) -> None:
         """Discard the rest of the body, and close its connection unless all was read."""

@@ -12,22 +12,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urljoin, urlparse
 
 import curlhttp.requests._environment as _environment
-from curlhttp._engine.network import network
-from curlhttp._models.exiting import check_running
-from curlhttp._models.redaction import display_url
-from curlhttp._models.signatures import set_signature, with_keywords
-from curlhttp._models.url import decode_reference, parse_url
+from curlhttp._http.exiting import check_running
+from curlhttp._http.redaction import display_url
+from curlhttp._http.signatures import set_signature, with_keywords
+from curlhttp._http.url import decode_reference, parse_url
+from curlhttp._runtime.network import network
 from curlhttp.exceptions import (
     InvalidSchema,
     InvalidURL,
     TooManyRedirects,
-    UnrewindableBodyError,
 )
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._environment import get_netrc_auth
@@ -61,18 +60,18 @@ if TYPE_CHECKING:
 
     import curlhttp.requests._types as t
     from curlhttp._client.stats import ClientStats
-    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
-    from curlhttp._policy.guard import GuardInput
+    from curlhttp._http.inputs import FilesInput, GuardInput, JSONInput, ParamsInput, Text
     from curlhttp.requests.cookies import RequestsCookieJar
+
+    Self = TypeVar("Self", bound="Session")  # not at run time, where typing compiles the name
 
 __all__ = [
     "DEFAULT_REDIRECT_LIMIT", "REDIRECT_STATI", "Session", "SessionRedirectMixin",
     "merge_hooks", "merge_setting", "preferred_clock", "session",
 ]  # fmt: skip
 
-Self = TypeVar("Self", bound="Session")
-
 preferred_clock: Callable[[], float] = time.perf_counter
+_new_prepared = PreparedRequest.__new__
 _UNSET: Any = object()
 
 _BODY_KEEPING_STATUSES = (307, 308)  # for requests, whatever the method is
@@ -146,7 +145,6 @@ class SessionRedirectMixin:
     max_redirects: int
     trust_env: bool
     cookies: Any
-    _follows_client_rules = False  # of curlhttp.get() and so on: bodies after redirects, UTF-8
 
     def send(self, request: PreparedRequest, **kwargs: Unpack[t.SendOptions]) -> Response:
         """Send a prepared request."""
@@ -156,12 +154,11 @@ class SessionRedirectMixin:
         """Return the Location of a response that redirects, else None."""
         if not (resp._can_follow if isinstance(resp, Response) else resp.is_redirect):
             return None
-        is_ours = isinstance(resp, Response)
-        return resp._get_location() if is_ours else decode_reference(resp.headers["location"])
+        return decode_reference(resp.headers["location"])
 
     def should_strip_auth(self, old_url: str, new_url: str) -> bool:
         """Return whether credentials for one URL must not go to another."""
-        from curlhttp._policy.redirects import may_keep_credentials
+        from curlhttp._http.url import may_keep_credentials
 
         try:
             return not may_keep_credentials(parse_url(old_url), parse_url(new_url))
@@ -214,8 +211,6 @@ class SessionRedirectMixin:
             req = self._make_hop(req, resp, url)
             proxies = self.rebuild_proxies(req, proxies)
             self.rebuild_auth(req, resp)
-            if self._follows_client_rules and not yield_requests:
-                _check_is_replayable(req, resp)
             _rewind(req)
             if yield_requests:
                 yield req
@@ -243,7 +238,6 @@ class SessionRedirectMixin:
 
     def _make_hop(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
         """Return the request for the next hop, before rebuild_auth and rebuild_proxies."""
-        from curlhttp._policy.redirects import is_content_field
         from curlhttp.requests.cookies import (
             extract_cookies_to_jar,
             merge_cookies,
@@ -254,14 +248,8 @@ class SessionRedirectMixin:
         prepared.url = url
         self.rebuild_method(prepared, resp)
         headers = prepared.headers
-        if self._follows_client_rules:
-            keeps_body = prepared.method == req.method
-            dropped = [name for name in headers if is_content_field(name)]
-        else:
-            keeps_body = resp.status_code in _BODY_KEEPING_STATUSES
-            dropped = [*_BODY_HEADERS]
-        if not keeps_body:
-            for name in dropped:
+        if resp.status_code not in _BODY_KEEPING_STATUSES:
+            for name in _BODY_HEADERS:
                 headers.pop(name, None)
             prepared.body = None
         headers.pop("Cookie", None)  # the jar decides which cookies the next host gets
@@ -299,7 +287,7 @@ class SessionRedirectMixin:
         self, prepared_request: PreparedRequest, proxies: t.AnyProxies
     ) -> dict[str, str | None]:
         """Return the proxies for the next hop, and set Proxy-Authorization for them."""
-        from curlhttp.requests._url import get_auth_from_url, get_utf8_auth_from_url
+        from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
         from curlhttp.requests.utils import resolve_proxies
 
@@ -307,8 +295,7 @@ class SessionRedirectMixin:
         headers = prepared_request.headers
         headers.pop("Proxy-Authorization", None)
         scheme = urlparse(str(prepared_request.url)).scheme
-        read = get_utf8_auth_from_url if self._follows_client_rules else get_auth_from_url
-        username, password = read(found.get(scheme) or "")
+        username, password = get_auth_from_url(found.get(scheme) or "")
         # For a tunnel, the adapter sends the credentials to the proxy alone.
         if username and password and not scheme.startswith("https"):
             headers["Proxy-Authorization"] = _basic_auth_str(username, password)
@@ -316,7 +303,7 @@ class SessionRedirectMixin:
 
     def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
         """Set the method of the next hop; after a 302, browsers keep other methods than POST."""
-        from curlhttp._policy.redirects import get_redirect_method
+        from curlhttp._features.redirects.policy import get_redirect_method
 
         prepared_request.method = get_redirect_method(
             str(prepared_request.method), response.status_code
@@ -339,24 +326,6 @@ def _resolve_location(location: str, base: str, fragment: str) -> tuple[str, str
         parts = parts._replace(fragment=fragment)
     url = requote_uri(parts.geturl())
     return url if parts.netloc else urljoin(base, url), fragment
-
-
-def _check_is_replayable(request: PreparedRequest, response: Response) -> None:
-    """Check that a body can be read again; requests sends what is left of an iterator: nothing.
-
-    Raises:
-        UnrewindableBodyError: it is an iterator, or a file that cannot seek.
-    """
-    body = request.body
-    is_read_once = hasattr(body, "read") or hasattr(body, "__next__")
-    if is_read_once and not isinstance(request._body_position, int):
-        raise UnrewindableBodyError(
-            f"{response._name_request()}: after the {response.status_code}, the body must be sent "
-            f"again, but a {type(body).__name__} can be read only once; pass bytes, or a file that "
-            "can seek",
-            request=response.request,
-            response=response,
-        )
 
 
 def _rewind(request: PreparedRequest) -> None:
@@ -459,8 +428,6 @@ class Session(SessionRedirectMixin):
         if not auth and not self.auth and self.trust_env:
             auth = get_netrc_auth(request.url)
         prepared = PreparedRequest()
-        if self._follows_client_rules:
-            prepared._sends_utf8 = True
         prepared.prepare(
             method=request.method.upper(),  # type: ignore[union-attr]
             url=request.url,
@@ -492,7 +459,7 @@ class Session(SessionRedirectMixin):
         stream: bool | None = None,
         verify: t.VerifyInput = None,
         cert: t.CertInput = None,
-        json: JSON = None,
+        json: JSONInput = None,
         *,
         content: t.DataInput = None,
         follow_redirects: bool | None = None,
@@ -533,13 +500,12 @@ class Session(SessionRedirectMixin):
             and self._changes_nothing()
         ):
             # Most requests. The code below does the same, in twice the time.
-            prepared = PreparedRequest()
-            if self._follows_client_rules:
-                prepared._sends_utf8 = True
+            prepared = _new_prepared(PreparedRequest)  # as __init__, which sets _cookies, too
             prepared.method = method
             prepared.url = prepare_url(url)
             prepared.headers = self.headers.copy()  # type: ignore[attr-defined]
-            del prepared._cookies  # see LazyCookieJar
+            prepared.body = prepared._body_position = None
+            prepared.hooks = {"response": []}
             return self.send(
                 prepared,
                 timeout=self.timeout if timeout is None else timeout,
@@ -588,8 +554,11 @@ class Session(SessionRedirectMixin):
             or get_netrc_auth is not _GET_NETRC_AUTH
             or "prepare_request" in own
             or "merge_environment_settings" in own
-            or _get_steps(type(self)) != _STEPS
-            or _get_preparing(PreparedRequest) != _PREPARING
+            or _get_own_steps(_of_session) != _STEPS
+            or (type(self) is not Session and _get_steps(type(self)) != _STEPS)
+            or PreparedRequest is not _PREPARED_REQUEST
+            or _get_preparing(_of_prepared) != _PREPARING
+            or "__new__" in _of_prepared
             or Request.__init__ is not _NEW_REQUEST
         )
 
@@ -612,7 +581,7 @@ class Session(SessionRedirectMixin):
         self,
         url: t.UrlInput,
         data: t.DataInput = None,
-        json: JSON = None,
+        json: JSONInput = None,
         **kwargs: Unpack[t.PostOptions],
     ) -> Response:
         """Send POST; see request."""
@@ -634,38 +603,71 @@ class Session(SessionRedirectMixin):
         """Send DELETE; see request."""
         return self.request("DELETE", url, **kwargs)
 
-    def send(self, request: PreparedRequest, **kwargs: Unpack[t.SendOptions]) -> Response:
+    def send(
+        self,
+        request: PreparedRequest,
+        *,
+        stream: t.AnyStream = _UNSET,
+        timeout: t.AnyTimeout = _UNSET,
+        verify: t.AnyVerify = _UNSET,
+        cert: t.AnyCert = _UNSET,
+        proxies: t.AnyProxies = _UNSET,
+        allow_redirects: bool = True,
+        **others: object,
+    ) -> Response:
         """Send a prepared request.
 
         Args:
             request: see prepare_request.
-            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the defaults are the
-                session's.
+            stream: do not read the body yet; the default of this and the next is the session's.
+            timeout: see request; the default is the adapter's.
+            verify: True, False, or the path of CA certificates.
+            cert: a client certificate.
+            proxies: proxy URLs by scheme.
+            allow_redirects: follow redirects.
+            others: passed on to an adapter of your own.
 
         Raises:
             RequestException: no response was received.
             ValueError: the request is not prepared.
         """
         check_running()
-        kwargs.setdefault("stream", self.stream)
-        kwargs.setdefault("verify", self.verify)
-        kwargs.setdefault("cert", self.cert)
-        if "proxies" not in kwargs:
-            kwargs["proxies"] = self._resolve_proxies(request)
+        stream = self.stream if stream is _UNSET else stream
+        verify = self.verify if verify is _UNSET else verify
+        cert = self.cert if cert is _UNSET else cert
+        proxies = self._resolve_proxies(request) if proxies is _UNSET else proxies
         given: object = request
         if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
-        follows = kwargs.pop("allow_redirects", True)
-        options: t.AdapterOptions = kwargs
+        options: t.AdapterOptions = {
+            "stream": stream,
+            "verify": verify,
+            "cert": cert,
+            "proxies": proxies,
+        }
+        if timeout is not _UNSET:
+            options["timeout"] = timeout
+        if others:
+            options.update(others)  # type: ignore[typeddict-item]
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         if self._guard is not None:
             # An overridden get_adapter may return one that was never mounted.
             self._guard_adapter(adapter)
         started = preferred_clock()
-        expected = expect_redirects(follows)
+        expected = expect_redirects(allow_redirects)
         try:
-            response = adapter.send(request, **options)
+            if others or timeout is _UNSET:
+                response = adapter.send(request, **options)
+            else:  # the same, as Python calls it faster
+                response = adapter.send(
+                    request,
+                    stream=stream,
+                    timeout=timeout,
+                    verify=verify,
+                    cert=cert,
+                    proxies=proxies,
+                )
             if getattr(response, "_times", None) is None:  # else the response has timings
                 response.elapsed = timedelta(seconds=preferred_clock() - started)
             if hooks["response"]:
@@ -675,9 +677,10 @@ class Session(SessionRedirectMixin):
         if response.history or getattr(response, "sets_cookies", True):
             self._keep_cookies(request, response)
         if response.status_code in REDIRECT_STATI or self._has_own_redirects:
-            response = (self._follow if follows else self._set_next)(response, request, options)
+            go_on = self._follow if allow_redirects else self._set_next
+            response = go_on(response, request, options)
         # resolve_redirects keeps the start of a followed redirect's body.
-        if not options["stream"] and not getattr(response, "_is_followed", False):
+        if not stream and not getattr(response, "_is_followed", False):
             _ = response.content
         return response
 
@@ -719,7 +722,7 @@ class Session(SessionRedirectMixin):
         response._next = next(following, None)
         is_read_later = kwargs["stream"] or getattr(response, "_is_followed", False)
         if response._next is not None and not is_read_later:
-            read_unfollowed(response, self._follows_client_rules)
+            read_unfollowed(response)
         return response
 
     # --- settings ---
@@ -779,7 +782,7 @@ class Session(SessionRedirectMixin):
                 proxies = self._add_environment_proxies(url, proxies)
             # An explicit False or path wins; in requests the environment does.
             if verify is True or (verify is None and self.verify is True):
-                verify = _environment.get_ca_bundle(self._follows_client_rules) or verify
+                verify = _environment.get_ca_bundle() or verify
         if proxies and None in proxies.values():  # None overrides the environment's
             proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
         return {
@@ -876,9 +879,12 @@ def _make_signature(request: Callable[..., object], function: FunctionType) -> S
 
 # What a program may replace between request() and send().
 _get_steps = attrgetter("prepare_request", "merge_environment_settings", "cookies")
-_get_preparing = attrgetter("__new__", "__init__", "prepare", "prepare_headers")
-_STEPS, _PREPARING = _get_steps(Session), _get_preparing(PreparedRequest)
-_NEW_REQUEST = Request.__init__
+_get_own_steps = itemgetter("prepare_request", "merge_environment_settings", "cookies")
+_get_preparing = itemgetter("__init__", "prepare", "prepare_headers")
+# Of a class, Python finds items faster than attributes.
+_of_session, _of_prepared = vars(Session), vars(PreparedRequest)
+_STEPS, _PREPARING = _get_own_steps(_of_session), _get_preparing(_of_prepared)
+_PREPARED_REQUEST, _NEW_REQUEST = PreparedRequest, Request.__init__
 _GET_NETRC_AUTH = get_netrc_auth
 
 set_verb_signatures(vars(Session), Session.request)

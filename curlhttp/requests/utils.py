@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import curlhttp.requests._internal_utils as _internal_utils
 import curlhttp.requests.certs as certs
-from curlhttp._models.decoding import ACCEPT_ENCODING as DEFAULT_ACCEPT_ENCODING
-from curlhttp._policy.environment import find_netrc, find_netrc_credentials
+from curlhttp._client.environment import find_netrc, find_netrc_credentials
+from curlhttp._http.decoding import ACCEPT_ENCODING as DEFAULT_ACCEPT_ENCODING
 from curlhttp.exceptions import (
     FileModeWarning,
     InvalidHeader,

@@ -1,4 +1,4 @@
-"""Injected faults: a wrapper of an engine that delays, refuses and breaks some of the exchanges.
+"""Injected faults: a wrapper of attempts that delays, refuses and breaks some of them.
 
 To the layers above, an injected fault looks like a real one. What happens to an attempt depends
 only on the seed, on its method and URL, and on how many attempts with the same method and URL came
@@ -12,26 +12,23 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random, SystemRandom
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from curlhttp._engine.engine import (
-    ByteStream,
-    Engine,
-    Incoming,
-    Runtime,
-    to_connector,
-)
-from curlhttp._engine.log import INFO, log
-from curlhttp._models.errors import Unpicklable, client_closed
-from curlhttp._models.headers import parse_length
-from curlhttp._models.redaction import display_url
-from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response, has_body
-from curlhttp._models.timings import NO_TIME, CurlTimings, Timings
+from curlhttp._client.streamed_response import BaseStreamedResponse
+from curlhttp._client.transport import AttemptWrapper
+from curlhttp._http.errors import Unpicklable
+from curlhttp._http.headers import parse_length
+from curlhttp._http.redaction import display_url
+from curlhttp._http.request import ClientRequest, is_handshake
+from curlhttp._http.response import Head, Response, has_body
+from curlhttp._http.timings import NO_TIME, CurlTimings, Timings
+from curlhttp._runtime.engine import Incoming, Runtime, Send
+from curlhttp._runtime.log import INFO, log
 from curlhttp.exceptions import ChunkedEncodingError, ConnectionError
-from curlhttp.testing._scripted import Answer, ScriptedEngine, ScriptedIncoming, apply_timeouts
+from curlhttp.testing._scripted import apply_timeouts
 
 # --- Which faults an attempt gets ---
 
@@ -42,7 +39,6 @@ Seconds: TypeAlias = "float | tuple[float, float]"
 """A number of seconds, or the bounds of a random one."""
 
 V = TypeVar("V")
-Outcome = TypeVar("Outcome", bound="Response | Incoming")
 _Choices: TypeAlias = "Sequence[tuple[V, Chance]]"
 
 
@@ -91,7 +87,7 @@ _MAX_INJECTED = 10_000
 _VARIABLE = "CURLHTTP_CHAOS"
 
 
-class Chaos(Unpicklable):
+class Chaos(AttemptWrapper, Unpicklable):
     """Inject faults into the requests of a client: `Client(transport=Chaos(seed=1, refuse=0.1))`.
 
     The faults apply to each attempt, including those of streams, downloads and maps. Redirects,
@@ -243,22 +239,37 @@ class Chaos(Unpicklable):
                 fate.number,
             )
 
-    def wrap(self, transport: object) -> ChaosEngine:
-        """Return a transport that injects faults into what another one sends.
-
-        Args:
-            transport: a ScriptedEngine, an ASGITransport or WSGITransport, or your own.
-        """
-        from curlhttp._client.transport import to_engine
-
-        return ChaosEngine(self, to_engine(transport))
-
-    def wrap_engine(self, engine: Engine) -> ChaosEngine:
-        """Return an engine that injects faults; see EngineWrapper."""
-        return ChaosEngine(self, engine)
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+    async def around(self, request: ClientRequest, send: Send, runtime: Runtime) -> Response:
+        """Send a request and return its response, with the faults of this attempt."""
+        fate = self.pick(request)
+        attempt = _FaultyAttempt(self, request, fate, runtime)
+        if fate.latency:
+            attempt.note("latency", fate.latency)
+            await attempt.wait(fate.latency)
+        is_socket = is_handshake(request)
+        if fate.failure == "refuse":
+            attempt.note("refuse")
+            raise _make_refusal(request)
+        if fate.failure == "reset":
+            if not is_socket:
+                # The worst case: the server has processed the request.
+                streamed = request.copy()
+                streamed.stream = True
+                (await send(streamed)).abort()
+            attempt.note("reset")
+            raise _make_reset(request)
+        if fate.failure == "status" and not is_socket:
+            attempt.note("status", fate.status_code)
+            text = f"{fate.status_code} from curlhttp.testing.Chaos\n"
+            headers = {"Content-Type": "text/plain"}
+            return request.respond(fate.status_code, headers=headers, content=text)
+        response = await send(request)
+        if fate.cut is not None or fate.speed is not None:
+            if isinstance(response, BaseStreamedResponse):
+                response.wrap_incoming(partial(_FaultyIncoming, attempt))
+            elif response.content:
+                await attempt.spoil(len(response.content))
+        return response
 
     def __repr__(self) -> str:
         return f"<curlhttp.testing.Chaos seed={self.seed!r}>"
@@ -387,146 +398,46 @@ def _make_cut(request: ClientRequest) -> ChunkedEncodingError:
     )
 
 
-class ChaosEngine:
-    """Inject faults into the exchanges of another engine.
+class _FaultyAttempt:
+    """One attempt and its faults."""
 
-    Args:
-        chaos: decides which, and records them.
-        engine: sends the requests.
+    def __init__(self, chaos: Chaos, request: ClientRequest, fate: Fate, runtime: Runtime) -> None:
+        self._chaos = chaos
+        self.request = request
+        self.fate = fate
+        self._runtime = runtime
 
-    Attributes:
-        chaos: as given.
-    """
+    def note(self, fault: str, value: float | None = None) -> None:
+        """Record and log a fault that is about to happen."""
+        self._chaos.note(self.request, self.fate, fault, value)
 
-    def __init__(self, chaos: Chaos, engine: Engine) -> None:
-        self.chaos: Chaos = chaos
-        self._engine = engine
-        self.runtime: Runtime = engine.runtime
-        self.close: Callable[[], None] = engine.close
-        self.is_async: bool | None = getattr(engine, "is_async", None)
-        if self.is_async:  # of a transport for AsyncClient
-            self.astart: Callable[[], Awaitable[object]] = cast(Any, engine).astart
-            self.aclose: Callable[[], Awaitable[object]] = cast(Any, engine).aclose
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether no more requests are sent."""
-        return bool(getattr(self._engine, "is_closed", False))
-
-    async def perform(self, request: ClientRequest) -> Response:
-        """Send the request and return the response with its body in memory, or fail."""
-        return await self._run(request, self._perform)
-
-    async def open(self, request: ClientRequest) -> Incoming:
-        """Send the request and return once its head has arrived, or fail."""
-        return await self._run(request, self._open)
-
-    async def connect(self, request: ClientRequest) -> ByteStream:
-        """Open a connection for another protocol: late, refused, or reset."""
-        fate = self._pick(request)
-        await self._delay(request, fate)
-        if fate.failure == "refuse":
-            self.chaos.note(request, fate, "refuse")
-            raise _make_refusal(request)
-        stream = await to_connector(self._engine).connect(request)
-        if fate.failure == "reset":
-            self.chaos.note(request, fate, "reset")
-            stream.abort()
-            raise _make_reset(request)
-        return stream
-
-    # one attempt
-
-    def _pick(self, request: ClientRequest) -> Fate:
-        """Return what happens to an attempt.
-
-        Raises:
-            ClientClosed: no more requests are sent.
-        """
-        if self.is_closed:
-            raise client_closed(request)
-        return self.chaos.pick(request)
-
-    async def _run(
-        self, request: ClientRequest, send: Callable[[ClientRequest, Fate], Awaitable[Outcome]]
-    ) -> Outcome:
-        fate = self._pick(request)
-        await self._delay(request, fate)
-        return await send(request, fate)
-
-    async def _perform(self, request: ClientRequest, fate: Fate) -> Response:
-        if fate.failure:
-            return self._respond(request, await self._fail(request, fate))
-        response = await self._engine.perform(request)
-        size = len(response._content or b"")
-        if size and (fate.cut is not None or fate.speed is not None):
-            await self._spoil(request, fate, size)
-        return response
-
-    async def _open(self, request: ClientRequest, fate: Fate) -> Incoming:
-        if fate.failure:
-            answer = await self._fail(request, fate)
-            return ScriptedIncoming(request, answer, fate.latency, ScriptedEngine(()))
-        incoming = await self._engine.open(request)
-        if fate.cut is None and fate.speed is None:
-            return incoming
-        return _FaultyIncoming(self, incoming, request, fate)
-
-    async def _fail(self, request: ClientRequest, fate: Fate) -> Answer:
-        """Return the response that replaces the server's, or raise."""
-        if fate.failure == "status":
-            self.chaos.note(request, fate, "status", fate.status_code)
-            text = f"{fate.status_code} from curlhttp.testing.Chaos\n"
-            return Answer(fate.status_code, {"Content-Type": "text/plain"}, text)
-        if fate.failure == "reset":
-            # The worst case: the server has processed the request.
-            streamed = request.copy()
-            streamed.stream = True
-            incoming = await self._engine.open(streamed)
-            incoming.abort()
-            self.chaos.note(request, fate, "reset")
-            raise _make_reset(request)
-        self.chaos.note(request, fate, "refuse")
-        raise _make_refusal(request)
-
-    def _respond(self, request: ClientRequest, answer: Answer) -> Response:
-        status_code = answer.status_code
-        content = b"".join(answer.pieces) if has_body(request.method, status_code) else b""
-        return Response.of(request, status_code, headers=answer.headers, content=content)
-
-    async def _spoil(self, request: ClientRequest, fate: Fate, size: int) -> None:
+    async def spoil(self, size: int) -> None:
         """Delay or cut a body that is in memory."""
-        arrives = size if fate.cut is None else int(fate.cut * size)
-        if fate.speed is not None:
-            self.chaos.note(request, fate, "slow", fate.speed)
-            await self.wait(request, 1 / fate.speed)
+        cut, speed = self.fate.cut, self.fate.speed
+        arrives = size if cut is None else int(cut * size)
+        if speed is not None:
+            self.note("slow", speed)
+            await self.wait(1 / speed)
             # The read timeout is for the time between two bytes.
-            await self.wait(request, (arrives - 1) / fate.speed, is_silent=False)
-        if fate.cut is not None:
-            self.chaos.note(request, fate, "cut", arrives)
-            raise _make_cut(request)
+            await self.wait((arrives - 1) / speed, is_silent=False)
+        if cut is not None:
+            self.note("cut", arrives)
+            raise _make_cut(self.request)
 
-    async def _delay(self, request: ClientRequest, fate: Fate) -> None:
-        """Wait for the latency of an attempt."""
-        if fate.latency:
-            self.chaos.note(request, fate, "latency", fate.latency)
-            await self.wait(request, fate.latency)
-
-    async def wait(self, request: ClientRequest, seconds: float, *, is_silent: bool = True) -> None:
-        """Wait, up to the timeouts of a request.
+    async def wait(self, seconds: float, *, is_silent: bool = True) -> None:
+        """Wait, up to the timeouts of the request.
 
         Args:
-            request: of the attempt.
             seconds: how long.
             is_silent: whether nothing arrives in that time, so that the read timeout applies.
 
         Raises:
             ReadTimeout, DeadlineExceeded: this is longer than a timeout.
         """
-        now = self.runtime.now()
-        lasts, late = apply_timeouts(request, seconds, now, waits_for_response=is_silent)
+        now = self._runtime.now()
+        lasts, late = apply_timeouts(self.request, seconds, now, waits_for_response=is_silent)
         if lasts > 0:
-            await self.runtime.sleep(lasts)
+            await self._runtime.sleep(lasts)
         if late is not None:
             try:
                 raise late
@@ -537,27 +448,19 @@ class ChaosEngine:
 class _FaultyIncoming:
     """A response whose body arrives slowly, or ends early."""
 
-    def __init__(
-        self,
-        engine: ChaosEngine,
-        incoming: Incoming,
-        request: ClientRequest,
-        fate: Fate,
-    ) -> None:
+    def __init__(self, attempt: _FaultyAttempt, incoming: Incoming) -> None:
         head = incoming.head
         assert head is not None
         self.head: Head = head  # kept, because the engine may use its own for another request
-        self.request: ClientRequest = request
-        self._outer = engine
+        self._attempt = attempt
         self._incoming = incoming
-        self._fate = fate
         self._piece = b""
-        self._left = self._find_cut(request)
+        self._left = self._find_cut(attempt.request)
         self._arrived = 0
 
     def _find_cut(self, request: ClientRequest) -> int | None:
         """Return how many bytes arrive before the cut, None for all."""
-        cut, head = self._fate.cut, self.head
+        cut, head = self._attempt.fate.cut, self.head
         if cut is None or not has_body(request.method, head.status_code):
             return None
         value = Response(request, head, b"", NO_TIME).headers.get("content-length", "")
@@ -569,7 +472,7 @@ class _FaultyIncoming:
     @property
     def done(self) -> bool:
         """Return whether reading the rest does not wait."""
-        return self._fate.speed is None and self._incoming.done
+        return self._attempt.fate.speed is None and self._incoming.done
 
     def timings(self) -> Timings | CurlTimings:
         """Return where the time went so far."""
@@ -592,18 +495,18 @@ class _FaultyIncoming:
             self._piece = b""
             if not is_over:
                 self._incoming.abort()
-            self._note("cut", self._arrived)
-            raise _make_cut(self.request)
-        speed = self._fate.speed
+            self._attempt.note("cut", self._arrived)
+            raise _make_cut(self._attempt.request)
+        speed = self._attempt.fate.speed
         size = len(self._piece) if speed is None else max(1, int(speed * _DRIP))
         if self._left is not None:
             size = min(size, self._left)
         piece = self._piece[:size]
         if speed is not None and piece:
             if not self._arrived:
-                self._note("slow", speed)
+                self._attempt.note("slow", speed)
             try:
-                await self._outer.wait(self.request, len(piece) / speed)
+                await self._attempt.wait(len(piece) / speed)
             except BaseException:
                 self.abort()
                 raise
@@ -612,9 +515,6 @@ class _FaultyIncoming:
         if self._left is not None:
             self._left -= len(piece)
         return piece
-
-    def _note(self, fault: str, value: float) -> None:
-        self._outer.chaos.note(self.request, self._fate, fault, value)
 
     def abort(self) -> None:
         """Abandon the rest of the body."""

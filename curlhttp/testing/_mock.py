@@ -1,7 +1,7 @@
 """A mock of the network: routes and their responses, for every client of this process.
 
 It replaces the engines, so redirects, cookies, credentials, retries and middleware work as usual,
-even in clients that the test has no access to. See curlhttp._engine.network.
+even in clients that the test has no access to. See curlhttp._runtime.network.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
-from curlhttp._engine.engine import ByteStream, Engine
-from curlhttp._engine.network import NetworkOverride, OverriddenEngine, network, now, wall
-from curlhttp._models.body import read_whole
-from curlhttp._models.errors import client_closed
-from curlhttp._models.headers import check_method
-from curlhttp._models.redaction import display_url, is_secret_header, redact_text
-from curlhttp._models.request import ClientRequest
-from curlhttp._models.url import parse_url
+from curlhttp._http.body import read_whole
+from curlhttp._http.errors import client_closed
+from curlhttp._http.headers import check_method
+from curlhttp._http.redaction import display_url, is_secret_header, redact_text
+from curlhttp._http.request import ClientRequest
+from curlhttp._http.url import URL, parse_url
+from curlhttp._runtime.engine import ByteStream, Engine
+from curlhttp._runtime.network import NetworkOverride, OverriddenEngine, network, now, wall
 from curlhttp.exceptions import RequestException
 from curlhttp.testing._scripted import (
     Answer,
@@ -39,8 +39,7 @@ from curlhttp.testing._scripted import (
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
 
-    from curlhttp._models.inputs import JSON, HeadersInput
-    from curlhttp._models.url import URL
+    from curlhttp._http.inputs import HeadersInput, JSONInput
 
     class Conditions(TypedDict, total=False):
         """Conditions in addition to the method and the URL; see Pattern."""
@@ -101,7 +100,8 @@ class Pattern:
         self._params = None if params is None else _to_fields(params)
         self._base: re.Pattern[str] | None = None
         if url is not None and not isinstance(url, re.Pattern) and not callable(url):
-            base, query = _split_pattern(str(url))
+            # A URL is as it will be sent, which may be raw.
+            base, query = _split_url(str(url)) if isinstance(url, URL) else _split_pattern(str(url))
             self._base = _compile_wildcards(base, "*")
             if query:
                 self._params = {**_parse_query(query), **(self._params or {})}
@@ -190,8 +190,13 @@ def _split_pattern(text: str) -> tuple[str, str]:
         url = str(parse_url(marked))
     except RequestException as error:
         raise type(error)(str(error).replace(_HOST_STAR, "*")) from None
-    base, _, query = url.partition("#")[0].partition("?")
+    base, query = _split_url(url)
     return base.replace(_HOST_STAR, "*"), query
+
+
+def _split_url(url: str) -> tuple[str, str]:
+    base, _, query = url.partition("#")[0].partition("?")
+    return base, query
 
 
 def _compile_wildcards(text: str, star: str) -> re.Pattern[str]:
@@ -353,7 +358,7 @@ class Route:
         *,
         headers: HeadersInput | None = None,
         content: bytes | str | Iterable[bytes] = b"",
-        json: JSON = None,
+        json: JSONInput = None,
         delay: float = 0.0,
         pace: float = 0.0,
         error: RequestException | None = None,

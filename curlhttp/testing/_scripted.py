@@ -18,13 +18,13 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl
 
-from curlhttp._engine.engine import Runtime, decode_body
-from curlhttp._models.body import read_whole
-from curlhttp._models.errors import client_closed, read_timeout_error
-from curlhttp._models.headers import Headers
-from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response, has_body
-from curlhttp._models.timings import Timings, add_waits
+from curlhttp._http.body import read_whole
+from curlhttp._http.errors import client_closed, read_timeout_error
+from curlhttp._http.headers import Headers
+from curlhttp._http.request import ClientRequest
+from curlhttp._http.response import Head, Response, has_body
+from curlhttp._http.timings import Timings, add_waits
+from curlhttp._runtime.engine import Runtime, decode_body
 from curlhttp.exceptions import (
     ConnectionError,
     ConnectTimeout,
@@ -36,11 +36,15 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._models.inputs import JSON, HeadersInput
+    from curlhttp._http.inputs import HeadersInput, JSONInput
 
 A = TypeVar("A")
 
 # --- Recorded requests, for assertions ---
+
+
+Fields: TypeAlias = dict[str, Any]
+"""Values by name: a str, or a list of them for a repeated name, which is why this is Any."""
 
 
 class Sent(NamedTuple):
@@ -68,12 +72,12 @@ class Sent(NamedTuple):
         return self.body.decode()
 
     @property
-    def params(self) -> dict[str, str | list[str]]:
-        """Return the parameters of the query; a repeated name has a list of values."""
+    def params(self) -> Fields:
+        """Return the parameters of the query; a str, or a list of them for a repeated name."""
         return parse_fields(self.url.partition("#")[0].partition("?")[2])
 
     @property
-    def form(self) -> dict[str, str | list[str]]:
+    def form(self) -> Fields:
         """Return the fields of a form (application/x-www-form-urlencoded), likewise."""
         return parse_fields(self.text)
 
@@ -127,7 +131,7 @@ class Answer:
     delay: float = 0.0
     pace: float = 0.0
     error: RequestException | None = None
-    json: JSON = None
+    json: JSONInput = None
 
     def __post_init__(self) -> None:
         if self.json is not None and self.content:

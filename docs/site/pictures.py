@@ -69,7 +69,7 @@ FIRST_FOUND = """(async texts => {
 class Tab:
     """A page of the browser, told what to do by the DevTools protocol."""
 
-    def __init__(self, ws: curlhttp.WebSocket) -> None:
+    def __init__(self, ws: curlhttp.types.WebSocket) -> None:
         self._ws = ws
         self._number = 0
         self._events: list[str] = []

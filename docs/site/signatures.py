@@ -13,10 +13,27 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from griffe import Alias, Attribute, Class, Expr, ExprName, Extension, Function, Module, Object
+from griffe import (
+    Alias,
+    Attribute,
+    Class,
+    Expr,
+    ExprName,
+    Extension,
+    Function,
+    Module,
+    Object,
+    Parameter,
+    ParameterKind,
+    Parameters,
+)
 
 PACKAGE = "curlhttp"
-CLIENTS = ("_client.client.Client", "_client.async_client.AsyncClient")
+# Each client, with its default of http2.
+CLIENTS = {
+    "_features.clients.client.Client": "False",
+    "_features.clients.async_client.AsyncClient": "True",
+}
 TIMEOUT = "Timeout(connect=10, read=60)"
 # What users meet in place of a type that is not exported, or under another name.
 PUBLIC = {
@@ -63,12 +80,11 @@ def objects(parent: Object) -> Iterator[Object]:
 def exported(pkg: Module) -> dict[str, str]:
     """Return the path of each public class by its name."""
     found = {}
-    for name in pkg.exports or ():
-        member = pkg.members.get(str(name))
-        if member is not None and member.is_class:
-            found[str(name)] = member.canonical_path
-    found["Response"] = f"{PACKAGE}._models.response.Response"
-    found["Timeout"] = f"{PACKAGE}._models.timeout.Timeout"
+    for module in (pkg, pkg["types"]):
+        for name in module.exports or ():
+            member = module.members.get(str(name))
+            if member is not None and member.is_class:
+                found[str(name)] = member.canonical_path
     found["Transport"] = ""  # of httpx' room alone
     return found
 
@@ -85,40 +101,44 @@ def link_tree(module: Module) -> None:
 
 
 def show_constructors(pkg: Module) -> None:
-    """Let both clients have the constructor that they inherit, with their own defaults."""
-    inherited = pkg["_client.base.BaseClient.__init__"]
-    limits = pkg["_models.config.Limits"].members
-    show_constants(inherited)
-    for path in CLIENTS:
+    """Show the constructor of both clients, whose keywords are the table of settings."""
+    settings = pkg["_client.settings"]
+    options = pkg["_client.options"]
+    types = {**options["RouteOptions"].members, **options["ClientOptions"].members}
+    limits = pkg["_http.config.Limits"].members
+    table = ast.parse(value_of(settings, "SETTINGS"), mode="eval").body
+    assert isinstance(table, ast.Dict)
+    for path, http2 in CLIENTS.items():
         client = pkg[path]
-        own = copy_of(inherited, client)
-        for parameter in own.parameters:
-            if parameter.name == "timeout":
-                parameter.default = TIMEOUT
-            elif parameter.name == "http2":
-                parameter.default = str("_http2" in client.members)
-                parameter.annotation = ExprName("HTTP2", parent=inherited.module)
-            elif str(parameter.default) == "UNSET":
-                parameter.default = str(limits[parameter.name].value)
-        client.set_member("__init__", own)
-
-
-def copy_of(function: Function, parent: Class) -> Function:
-    """Return the function as a member of another class, with parameters of its own."""
-    from copy import copy
-
-    from griffe import Parameters
-
-    parameters = Parameters(*(copy(parameter) for parameter in function.parameters))
-    made = Function("__init__", parameters=parameters, returns=function.returns, parent=parent)
-    made.lineno, made.endlineno = function.lineno, function.endlineno
-    return made
+        parameters = Parameters(Parameter("self"))
+        for key, setting in zip(table.keys, table.values, strict=True):
+            assert key is not None
+            assert isinstance(setting, ast.Call)
+            name, default = ast.literal_eval(key), ast.unparse(setting.args[0])
+            if name == "timeout":
+                default = TIMEOUT
+            elif name == "http2":
+                default = http2
+            elif default == "UNSET":
+                default = str(limits[name].value)
+            annotation = types[name].annotation
+            if name == "http2":
+                annotation = ExprName("HTTP2", parent=settings)
+            parameters.add(
+                Parameter(
+                    name, annotation=annotation, kind=ParameterKind.keyword_only, default=default
+                )
+            )
+        made = Function("__init__", parameters=parameters, returns="None", parent=client)
+        inherited = pkg["_client.base.BaseClient.__init__"]
+        made.lineno, made.endlineno = inherited.lineno, inherited.endlineno
+        client.set_member("__init__", made)
 
 
 def show_defaults(function: Function) -> None:
     """Replace defaults that only the source explains."""
     for parameter in function.parameters:
-        if str(parameter.default) == "UNSET":
+        if str(parameter.default) in ("UNSET", "USE_CLIENT_DEFAULT"):
             parameter.default = f"client.{parameter.name}"
     show_constants(function)
 
@@ -221,6 +241,6 @@ def method(found: Object, name: str) -> str:
     owner = found if isinstance(found, Class) else found.parent
     if not isinstance(owner, Class) or name not in ("build_request", "request"):
         return ""
-    if owner.path.startswith((f"{PACKAGE}._client.base", f"{PACKAGE}._client.request_builder")):
-        return f"{PACKAGE}._client.client.Client.{name}"
+    if owner.path.startswith(f"{PACKAGE}._client."):
+        return f"{PACKAGE}._features.clients.client.Client.{name}"
     return f"{owner.path}.{name}"

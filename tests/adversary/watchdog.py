@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from curlhttp._curl.transfer import Transfer
+from curlhttp._libcurl.transfer import Transfer
 
 HUNG = 3  # the exit status
 _STATE = ("done", "code", "failed", "sends", "wake", "paused", "starving", "lines", "restarts")

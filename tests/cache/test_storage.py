@@ -19,7 +19,7 @@ import pytest
 
 import curlhttp
 from curlhttp import AsyncClient, Cache, Client
-from curlhttp._client import cache_storage as store_module
+from curlhttp._features.cache import storage as store_module
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.support.scripted import Scripted
 

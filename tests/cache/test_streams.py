@@ -268,7 +268,7 @@ async def test_a_closed_client_leaves_no_refresh_behind(
     await client.get(app.url + "/stale")
     await until(lambda: len(asked) == 2)
     await client.aclose()
-    assert client.real._caching._running == set()
+    assert client.real._chain.settings["cache"]._running == set()
     assert not any(each.name == "curlhttp-cache" for each in threading.enumerate())
     gate.wait(30)
 
@@ -284,7 +284,7 @@ async def test_a_refresh_that_fails_is_no_matter(scripted: Scripted, cache: Cach
     engine.advance(61)
     for _ in range(2):
         assert (await client.get(URL)).content == b"one"
-        await until(lambda: not client.real._caching._running)
+        await until(lambda: not client.real._chain.settings["cache"]._running)
     assert len(engine.sent) == 3
 
 
@@ -412,7 +412,7 @@ async def test_layers_below_the_cache_see_decoded_bodies(
 ) -> None:
     seen: list[bytes] = []
 
-    async def look(request: Any, send: curlhttp.Send) -> curlhttp.Response:
+    async def look(request: Any, send: curlhttp.types.Send) -> curlhttp.Response:
         response = await send(request)
         seen.append(response.content)
         return response

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from curlhttp._curl import check_libcurl
+from curlhttp._libcurl import check_libcurl
 from curlhttp.cli import advisories
 from curlhttp.cli.advisories import ADVISORIES, advisories_for
 from tests.support.cli import run
@@ -71,7 +71,9 @@ def test_advisories_are_found_by_version() -> None:
 
 
 def test_doctor_lists_those_of_the_libcurl_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curlhttp._curl.libcurl_version", lambda: "PycURL/7.48.0 libcurl/8.22.0 x")
+    monkeypatch.setattr(
+        "curlhttp._libcurl.libcurl_version", lambda: "PycURL/7.48.0 libcurl/8.22.0 x"
+    )
     report = json.loads(run("doctor", "--json").out)["advisories"]
     by_number = {each["id"]: each for each in report["apply"]}
     upload = by_number["CVE-2026-92392"]

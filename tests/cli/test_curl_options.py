@@ -27,7 +27,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.cli import echoed, finish, run, start
-from tests.support.colours import needs_posix
+from tests.support.colours import needs_pem_certificates, needs_posix
 from tests.support.internals import ROOT
 
 
@@ -544,7 +544,7 @@ def encrypted(certs: Certs, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Schannel reads no PEM certificates")
+@needs_pem_certificates
 def test_a_certificate_has_its_password_after_a_colon(certs: Certs, encrypted: Path) -> None:
     name = str(encrypted).replace(":", "\\:")
     with AppServer(certs.client_auth_context()) as server:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.request import ClientRequest
-from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import NO_TIME
+from curlhttp._http.request import ClientRequest
+from curlhttp._http.response import Head, Response
+from curlhttp._http.timings import NO_TIME
 from curlhttp.cli.download import choose_name
 from tests.servers import (
     AppConnection,
@@ -28,6 +28,7 @@ from tests.servers import (
     response,
 )
 from tests.support.cli import finish, on_terminal, run, start
+from tests.support.depot import Depot
 from tests.support.downloads import named_by_a_server
 
 BODY = payload(1000)
@@ -67,6 +68,43 @@ def test_a_partial_download_is_kept_and_the_shown_command_completes_it(tmp_path:
         assert b"\r\nRange: bytes=600-\r\n" in server.requests[-1]
     assert file.read_bytes() == BODY
     assert os.listdir(tmp_path) == ["saved"]
+
+
+@pytest.mark.parametrize("option", ["--segments", "--split"])
+@pytest.mark.parametrize("command", [["get"], []])
+def test_segments_come_at_once(
+    app: AppServer, tmp_path: Path, option: str, command: list[str]
+) -> None:
+    depot = Depot(app)
+    depot.before = lambda asked, *_: asked.is_range and depot.wait(3)
+    ended = run(*command, depot.url, option, "4", "-o", tmp_path / "saved")
+    assert (ended.status, ended.out) == (0, b"")
+    assert (tmp_path / "saved").read_bytes() == depot.data
+    assert len(depot.ranges) == 3
+
+
+def test_segments_that_break_off_are_counted_and_continue(app: AppServer, tmp_path: Path) -> None:
+    depot = Depot(app)
+    depot.before = lambda asked, *_: asked.is_range and depot.wait(3)
+    depot.cut = lambda _: 500_000
+    file = tmp_path / "saved"
+    ended = run("get", "--segments", "4", depot.url, "-o", file)
+    assert ended.status == 18
+    said, _, command = ended.err.splitlines()[0].partition("; to resume: ")
+    assert said == f"curlhttp: kept 2,000,000 bytes in {file}.part"
+    depot.cut, depot.asked = lambda _: None, []
+    assert run(*shlex.split(command)[1:]).status == 0
+    assert file.read_bytes() == depot.data
+    assert None not in depot.asked
+
+
+@pytest.mark.parametrize(
+    "options", [["-d", "x=1", "-o", "file"], [], ["-OJ"], ["-X", "POST", "-o", "file"]]
+)
+def test_segments_need_a_file_and_a_get(options: list[str]) -> None:
+    ended = run("curl", "http://127.0.0.1:9/file", "--segments", "2", *options)
+    assert ended.status == 2
+    assert "--segments needs -o FILE or -O, a GET request, no body and no -J" in ended.err
 
 
 def test_continue_shows_the_range_with_verbose(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def _get_texts() -> set[str]:
     package = Path(curlhttp.__file__).parent
     return {
         node.value
-        for folder in ("_client", "_curl", "_flow", "_models", "_policy")
+        for folder in ("_client", "_features", "_http", "_libcurl", "_runtime")
         for file in (package / folder).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)

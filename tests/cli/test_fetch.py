@@ -24,15 +24,13 @@ from tests.servers import (
     respond,
     response,
 )
-from tests.support.cli import finish, listed, on_terminal, recorded, run, start
+from tests.support.cli import FILES, finish, listed, on_terminal, recorded, run, start
 from tests.support.downloads import named_by_a_server
 from tests.support.internals import ROOT
 from tests.support.pace import assert_in_time
 
-KINDS = ["out.jsonl", "out", "out.db"]
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=FILES)
 def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a path for each kind of output in turn."""
     return tmp_path / str(request.param)
@@ -364,6 +362,40 @@ def test_a_failing_origin_is_not_contacted(app: AppServer, tmp_path: Path) -> No
     assert len(app.requests) == 3
 
 
+def test_a_line_that_robots_txt_disallows_is_recorded_and_not_fetched(
+    app: AppServer, tmp_path: Path, out: Path
+) -> None:
+    rules = b"User-agent: my-crawler\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
+    app.route("/robots.txt", lambda record, conn: conn.reply(200, rules))
+    lines = [f"{app.url}/{'private' if number % 2 else 'bytes'}/{number}" for number in range(8)]
+    ended = run("fetch", listed(tmp_path, *lines), "-o", out, "--robots", "my-crawler")
+    assert ended.status == 1
+    found = {record["url"]: record for record in recorded(out)}
+    assert {url: record["error"] for url, record in found.items()} == {
+        url: "RobotsDisallowed" if "private" in url else None for url in lines
+    }
+    assert f"{app.url}/robots.txt disallows it for 'my-crawler'" in found[lines[1]]["message"]
+    paths = Counter(record.path for record in app.requests)
+    assert paths["/robots.txt"] == 1
+    assert not [path for path in paths if "private" in path]
+
+
+def test_a_token_that_robots_txt_cannot_name_is_an_error(app: AppServer, tmp_path: Path) -> None:
+    ended = run("fetch", listed(tmp_path, app.url), "--robots", "my crawler")
+    assert ended.status == 2
+    assert "--robots must be the product token" in ended.err
+    assert app.requests == []
+
+
+def test_without_the_extra_for_robots_txt_the_error_names_it(
+    app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "protego", None)
+    ended = run("fetch", listed(tmp_path, app.url), "--robots", "my-crawler")
+    assert (ended.status, app.requests) == (2, [])
+    assert ended.err == "curlhttp: --robots needs protego: pip install 'curlhttp[robots]'\n"
+
+
 def test_a_failed_request_is_retried(app: AppServer, tmp_path: Path) -> None:
     app.route("/flaky", lambda record, conn: conn.reply(503 if len(app.requests) < 3 else 200))
     run("fetch", listed(tmp_path, app.url + "/flaky"), "-o", tmp_path / "o.db", "--retry", "3")
@@ -411,6 +443,7 @@ def test_the_summary_counts_outcomes(app: AppServer, tmp_path: Path) -> None:
     assert shown[4].startswith("latency   p50 ")
     assert shown[5].startswith("client    ")
     assert shown[6].startswith("failed    3 lines; ")
+    assert shown[7] == "reasons   invalid 1, refused 1"
 
 
 def test_the_summary_can_be_read_by_programs(app: AppServer, tmp_path: Path) -> None:
@@ -491,3 +524,16 @@ def test_fetch_refuses_addresses_that_are_not_public(app: AppServer, tmp_path: P
     ended = run("get", app.url, "--public-only")
     assert (ended.status, ended.out) == (7, b"")  # as curl, when it cannot connect
     assert "not public: loopback" in ended.err
+
+
+def test_texts_are_recorded_as_utf8_on_request(app: AppServer, tmp_path: Path, out: Path) -> None:
+    page, image = "<meta charset=koi8-r>Привет".encode("koi8-r"), b"\xff\xd8<meta charset=koi8-r>"
+    of_page, of_image = [("Content-Type", "text/html")], [("Content-Type", "image/jpeg")]
+    app.route("/page", lambda _, conn: conn.reply(200, page, headers=of_page))
+    app.route("/image", lambda _, conn: conn.reply(200, image, headers=of_image))
+    file = listed(tmp_path, app.url + "/page", app.url + "/image")
+    assert run("fetch", file, "-o", out, "--text").status == 0
+    text, binary = recorded(out)
+    assert text["body"].decode() == "<meta charset=koi8-r>Привет"
+    assert text["size"] == len(text["body"])
+    assert binary["body"] == image

@@ -23,13 +23,13 @@ _FULL = Path("/dev/full")
 
 
 @contextmanager
-def _full_disk() -> Iterator[None]:
-    """Let a file have at most 40 bytes."""
+def full_disk(size: int = 40) -> Iterator[None]:
+    """Let a file have at most so many bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with pytest.MonkeyPatch.context() as patch:
-        # Python before 3.14 keeps the 40 bytes of a module's bytecode, which no process can load.
+        # Python before 3.14 keeps what fits of a module's bytecode, which no process can load.
         patch.setattr(sys, "dont_write_bytecode", True)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
         try:
             yield
         finally:
@@ -58,7 +58,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(
         text = "# Netscape HTTP Cookie File\n" if option == "-c" else "{}"
         path.write_text(text)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with _full_disk():
+    with full_disk():
         ended = run(*words, *option.split(), path)
     assert ended.status == 23
     assert ended.err == f"curlhttp: {path}: File too large\n"
@@ -68,7 +68,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(
 @pytest.mark.parametrize("name", ["out.jsonl", "folder"])
 def test_a_full_disk_leaves_no_part_of_a_record(app: AppServer, tmp_path: Path, name: str) -> None:
     (tmp_path / "list").write_text(app.url + "/bytes/900\n")
-    with _full_disk():
+    with full_disk():
         ended = run("fetch", tmp_path / "list", "-o", tmp_path / name, "-q")
     assert ended.status == 23
     assert f"curlhttp: {tmp_path / name}" in ended.err
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_no_part_of_a_page_or_of_statistics(
         ("bench", app.url, "-n", "2", "-c", "1", "--plot", tmp_path / "page"),
         ("bench", app.url, "-n", "2", "-c", "1", "--stats", tmp_path / "page"),
     ):
-        with _full_disk():
+        with full_disk():
             ended = run(*words)
         assert ended.status == 23
         assert f"curlhttp: {tmp_path / 'page'}: File too large" in ended.err

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
-from curlhttp._models.url import add_scheme
+from curlhttp._http.url import add_scheme
 from curlhttp.cli.options import integer, parse_rate, parse_seconds, parse_size
 from tests.servers import AppServer
-from tests.support.cli import run
+from tests.support.cli import listed, run
 
 
 @pytest.mark.parametrize(
@@ -109,3 +109,38 @@ def test_a_number_is_read(read: Callable[[str], float], text: str, number: float
 def test_an_invalid_number_is_reported(read: Callable[[str], float], text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a"):
         read(text)
+
+
+RAW = "/a/../b/./%7e%2f%?%7e"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("fetch",),
+        ("bench", "-n", "1", "-c", "1"),
+        ("bench", "-n", "1", "-c", "1", "--rate", "1000"),
+        ("sse", "--no-reconnect"),
+        ("ws",),
+    ],
+    ids=" ".join,
+)
+def test_path_as_is_holds_for_each_command(
+    app: AppServer, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    for options, target in (((), "/b/~%2F%25?~"), (("--path-as-is",), RAW)):
+        url = app.url + RAW
+        if command[0] == "fetch":
+            run(*command, listed(tmp_path, url), "-o", tmp_path / f"{len(options)}.jsonl", *options)
+        else:
+            run(*command, *options, url, stdin=b"")
+        assert app.requests[-1].target == target
+    if command[0] == "fetch":
+        file, out = listed(tmp_path, app.url), tmp_path / "out"
+        refused = run(*command, file, "--processes", "2", "-o", out, "--path-as-is")
+        assert (refused.status, refused.err.count("--path-as-is cannot be used with")) == (2, 1)
+
+
+def test_fetch_sends_no_host_if_it_is_removed(app: AppServer, tmp_path: Path) -> None:
+    run("fetch", listed(tmp_path, app.url), "-o", tmp_path / "out.jsonl", "-H", "Host:")
+    assert app.requests[-1].header("host") is None

@@ -144,12 +144,27 @@ def test_json_where_the_url_belongs_is_answered_with_the_option_for_json() -> No
     assert "is JSON, not a URL. Use --json-body to send JSON" in ended.err
 
 
-def test_path_as_is_is_accepted_where_it_changes_nothing(app: AppServer) -> None:
-    assert run("curl", "--globoff", "--path-as-is", "--url", app.url).status == 0
-    ended = run("curl", "--path-as-is", app.url + "/a/../b")
-    assert ended.status == 2
-    assert "'.' and '..' in a path are resolved" in ended.err
-    assert app.connections == 1
+@pytest.mark.parametrize("command", [(), ("curl", "--globoff"), ("get",)])
+def test_path_as_is_sends_the_path_as_it_was_typed(
+    app: AppServer, command: tuple[str, ...]
+) -> None:
+    for target in ("/a/../b", "/a/./b%7e%2f%?%7e", "/.."):
+        run(*command, "--path-as-is", app.url + target)
+        assert app.requests[-1].target == target
+    ended = run(*command, "--path-as-is", app.url + "/a b")
+    assert (ended.status, len(app.requests)) == (3, 3)
+    assert "write ' ' as %20" in ended.err
+
+
+def test_without_path_as_is_dot_segments_are_resolved(app: AppServer) -> None:
+    run(app.url + "/a/../b%7e")
+    assert app.requests[-1].target == "/b~"
+
+
+def test_path_as_is_also_holds_for_redirects_and_downloads(app: AppServer, tmp_path: Path) -> None:
+    app.route("/from", lambda record, conn: conn.reply(302, b"", [("Location", "/x/./%7e")]))
+    run("-L", "--path-as-is", "-C", "-o", tmp_path / "f", app.url + "/from")
+    assert app.requests[-1].target == "/x/./%7e"
 
 
 def piped(*arguments: object) -> None:

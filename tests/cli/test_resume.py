@@ -14,16 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from curlhttp.cli.fetch.records import RecordedLines
+from curlhttp._features.compressed_files import read_members
+from curlhttp._features.warc import read_metadata
+from curlhttp.cli.fetch.recorded import RecordedLines
 from curlhttp.cli.fetch.run import DeferredInterrupts
-from tests.servers import AppConnection, AppServer, Record
-from tests.support.cli import Ended, finish, listed, recorded, run, start
+from tests.servers import AppConnection, AppServer, Record, refused_port
+from tests.support.cli import FILES, Ended, finish, listed, recorded, run, start
 
-KINDS = ["out.jsonl", "out", "out.db"]
 LINES = 2000
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=FILES)
 def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a path for each kind of output in turn."""
     return tmp_path / str(request.param)
@@ -35,8 +36,14 @@ def urls(app: AppServer, count: int) -> list[str]:
 
 def whole(out: Path) -> dict[int, int]:
     """Return how often each line is recorded, as a reader that knows of kills sees it."""
+    if out.suffix == ".parquet":
+        journal = out.with_name(f"{out.name}.journal")
+        rows = recorded(out) if out.exists() else []
+        return dict.fromkeys([*(row["line"] for row in rows), *whole(journal)], 1)
     if not out.exists():
         return {}
+    if ".warc" in out.name or out.suffix in (".gz", ".zst"):
+        return count_members(out)
     if out.suffix == ".db":
         try:
             with closing(sqlite3.connect(out)) as database:
@@ -46,6 +53,22 @@ def whole(out: Path) -> dict[int, int]:
     index = out / "index.jsonl" if out.is_dir() else out
     lines = index.read_bytes().split(b"\n")[:-1] if index.exists() else []
     return Counter(json.loads(line)["line"] for line in lines)
+
+
+def count_members(out: Path) -> dict[int, int]:
+    with out.open("rb") as file:
+        if ".warc" in out.name:
+            found = read_metadata(file, is_compressed=out.suffix == ".gz")
+            return Counter(json.loads(content)["line"] for content, _ in found)
+        numbers: list[int] = []
+        text = b""
+        for piece in read_members(file, "gzip" if out.suffix == ".gz" else "zstd"):
+            if isinstance(piece, bytes):
+                text += piece
+            else:
+                numbers += [json.loads(line)["line"] for line in text.splitlines()]
+                text = b""
+        return Counter(numbers)
 
 
 def asked(app: AppServer) -> list[int]:
@@ -94,12 +117,17 @@ def test_after_kills_at_any_moment_the_union_is_exact(
 
 
 @pytest.mark.slow
-def test_ctrl_c_records_complete_responses(app: AppServer, tmp_path: Path, out: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "what"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+)
+def test_an_interrupt_records_complete_responses(
+    app: AppServer, tmp_path: Path, out: Path, how: int, what: str
+) -> None:
     file = listed(tmp_path, *urls(app, LINES))
-    ended = fetch_until(app, 700, signal.SIGINT, file, "-o", out, "-c", "8")
-    assert ended.status == 130
+    ended = fetch_until(app, 700, how, file, "-o", out, "-c", "8")
+    assert ended.status == 128 + how
     assert ended.err.endswith(
-        "curlhttp: interrupted; complete responses are recorded; continue with --resume\n"
+        f"curlhttp: {what}; complete responses are recorded; continue with --resume\n"
     )
     assert "Traceback" not in ended.err
     kept = whole(out)
@@ -351,3 +379,86 @@ def test_ctrl_c_waits_for_the_end_of_a_write() -> None:
         interrupts.uninstall()
     assert done == ["inner", "outer"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("all", [2, 3, 4, 5]),
+        ("refused", [2]),
+        ("incomplete,5xx", [3, 4]),
+        ("read-timeout, 404", [5]),
+        ("timeout", []),
+    ],
+)
+def test_failures_are_fetched_again_by_reason(
+    app: AppServer, tmp_path: Path, out: Path, names: str, expected: list[int]
+) -> None:
+    with refused_port() as port:
+        file = listed(
+            tmp_path,
+            app.url + "/bytes/1?n=1",
+            f"http://127.0.0.1:{port}/",
+            app.url + "/truncated?n=3",
+            app.url + "/status/503?n=4",
+            app.url + "/status/404?n=5",
+        )
+        assert run("fetch", file, "-o", out).status == 1
+        reasons = {record["line"]: record["reason"] for record in recorded(out)}
+        assert reasons == {1: None, 2: "refused", 3: "incomplete", 4: None, 5: None}
+        app.reset_counts()
+        again = ("fetch", "--resume", "--retry-failed", names, file, "-o", out)
+        ended = run(*again, "--summary", "json")
+    assert json.loads(ended.out)["done"] == len(expected)
+    assert sorted(asked(app)) == [number for number in expected if number != 2]
+
+
+def test_an_unknown_reason_is_refused(app: AppServer, tmp_path: Path) -> None:
+    file, out = listed(tmp_path, app.url), tmp_path / "out.jsonl"
+    ended = run("fetch", file, "-o", out, "--resume", "--retry-failed=dns,nope")
+    assert ended.status == 2
+    assert "'nope' is neither a status, such as 503 or 5xx, nor a reason: dns" in ended.err
+    assert app.connections == 0
+
+
+def test_the_file_may_follow_retry_failed(app: AppServer, tmp_path: Path) -> None:
+    file, out = listed(tmp_path, app.url + "/status/503?n=1"), tmp_path / "out.jsonl"
+    run("fetch", file, "-o", out)
+    assert run("fetch", "-o", out, "--resume", "--retry-failed", file).status == 1
+    assert asked(app) == [1, 1]
+
+
+def test_a_database_of_an_earlier_version_gets_the_new_columns(
+    app: AppServer, tmp_path: Path
+) -> None:
+    file, out = listed(tmp_path, *urls(app, 2)), tmp_path / "out.db"
+    run("fetch", listed(tmp_path, *urls(app, 1)), "-o", out)
+    with closing(sqlite3.connect(out)) as database:
+        for name in ("reason", "curl_code", "request_sent", "last_status", "retry_after"):
+            database.execute(f"ALTER TABLE results DROP COLUMN {name}")
+    app.reset_counts()
+    file = listed(tmp_path, *urls(app, 2))
+    assert run("fetch", file, "-o", out, "--resume").status == 0
+    assert asked(app) == [2]
+    assert [record["request_sent"] for record in recorded(out)] == [0, 1]
+
+
+def test_a_record_says_where_and_in_what_response_a_line_failed(
+    app: AppServer, tmp_path: Path, out: Path
+) -> None:
+    with refused_port() as port:
+        gone = f"http://127.0.0.1:{port}/gone"
+        file = listed(
+            tmp_path,
+            f"{app.url}/redirect-to?url={gone}",
+            f"{app.url}/redirect-to?url=/truncated",
+            f"{app.url}/headers-as?status=429",
+        )
+        app.route("/headers-as", lambda _, conn: conn.reply(429, headers=[("Retry-After", "7")]))
+        run("fetch", file, "-o", out)
+    refused, cut, busy = recorded(out)
+    assert (refused["final_url"], refused["last_status"], refused["curl_code"]) == (gone, None, 7)
+    assert not refused["request_sent"]
+    assert (cut["final_url"], cut["last_status"]) == (app.url + "/truncated", 200)
+    assert cut["request_sent"]
+    assert (busy["status"], busy["retry_after"], busy["reason"]) == (429, 7.0, None)

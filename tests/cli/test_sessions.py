@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from curlhttp._models.cookies.jar import Cookies, cookie_header
-from curlhttp._models.cookies.parsing import new_cookie
-from curlhttp._models.url import parse_url
+from curlhttp._http.cookies.jar import Cookies, cookie_header
+from curlhttp._http.cookies.parsing import new_cookie
+from curlhttp._http.url import parse_url
 from curlhttp.cli.sessions import load_cookies, save_cookies
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.cli import Ended, echoed, run

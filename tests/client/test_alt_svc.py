@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curlhttp._curl import has_http3
+from curlhttp._libcurl import has_http3
 from tests.servers import AppServer, Certs, HTTPProxy
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 
@@ -94,8 +94,8 @@ async def test_an_invalid_value_is_refused(
     odd: Any = "always"
     with pytest.raises(ValueError, match="http3 must be True, False or 'auto'"):
         make_client(http3=odd)
-    import curlhttp._curl
+    import curlhttp._libcurl
 
-    monkeypatch.setattr(curlhttp._curl, "has_http3", lambda: False)
+    monkeypatch.setattr(curlhttp._libcurl, "has_http3", lambda: False)
     with pytest.raises(ValueError, match="built without HTTP/3"):
         make_client(http3="auto")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import curlhttp
-from curlhttp import URL, AsyncClient, Client, Limits, Proxy, Timeout
-from curlhttp._models.config import TLS
+from curlhttp import URL, AsyncClient, Client, Limits, Proxy, Timeout, requests
+from curlhttp._http.config import TLS
 from curlhttp.exceptions import (
     ClientClosed,
     InvalidHeader,
@@ -328,18 +328,28 @@ def test_settings_are_frozen_values() -> None:
         assert hash(value) == hash(copy.copy(value))
 
 
-def test_timeout_is_a_setting_and_an_exception() -> None:
-    setting: Any = Timeout(5)  # type: ignore[call-arg]
-    assert setting == Timeout(connect=5, read=5)
-    assert not isinstance(setting, BaseException)
-    for arguments in ((), ("too late",), ("too", "late")):
-        error: Any = Timeout(*arguments)
+def test_timeout_is_the_setting_and_nothing_else() -> None:
+    assert Timeout(5) == Timeout(connect=5, read=5)
+    assert Timeout() == Timeout(connect=10, read=60)
+    assert isinstance(Timeout(connect=1), curlhttp.Timeout)
+    assert not issubclass(curlhttp.Timeout, BaseException)
+    with Client(timeout=Timeout()) as client:
+        assert client.timeout == Timeout()
+
+
+def test_the_exception_of_all_timeouts_has_its_own_name() -> None:
+    assert curlhttp.TimeoutException is curlhttp.exceptions.Timeout
+    assert curlhttp.TimeoutException is curlhttp.exceptions.TimeoutException
+    assert curlhttp.TimeoutException is requests.Timeout is requests.exceptions.Timeout
+    for arguments in ((), ("too late",), ("too", "late"), (5,)):
+        error = curlhttp.TimeoutException(*arguments)
         assert isinstance(error, curlhttp.RequestException)
         assert error.args == arguments
-    with pytest.raises(Timeout):
+    with pytest.raises(curlhttp.TimeoutException):
         raise curlhttp.ReadTimeout("too late")
-    with pytest.raises(ValueError, match="number of seconds"):
-        Client(timeout=Timeout())  # not the defaults: an exception
+    limits: Any = {"connect": 5}
+    with pytest.raises(TypeError, match="connect"):
+        curlhttp.exceptions.Timeout(**limits)
 
 
 def test_no_setting_shows_a_secret() -> None:
@@ -368,7 +378,7 @@ def test_objects_with_connections_can_be_neither_pickled_nor_copied(
 ) -> None:
     """It says so, be it in an object that somebody hands to another process."""
     client = kind(auth=("user", "secret"))
-    web_socket = curlhttp.WebSocket if kind is Client else curlhttp.AsyncWebSocket
+    web_socket = curlhttp.types.WebSocket if kind is Client else curlhttp.types.AsyncWebSocket
     for thing in (
         client,
         client.sse("http://127.0.0.1/"),

@@ -15,7 +15,7 @@ from typing import Any
 import brotli
 import pytest
 
-from curlhttp._models.decoding import ACCEPT_ENCODING
+from curlhttp._http.decoding import ACCEPT_ENCODING
 from curlhttp.exceptions import ContentDecodingError
 from tests.servers import (
     AppConnection,

@@ -306,7 +306,7 @@ async def test_https_only_refuses_each_redirect_without_tls(
 async def test_sockets_of_a_guarded_client_are_not_inherited(
     make_client: MakeClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from curlhttp._curl import transfer as sending
+    from curlhttp._libcurl import transfer as sending
 
     seen: list[bool] = []
     set_options = sending._set_socket_options
@@ -348,7 +348,7 @@ async def test_a_unix_socket_of_a_relative_path_is_refused(make_client: MakeClie
 async def test_a_guard_refuses_unix_sockets_where_it_cannot_see_them(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curlhttp._curl.address_guard._SEES_NO_UNIX_SOCKETS", True)
+    monkeypatch.setattr("curlhttp._features.guard.checker._SEES_NO_UNIX_SOCKETS", True)
     client = make_client(guard=PublicOnly(allow=["/run/docker.sock"]))
     for path, reason in (("/run/docker.sock", "on Windows"), ("/run/other.sock", "a Unix socket")):
         with pytest.raises(BlockedAddress, match=reason):

@@ -25,7 +25,7 @@ from hyperframe.frame import (
 
 from curlhttp import AsyncClient, Client, Timeout
 from curlhttp import exceptions as e
-from curlhttp._curl import has_http3
+from curlhttp._libcurl import has_http3
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, Stream
 from tests.servers.record import Record, payload
 from tests.support.colours import AnyClient

@@ -10,7 +10,8 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._curl import has_http3
+from curlhttp._libcurl import has_http3
+from tests.client.test_raw_urls import TARGETS
 from tests.servers import Certs
 from tests.support.colours import AnyClient
 from tests.support.every_api import EVERY_CLIENT_API, make_fetch
@@ -73,6 +74,13 @@ async def test_a_connection_that_the_server_closed_is_replaced(
         server.end_connections()
         assert server.requests == {method: number}
         assert server.connections == number
+
+
+async def test_raw_urls_are_sent_byte_for_byte(h3_client: AnyClient, server: HTTP3Server) -> None:
+    for target in TARGETS:
+        response = await h3_client.get(curlhttp.URL(server.url + target, raw=True))
+        assert (response.http_version, response.url) == ("HTTP/3", server.url + target)
+    assert server.targets == TARGETS
 
 
 @EVERY_CLIENT_API

@@ -247,6 +247,24 @@ async def test_a_handler_that_raises_breaks_no_request(
     assert capsys.readouterr().err.count("ZeroDivisionError: of the handler") == 2
 
 
+async def test_a_handler_that_raises_breaks_no_retry_and_no_hook(
+    make_client: Any, logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:
+            raise ZeroDivisionError("of the handler")
+
+    def fail(event: object) -> None:
+        raise ValueError("of the hook")
+
+    logger.addHandler(Broken())
+    logger.setLevel(logging.INFO)
+    with pytest.raises(curlhttp.ConnectionError) as raised:
+        await make_client(retry=1, hooks={"before_attempt": fail}).get("http://127.0.0.1:1/")
+    assert len(raised.value.attempts) == 2
+    assert "ZeroDivisionError: of the handler" in capsys.readouterr().err
+
+
 async def test_a_handler_that_keeps_records_keeps_nothing_of_a_request(
     make_client: Any, logger: logging.Logger
 ) -> None:

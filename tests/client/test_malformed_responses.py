@@ -15,7 +15,7 @@ import pytest
 
 from curlhttp import Cache, Timeout
 from curlhttp import exceptions as e
-from curlhttp._curl.transfer import Transfer
+from curlhttp._libcurl.transfer import Transfer
 from tests.servers import (
     AppServer,
     H2Server,
@@ -424,7 +424,7 @@ class Turns:
 async def test_small_chunks_do_not_block_other_tasks(
     api: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
 ) -> None:
-    turns = Turns(Transfer._on_body, Transfer._on_piece)
+    turns = Turns(Transfer.on_body, Transfer.on_piece)
 
     async def get() -> None:
         if api == "post":  # while its own task reads the body

@@ -12,7 +12,7 @@ import pytest
 
 import curlhttp
 from curlhttp import Limits, Timeout
-from curlhttp._curl import resolver
+from curlhttp._libcurl import resolver
 from tests.servers import AppServer, HTTPProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.names import Names

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from curlhttp import Negotiate
-from curlhttp._curl import has_negotiate
+from curlhttp._libcurl import has_negotiate
 from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
@@ -165,6 +165,6 @@ async def test_no_websocket_is_opened_with_it(client: AnyClient) -> None:
 
 
 def test_a_libcurl_without_gssapi_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curlhttp._client.negotiate.has_negotiate", lambda: False)
+    monkeypatch.setattr("curlhttp._features.auth.negotiate.has_negotiate", lambda: False)
     with pytest.raises(ValueError, match="built without GSSAPI"):
         Negotiate()

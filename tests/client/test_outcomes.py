@@ -15,18 +15,12 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import (
-    CircuitBreaker,
-    ConcurrencyLimit,
-    Hedge,
-    OriginStats,
-    RateLimit,
-    Timeout,
-)
+from curlhttp import CircuitBreaker, ConcurrencyLimit, Hedge, RateLimit, Timeout
 from curlhttp import exceptions as e
-from curlhttp._engine.outcomes import FULL, MAX_ORIGINS, OTHER, Outcomes
-from curlhttp._flow import limits
+from curlhttp._features.limits import layer as limits
+from curlhttp._runtime.outcomes import FULL, MAX_ORIGINS, OTHER, Outcomes
 from curlhttp.testing import Answer, Mock
+from curlhttp.types import OriginStats
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -452,9 +446,9 @@ def test_responses_do_not_pile_up(app: AppServer) -> None:
     with curlhttp.Client() as client:
         for _ in range(FULL + 3):
             client.get(app.url)
-        assert client.totals.pending.count(200) == 3
+        assert client._totals.pending.count(200) == 3
         assert client.stats().origins[app.url].responses == {"2xx": FULL + 3}
-        assert not client.totals.pending
+        assert not client._totals.pending
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -566,7 +566,9 @@ async def test_the_proxy_of_a_request_is_used_for_its_redirects(
 async def test_a_url_changed_by_a_middleware_uses_its_own_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
-    async def detour(request: curlhttp.ClientRequest, send: curlhttp.Send) -> curlhttp.Response:
+    async def detour(
+        request: curlhttp.ClientRequest, send: curlhttp.types.Send
+    ) -> curlhttp.Response:
         return await send(request.derive(url="http://made.up/echo"))
 
     client = make_client(proxies={"http://made.up": proxy.url}, middleware=[detour])

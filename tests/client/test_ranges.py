@@ -11,7 +11,7 @@ import pytest
 
 import curlhttp
 import curlhttp.requests
-from curlhttp._models.decoding import ACCEPT_ENCODING
+from curlhttp._http.decoding import ACCEPT_ENCODING
 from curlhttp.exceptions import ContentDecodingError
 from curlhttp.testing import mock
 from tests.servers import AppServer, RawServer, respond
@@ -150,13 +150,15 @@ async def test_a_whole_body_that_is_truncated_stays_an_error(client: AnyClient) 
 
 def test_the_functions_return_a_part_as_received(part: tuple[bytes, str, str]) -> None:
     with serve(*part) as server:
-        for streams in (False, True):
-            response = curlhttp.get(server.url, headers=RANGE, stream=streams)
-            assert response.content == part[0]
-            with pytest.raises(ContentDecodingError, match="a part of one that is coded"):
-                _ = response.text
+        response = curlhttp.get(server.url, headers=RANGE)
+        assert response.content == part[0]
         with pytest.raises(ContentDecodingError, match="a part of one that is coded"):
-            list(curlhttp.get(server.url, headers=RANGE, stream=True).iter_content(100))
+            _ = response.text
+        with curlhttp.stream("GET", server.url, headers=RANGE) as streamed:
+            assert streamed.read() == part[0]
+        with curlhttp.stream("GET", server.url, headers=RANGE) as streamed:
+            with pytest.raises(ContentDecodingError, match="a part of one that is coded"):
+                list(streamed.iter_bytes(100))
 
 
 def test_the_drop_in_decodes_the_start_of_a_body_as_requests_does() -> None:

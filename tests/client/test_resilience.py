@@ -23,14 +23,14 @@ from curlhttp import (
     RetryBudget,
     RetryPolicy,
     Timeout,
-    Transition,
 )
 from curlhttp import exceptions as e
-from curlhttp._engine import network as _network
-from curlhttp._models.headers import Headers
-from curlhttp._policy.limits import Reservation
-from curlhttp._policy.retry import parse_retry_after
+from curlhttp._features.limits.policy import Reservation
+from curlhttp._features.retry.policy import parse_retry_after
+from curlhttp._http.headers import Headers
+from curlhttp._runtime import network as _network
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset
+from curlhttp.types import Transition
 from tests.servers import AppServer, RawConnection, RawServer
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.pace import assert_in_time
@@ -307,7 +307,7 @@ async def test_a_call_with_its_own_policy_forgets_no_latencies(scripted: Scripte
 def test_the_clock_of_real_engines_is_monotonic(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the wall clock shows is for dates in headers alone."""
     with Client() as client:
-        for clock in (client.clock, AsyncClient().clock):
+        for clock in (client._runtime, AsyncClient()._runtime):
             before = time.monotonic()
             assert before <= clock.now() <= time.monotonic()
             monkeypatch.setattr(_network, "time", lambda: 0.0)  # somebody set it back

@@ -1,65 +1,31 @@
-"""raise_for_status, default_encoding, rates of bytes and proxy, and messages about mistakes."""
+"""default_encoding, rates of bytes and proxy, and messages about mistakes."""
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
+import re
 import time
 from typing import Any
 
 import pytest
 
 import curlhttp
-from curlhttp.exceptions import HTTPError, MissingSchema, RequestException, SSLError
+from curlhttp import Client
+from curlhttp._client.features import FEATURES
+from curlhttp._client.options import ClientOptions, RouteOptions
+from curlhttp._client.routing import choose_route_options
+from curlhttp._client.settings import SETTINGS, complete_settings
+from curlhttp._http.unset import UNSET
+from curlhttp.exceptions import MissingSchema, RequestException, SSLError
 from curlhttp.testing import Answer
 from tests.servers import AppServer, HTTPProxy, RawConnection, RawServer
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import download
 from tests.support.pace import paced
-from tests.support.scripted import Scripted, steady
+from tests.support.scripted import Scripted
 
 CLIENTS = pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
-
-
-# --- raise_for_status ---
-
-
-async def test_a_client_can_raise_for_every_status(make_client: Any, app: AppServer) -> None:
-    client = make_client(raise_for_status=True)
-    assert (await client.get(app.url + "/redirect/1")).status_code == 200
-    with pytest.raises(HTTPError, match="404") as caught:
-        await client.get(app.url + "/status/404")
-    assert caught.value.response is not None
-    with pytest.raises(HTTPError, match="503") as caught:
-        await client.stream("GET", app.url + "/status/503")
-    assert caught.value.response.content == b""
-    assert (await client.get(app.url)).status_code == 200
-    assert app.connections == 1  # the stream has released its connection
-
-
-async def test_a_map_gets_the_exceptions(make_client: Any, app: AppServer) -> None:
-    client = make_client(raise_for_status=True)
-    results = [result async for result in client.map([app.url + "/status/500"])]
-    assert [type(result) for result in results] == [HTTPError]
-
-
-async def test_it_is_raised_after_retries_fallbacks_and_hooks(scripted: Scripted) -> None:
-    seen: list[int] = []
-    client, engine = scripted(
-        [503, 200, 503, 503, 404],
-        retry=steady(1),
-        raise_for_status=True,
-        hooks={"response": lambda response: seen.append(response.status_code)},
-        fallback=lambda request, outcome: request.respond(203),
-    )
-    for _ in range(2):
-        await client.get("http://a/")
-    with pytest.raises(HTTPError, match="404"):
-        await client.get("http://a/")
-    assert seen == [200, 203, 404]
-    assert len(engine.sent) == 5
-
-
-async def test_without_it_a_status_is_no_exception(client: AnyClient, app: AppServer) -> None:
-    assert (await client.get(app.url + "/status/500")).status_code == 500
 
 
 # --- default_encoding ---
@@ -225,3 +191,52 @@ def test_json_goes_together_with_no_other_body(make: Any) -> None:
     for other in ({"data": {"a": "1"}}, {"files": {"f": b"1"}}):
         with pytest.raises(TypeError, match="json cannot be combined with"):
             make().build_request("POST", "http://a/", json=1, **other)
+
+
+# --- the table of settings ---
+
+
+def test_each_setting_has_a_type_a_feature_and_a_sentence() -> None:
+    in_one = set(ClientOptions.__annotations__) ^ set(SETTINGS)
+    assert not in_one, "in only one of ClientOptions (_client/options.py) and SETTINGS"
+    assert set(RouteOptions.__annotations__) == set(choose_route_options(complete_settings({}, "")))
+    arguments, route = str(Client.__doc__), str(RouteOptions.__doc__)
+    for name, (_, feature) in SETTINGS.items():
+        said = re.search(rf"\b{name}\b", arguments)
+        assert said or f"{name}:" in route, f"{name}: the docstring of Client has no sentence on it"
+        found = importlib.util.find_spec(f"curlhttp._features.{feature}") if feature else True
+        assert found, f"there is no feature {feature!r}"
+
+
+def test_each_layer_is_switched_on_by_a_setting_of_its_feature() -> None:
+    made = {"alternatives", "endpoints", "request_hooks"}  # of http3, base_url and hooks
+    for feature in FEATURES:
+        for name in feature.settings:
+            assert name in made or SETTINGS[name].feature == feature.name
+
+
+@CLIENTS
+def test_a_constructor_shows_its_settings_with_their_defaults(make: Any) -> None:
+    shown = inspect.signature(make).parameters
+    assert list(shown) == list(SETTINGS)
+    for name, (default, _) in SETTINGS.items():
+        assert shown[name].default == default or default is UNSET
+
+
+@CLIENTS
+def test_a_setting_is_off_with_its_default(make: Any) -> None:
+    given = {name: default for name, (default, _) in SETTINGS.items() if default is not UNSET}
+    assert make(**given)._chain.settings.keys() == make()._chain.settings.keys()
+
+
+@CLIENTS
+def test_a_subclass_passes_settings_on(make: Any) -> None:
+    class Own(make):  # type: ignore[misc]
+        def __init__(self, *, token: str, **options: Any) -> None:
+            super().__init__(auth=curlhttp.BearerAuth(token), **options)
+
+    assert Own(token="t", base_url="https://h.test").build_request("GET", "/x").url.host == "h.test"
+    with pytest.raises(
+        TypeError, match=r"^Own\(\) has no keyword 'timeuot'; did you mean timeout="
+    ):
+        Own(token="t", timeuot=3)

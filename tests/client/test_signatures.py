@@ -13,7 +13,7 @@ import pytest
 
 import curlhttp
 from curlhttp import AsyncClient, Client
-from curlhttp._client.routing import RouteOptions
+from curlhttp._client.options import RouteOptions
 
 VERBS = ["request", "get", "options", "head", "post", "put", "patch", "delete", "stream", "sse"]
 BODILESS = ["download", "map", "websocket"]
@@ -51,7 +51,8 @@ def test_defaults_mean_something(client: Any, verb: str) -> None:
     shown = str(inspect.signature(getattr(client, verb)))
     for hidden in ("UNSET", "Unset", "_DEFAULT", "<", "object at"):
         assert hidden not in shown
-    assert "timeout: 'TimeoutInput' = " in shown
+    kind = "TimeoutInput" if verb == "__init__" else "TimeoutInput | UseClientDefault"
+    assert f"timeout: '{kind}' = " in shown
 
 
 def test_a_constructor_shows_the_limits_that_it_has() -> None:
@@ -95,7 +96,7 @@ def test_a_notebook_completes_keywords() -> None:
 
 def drop_in() -> list[Any]:
     verbs = ["get", "options", "head", "post", "put", "patch", "delete"]
-    functions = [getattr(curlhttp, verb) for verb in [*verbs, "request", "stream"]]
+    functions = [getattr(curlhttp.requests, verb) for verb in [*verbs, "request"]]
     return functions + [getattr(curlhttp.Session, verb) for verb in verbs]
 
 
@@ -103,13 +104,21 @@ def test_the_drop_in_shows_each_keyword_of_a_request() -> None:
     wanted = keywords(curlhttp.Session.request) - {"self", "method", "url"}
     for function in drop_in():
         name = function.__name__
-        assert keywords(function) >= wanted - ({"stream"} if name == "stream" else set())
+        assert keywords(function) >= wanted
         assert "kwargs" not in keywords(function)
         assert "headers: " in pydoc.plain(pydoc.render_doc(function))
         follows = inspect.signature(function).parameters["allow_redirects"].default
         assert follows is (name != "head")
-    assert keywords(curlhttp.get) == keywords(curlhttp.requests.get)
-    assert "stream" not in keywords(curlhttp.stream)
+
+
+def test_the_functions_show_each_keyword_of_a_client() -> None:
+    for verb in ("request", "stream", "get", "head", "options", "post", "put", "patch", "delete"):
+        function = getattr(curlhttp, verb)
+        assert keywords(function) == keywords(getattr(Client, verb)) - {"self"}
+        shown = inspect.signature(function).parameters
+        assert repr(shown["timeout"].default) == "Client().timeout"
+    by_position = list(inspect.signature(curlhttp.post).parameters)[:3]
+    assert by_position == ["url", "data", "json"]
 
 
 def test_a_double_of_a_function_refuses_what_the_function_refuses() -> None:

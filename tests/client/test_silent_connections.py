@@ -18,8 +18,8 @@ import pytest
 import curlhttp
 from curlhttp import Hedge, Timeout
 from curlhttp import exceptions as e
-from curlhttp._curl import connection_state as connections
-from curlhttp._curl import driver
+from curlhttp._libcurl import connection_state as connections
+from curlhttp._libcurl import driver
 from tests.servers import Certs, DatagramRelay, H2Server, Relay
 from tests.servers.caddy import Caddy, has_caddy
 from tests.support.colours import COLOURS, AnyClient

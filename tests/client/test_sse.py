@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 
 import curlhttp
-from curlhttp import ServerSentEvent, Timeout
+from curlhttp import Timeout
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ClientClosed,
@@ -28,10 +28,11 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 from curlhttp.testing import Answer, refused, reset
+from curlhttp.types import ServerSentEvent
 from tests.servers import AppServer, H2Server, RawConnection, RawServer
 from tests.servers.record import Record
 from tests.servers.routes import Out
-from tests.support.colours import AnyClient, AnyEvents
+from tests.support.colours import ONE_OF_EACH, AnyClient, AnyEvents
 from tests.support.pace import paced
 from tests.support.scripted import URL, Scripted, moved, steady
 
@@ -118,7 +119,7 @@ async def test_redirects_are_followed_each_time(scripted: Scripted) -> None:
 
 async def test_middleware_may_return_its_own_response(scripted: Scripted) -> None:
     async def respond(request: Any, send: Any) -> Any:
-        return curlhttp._models.response.Response.of(request, headers=KIND, content="data: 1\n\n")
+        return curlhttp._http.response.Response.of(request, headers=KIND, content="data: 1\n\n")
 
     client, _ = scripted([], middleware=[respond])
     async with client.sse(URL, reconnect=False) as events:
@@ -161,14 +162,40 @@ async def test_another_status_is_an_error_with_the_response(
         await take(events)
 
 
-async def test_of_the_body_of_an_error_the_beginning_is_read(scripted: Scripted) -> None:
-    pieces = [bytes(16 * 1024)] * 100
+async def test_of_the_body_of_an_error_one_mebibyte_is_read(scripted: Scripted) -> None:
+    pieces = [bytes(100_000)] * 12
     client, engine = scripted([Answer(500, content=pieces)])
     with pytest.raises(HTTPError) as caught:
         await take(client.sse(URL))
     assert caught.value.response is not None
-    assert len(caught.value.response.content) == 64 * 1024
+    assert len(caught.value.response.content) == 1024 * 1024
     assert engine.aborted == 1
+
+
+@ONE_OF_EACH
+@pytest.mark.parametrize("coding", (None, "gzip"))
+async def test_an_error_has_its_whole_body(scripted: Scripted, coding: str | None) -> None:
+    text = "é" * 300_000
+    body = text.encode()
+    headers = {"Content-Type": "text/plain; charset=utf-8"}
+    if coding is not None:
+        body, headers["Content-Encoding"] = gzip.compress(body), coding
+    pieces = [body[at : at + 7000] for at in range(0, len(body), 7000)]
+    client, _ = scripted([Answer(429, headers=headers, content=pieces)])
+    with pytest.raises(HTTPError) as caught:
+        await take(client.sse(URL))
+    assert caught.value.response is not None
+    assert caught.value.response.text == text
+
+
+@ONE_OF_EACH
+async def test_json_in_the_place_of_events_is_in_the_error(scripted: Scripted) -> None:
+    kind = {"Content-Type": "application/json; charset=utf-8"}
+    client, _ = scripted([Answer(headers=kind, content=[b'{"a"', b": 1}"])])
+    with pytest.raises(HTTPError, match="not an event stream") as caught:
+        await take(client.sse(URL, method="POST", json={}))
+    assert caught.value.response is not None
+    assert caught.value.response.json() == {"a": 1}
 
 
 async def test_a_body_that_breaks_off_hides_no_error(scripted: Scripted) -> None:

@@ -16,18 +16,11 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import (
-    AdaptiveLimit,
-    CircuitBreaker,
-    ClientStats,
-    ConcurrencyLimit,
-    Endpoints,
-    Hedge,
-    LimitStats,
-)
-from curlhttp._engine.engine import Totals
+from curlhttp import AdaptiveLimit, CircuitBreaker, ConcurrencyLimit, Endpoints, Hedge
+from curlhttp._runtime.engine import Totals
 from curlhttp.exceptions import ConnectionError
 from curlhttp.testing import Mock
+from curlhttp.types import ClientStats, LimitStats
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
 from tests.support.downloads import download
@@ -312,7 +305,7 @@ async def test_prometheus_reads_it(scripted: Scripted) -> None:
 
 def test_all_fields_are_written() -> None:
     stats = ClientStats(
-        connections=(curlhttp.ConnectionStats("http://a:80", "HTTP/2", 3, 1, 2),),
+        connections=(curlhttp.types.ConnectionStats("http://a:80", "HTTP/2", 3, 1, 2),),
         waiting=4,
         longest_wait=0.5,
         bytes_sent=7,

@@ -21,8 +21,8 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._models.config import TLS
-from curlhttp._models.suggestions import get_contexts, get_table
+from curlhttp._http.config import TLS
+from curlhttp._http.suggestions import _NotHere, _read, get_table
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
@@ -90,13 +90,14 @@ def test_a_type_error_from_within_a_constructor_is_unchanged() -> None:
 ASKED = [
     ({"proxy": "http://p:1"}, "proxies="),
     ({"ssl": False}, "verify=False"),
-    ({"raise_for_status": True}, "response.raise_for_status()"),
     ({"extensions": {}}, "timeout="),
     ({"max_retries": 2}, "write retry=3"),
     ({"hooks": {}}, "for the client"),
+    ({"robots": "my-crawler"}, "write robots= of the client"),
     ({"chunked": True}, "sent with chunked coding"),
     ({"read_bufsize": 1}, "leave it out"),
     ({"time_out": 1}, "did you mean timeout=?"),
+    ({"raise_for_statuses": True}, "did you mean raise_for_status=?"),
 ]
 
 
@@ -113,7 +114,7 @@ def test_the_error_for_an_unknown_keyword_of_a_request_suggests_one(
 
 
 def test_the_drop_in_suggests_its_own_names() -> None:
-    get: Any = curlhttp.get
+    get: Any = curlhttp.requests.get
     assert "HTTPAdapter(max_retries=3)" in get_message(get, URL, retry=3)
     assert 'proxies={"http": url' in get_message(get, URL, proxy="x")
 
@@ -212,7 +213,11 @@ def test_with_and_async_with_are_not_mixed_up() -> None:
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [("ClientSession", "AsyncClient"), ("TimeoutException", "Timeout"), ("aget", "AsyncClient")],
+    [
+        ("ClientSession", "AsyncClient"),
+        ("TimeoutError", "TimeoutException"),
+        ("aget", "AsyncClient"),
+    ],
 )
 def test_the_error_for_a_name_of_another_library_suggests_ours(name: str, instead: str) -> None:
     assert instead in get_message(getattr, curlhttp, name)
@@ -253,9 +258,79 @@ def test_each_keyword_of_aiohttp_is_taken_or_explained() -> None:
     found = keywords_of(aiohttp.ClientSession._request)
     assert found - verbs - set(get_table("request")) == set()
     names = {name for name in aiohttp.__all__ if name.endswith(("Error", "Timeout", "Session"))}
-    own_servers = {"WSMessageTypeError", "UploadAbortedError", "NonHttpUrlRedirectClientError"}
-    own_servers |= {"RedirectClientError", "InvalidUrlRedirectClientError", "NonHttpUrlClientError"}
+    own_servers = {"UploadAbortedError"}
     assert names - set(curlhttp.__all__) - set(get_table("module")) - own_servers == set()
+
+
+def public(kind: object) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_each_attribute_of_a_client_of_httpx_is_there_or_explained() -> None:
+    httpx = pytest.importorskip("httpx", reason="compares with httpx")
+    for ours, theirs in (
+        (a_client(), httpx.Client),
+        (an_async_client(), httpx.AsyncClient),
+    ):
+        assert public(theirs) - public(ours) - set(get_table("client_object")) == set()
+
+
+def test_each_attribute_of_aiohttps_classes_is_there_or_explained() -> None:
+    aiohttp = pytest.importorskip("aiohttp", reason="compares with aiohttp")
+    found = public(aiohttp.ClientSession) - public(an_async_client()) - {"ATTRS"}
+    assert found - set(get_table("client_object")) == set()
+    found = public(aiohttp.ClientResponse) - public(a_client().get(URL)) - {"ATTRS"}
+    assert found - set(get_table("response")) == set()
+    theirs = public(aiohttp.ClientWebSocketResponse) - {"client_notakeover"}
+    found = theirs - public(curlhttp.types.AsyncWebSocket)
+    assert found - set(get_table("websocket_object")) == set()
+
+
+ATTRIBUTES = [
+    ("client_object", curlhttp.Client),
+    ("client_object", curlhttp.AsyncClient),
+    ("websocket_object", curlhttp.types.WebSocket),
+    ("websocket_object", curlhttp.types.AsyncWebSocket),
+    ("cookies", curlhttp.Cookies),
+    ("response", curlhttp.Response),
+]
+
+
+@pytest.mark.parametrize(("section", "kind"), ATTRIBUTES)
+def test_the_error_for_an_attribute_suggests_one(section: str, kind: Any) -> None:
+    table = get_table(section)
+    hidden = {name for name in dir(kind) if type(inspect.getattr_static(kind, name)) is _NotHere}
+    assert hidden == set(table)
+    instance = kind.__new__(kind)
+    for name in table:
+        message = get_message(getattr, instance, name)
+        assert message.startswith(f"{kind.__name__!r} object has no attribute {name!r}; ")
+        assert re.search(r"; (write|you need none here|leave it out)", message)
+        assert get_message(getattr, kind, name) == message  # of the class, too
+        assert not hasattr(instance, name)
+        assert getattr(instance, name, 3) == 3
+    assert public(instance).isdisjoint(table)
+
+
+def test_dir_shows_what_a_subclass_has_and_computes_nothing() -> None:
+    response = curlhttp.requests.Response()
+    assert {"raw", "iter_content", "apparent_encoding"} <= set(dir(response))
+    assert response._content is False  # apparent_encoding, which reads the body, was not computed
+    assert set(dir(response)).isdisjoint({"body", "aiter_lines", "readline"})
+
+
+def test_a_subclass_may_have_such_an_attribute() -> None:
+    class Ours(curlhttp.Client):
+        closed = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.loop = "mine"
+
+    with Ours() as client:
+        assert (client.closed, client.loop) == (False, "mine")
+        assert {"closed", "loop"} <= public(client)
+        assert "ws_connect" not in public(client)
 
 
 KEYWORDS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
@@ -411,7 +486,7 @@ def test_nothing_in_the_table_is_there_in_truth() -> None:
     assert set(curlhttp.__all__) & set(get_table("module")) == set()
     for name in ("map", "download", "sse", "websocket"):
         assert keywords_of(getattr(curlhttp.Client, name)) & set(get_table(name)) == set()
-    settings = {name for name in get_contexts() if name[0].isupper()} - {
+    settings = {name for name in _read().sections() if name[0].isupper()} - {
         "Timeout"
     }  # not a class of its own
     for name in settings:
@@ -763,7 +838,9 @@ def test_values_that_a_query_can_express_are_sent() -> None:
 
 
 def test_the_drop_in_sends_nested_values_as_requests_does() -> None:
-    request = curlhttp.Request("POST", URL, params={"a": {"b": 1}}, data={"c": {"d": 1}}).prepare()
+    request = curlhttp.requests.Request(
+        "POST", URL, params={"a": {"b": 1}}, data={"c": {"d": 1}}
+    ).prepare()
     assert request.url == f"{URL}?a=b"
     assert request.body == "c=d"
 
@@ -855,7 +932,7 @@ def test_swapped_arguments_of_a_download_are_refused() -> None:
     for url in (URL, curlhttp.URL(URL)):
         swapped = download("report.pdf", url)
         assert swapped == "the URL comes first, then the path: download(url, path)"
-    for wrong in (None, 5, io.BytesIO()):
+    for wrong in (None, 5):
         assert "needs the path of the file, such as 'file.zip', not" in download(URL, wrong)
 
 
@@ -997,8 +1074,9 @@ def test_limits_of_a_timeout_without_keywords_are_refused() -> None:
     make: Any = curlhttp.Timeout
     for wrong in ((3, 5), ((3, 5),)):
         assert get_message(make, *wrong).endswith("write Timeout(connect=3, read=5)")
-    assert "Timeout takes one number" in get_message(a_client, timeout=make("5"))
-    assert str(make("it took too long")) == "it took too long"
+    for given in ("5", "it took too long", None, [3]):
+        assert "Timeout takes one number" in get_message(make, given)
+    assert get_message(make, "it took too long").endswith("exception is curlhttp.TimeoutException")
 
 
 def test_the_error_for_a_whole_header_as_a_token_says_what_to_leave_out() -> None:

@@ -16,7 +16,7 @@ import pytest
 import curlhttp
 from curlhttp import Timeout
 from curlhttp import exceptions as e
-from curlhttp._models.timeout import Timeout as Setting
+from curlhttp._http.timeout import Timeout as Setting
 from tests.servers import (
     AppServer,
     BlackHole,
@@ -682,3 +682,18 @@ async def test_a_late_response_is_not_taken_for_that_of_another_server(client: A
             await client.get(silent.url, timeout=(30, 0.05))
         assert (await client.get(fine.url, timeout=30)).content == b"ok"
         assert silent.wait_for(lambda: silent.open_connections == 0)
+
+
+def test_the_same_numbers_are_the_same_timeout_and_are_checked_each_time() -> None:
+    """Engines set no option again for a request whose Timeout is that of the one before."""
+    client = curlhttp.Client()
+    for given in (7, 7.5, (7, None)):
+        first, second = (
+            client.build_request("GET", "http://h.test/", timeout=given) for _ in range(2)
+        )
+        assert first.timeout is second.timeout
+    assert repr(Timeout.of((1, 2))) == repr(Timeout(connect=1, read=2))
+    assert repr(Timeout.of((1.0, 2))) == repr(Timeout(connect=1.0, read=2))
+    for wrong in ((True, 2), ([1], 2), (1, "2")):
+        with pytest.raises(ValueError, match="timeout must be a number of seconds or None"):
+            Timeout.of(wrong)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import curlhttp
 from tests.servers import AppServer, Certs, H2Server, HTTPProxy
 from tests.servers.record import Record
-from tests.support.colours import AnyClient
+from tests.support.colours import AnyClient, needs_pem_certificates
 
 pytestmark = pytest.mark.anyio
 
@@ -176,6 +176,7 @@ async def test_curl_uses_the_same_authorities(
     _run(response.to_curl())
 
 
+@needs_pem_certificates
 @needs_curl
 def test_curl_shows_a_certificate_from_a_path_with_odd_characters(
     certs: Certs, tmp_path: Path

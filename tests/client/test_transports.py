@@ -17,8 +17,10 @@ import pytest
 import curlhttp
 from curlhttp import exceptions as e
 from curlhttp.testing import Answer, Chaos, ScriptedEngine, mock
-from tests.servers import AppServer
+from tests.servers import AppServer, RawServer
+from tests.servers.websocket import echo, speaking
 from tests.support.colours import AnyClient
+from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 from tests.support.pace import paced
 
 Respond = Callable[[Any], Any]
@@ -623,6 +625,270 @@ def test_a_guard_also_guards_what_a_wrapper_sends(app: AppServer) -> None:
     ) as client:
         with pytest.raises(e.BlockedAddress):
             client.get(app.url)
+
+
+# --- wrapping attempts ---
+
+
+class _Around(curlhttp.AttemptWrapper):
+    """Wraps attempts with a function of what `around` gets."""
+
+    def __init__(self, act: Callable[..., Any] | None = None) -> None:
+        self.act = act
+        self.seen: list[str] = []
+        self.closed = 0
+
+    async def around(
+        self,
+        request: curlhttp.ClientRequest,
+        send: curlhttp.types.Send,
+        runtime: curlhttp.types.Runtime,
+    ) -> curlhttp.Response:
+        self.seen.append(request.url.path)
+        found = send(request) if self.act is None else self.act(request, send, runtime)
+        return await found if inspect.isawaitable(found) else found
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@EVERY_CLIENT_API
+async def test_a_wrapper_sees_each_attempt_and_sends_what_it_is_told_to(
+    make_client: MakeClient, app: AppServer, tmp_path: Path, api: str
+) -> None:
+    statuses = iter([503, 302, 200])
+
+    def reply(record: Any, out: Any) -> None:
+        assert dict(record.headers)["X-Around"] == "1"
+        status = next(statuses)
+        out.reply(status, b"hello", [("Location", "/next")] if status == 302 else [])
+
+    for path in ("/first", "/next"):
+        app.route(path, reply)
+
+    async def mark(request: Any, send: Any, runtime: Any) -> Any:
+        request = request.copy()
+        request.headers["X-Around"] = "1"
+        return await send(request)
+
+    around = _Around(mark)
+    client = make_client(transport=around, retry=curlhttp.RetryPolicy(2, backoff_strategy=AT_ONCE))
+    response = await make_fetch(client, api, tmp_path, None)(app.url + "/first")  # type: ignore[arg-type]
+    body = (
+        (tmp_path / "downloaded").read_bytes() if api.startswith("download") else response.content
+    )
+    assert body == b"hello"
+    assert around.seen == ["/first", "/first", "/next"]
+    assert client.real.stats().attempts == 3
+
+
+@EVERY_CLIENT_API
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_a_wrapper_may_answer_as_a_server_would(
+    make_client: MakeClient, tmp_path: Path, api: str, in_pieces: bool
+) -> None:
+    coded = gzip.compress(b"hello" * 100)
+    headers = {"Content-Encoding": "gzip", "Content-Length": str(len(coded))}
+
+    def answer(request: Any, send: Any, runtime: Any) -> Any:
+        if in_pieces:
+            return Body(coded[:9], coded[9:])(request, headers=headers)
+        return request.respond(headers=headers, content=coded)
+
+    client = make_client(transport=_Around(answer))
+    response = await make_fetch(client, api, tmp_path, None)(URL + "/")  # type: ignore[arg-type]
+    body = (
+        (tmp_path / "downloaded").read_bytes() if api.startswith("download") else response.content
+    )
+    assert body == b"hello" * 100
+
+
+async def test_the_body_of_an_answer_must_have_the_announced_length(
+    make_client: MakeClient,
+) -> None:
+    around = _Around(
+        lambda request, *_: request.respond(headers={"Content-Length": "9"}, content=b"short")
+    )
+    client = make_client(transport=around)
+    with pytest.raises(e.ChunkedEncodingError, match="ended after 5 bytes") as caught:
+        await client.get(URL)
+    assert caught.value.request.url.host == "pages.test"
+    async with await client.stream("GET", URL) as stream:
+        with pytest.raises(e.ChunkedEncodingError, match="ended after 5 bytes"):
+            await stream.read()
+
+
+async def test_an_error_of_a_wrapper_gets_its_request_and_counts_as_sent(
+    make_client: MakeClient,
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise e.ConnectionError("the pipe broke")
+
+    around = _Around(fail)
+    client = make_client(transport=around, retry=curlhttp.RetryPolicy(1, backoff_strategy=AT_ONCE))
+    with pytest.raises(e.ConnectionError, match="the pipe broke") as caught:
+        await client.post(URL + "/pay")
+    assert caught.value.request.url.path == "/pay"
+    assert (caught.value.request_sent, around.seen) == (True, ["/pay"])
+
+
+async def test_redirects_of_an_answer_are_followed(make_client: MakeClient) -> None:
+    def answer(request: Any, send: Any, runtime: Any) -> Any:
+        if request.url.path == "/old":
+            return Body(b"moved")(request, status_code=302, headers={"Location": "/new"})
+        return Body(b"here")(request)
+
+    client = make_client(transport=_Around(answer))
+    assert (await client.get(URL + "/old")).content == b"here"
+    async with await client.stream("GET", URL + "/old") as stream:
+        assert await stream.read() == b"here"
+        assert [each.content for each in stream.real.history] == [b"moved"]
+
+
+async def test_a_wrapper_may_send_a_request_again_with_its_body(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    async def twice(request: Any, send: Any, runtime: Any) -> Any:
+        await send(request)
+        return await send(request)
+
+    client = make_client(transport=_Around(twice))
+    await client.post(app.url + "/echo", content=[b"pay", b"load"])
+    assert [record.body for record in app.requests] == [b"payload", b"payload"]
+    with pytest.raises(e.UnrewindableBodyError) as caught:
+        await client.post(app.url + "/echo", content=iter([b"once"]))
+    assert caught.value.request.url.path == "/echo"
+
+
+async def test_a_wrapper_waits_on_the_clock_of_the_client(make_client: MakeClient) -> None:
+    async def late(request: Any, send: Any, runtime: Any) -> Any:
+        begun = runtime.now(), runtime.wall()
+        await runtime.sleep(60)
+        assert (runtime.now(), runtime.wall()) == (begun[0] + 60, begun[1] + 60)
+        return await send(request)
+
+    engine = ScriptedEngine([Answer(content=b"one")])
+    client = make_client(transport=_Around(late).wrap(engine))
+    assert (await client.get(URL)).content == b"one"
+    assert (engine.now(), [sent.at for sent in engine.sent]) == (60, [60])
+
+
+@pytest.mark.colours("asyncio", "trio")
+async def test_the_next_attempt_wins_while_a_wrapper_waits(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    waits = iter([3600, 0])
+
+    async def late(request: Any, send: Any, runtime: Any) -> Any:
+        await runtime.sleep(next(waits))
+        return await send(request)
+
+    client = make_client(transport=_Around(late), hedge=curlhttp.Hedge(after=0.01))
+    assert (await client.get(app.url)).content == b"hello"
+    assert len(app.requests) == 1
+
+
+async def test_a_wrapper_reads_pieces_as_the_caller_reads_them(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    sizes: list[int] = []
+
+    class Counted:
+        def __init__(self, incoming: Any) -> None:
+            self.incoming = incoming
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.incoming, name)
+
+        async def read(self) -> bytes:
+            piece: bytes = await self.incoming.read()
+            sizes.append(len(piece))
+            return piece
+
+    async def count(request: Any, send: Any, runtime: Any) -> Any:
+        response = await send(request)
+        response.wrap_incoming(Counted)
+        return response
+
+    client = make_client(transport=_Around(count))
+    async with await client.stream("GET", app.url + "/bytes/100000") as stream:
+        assert sizes == []
+        assert len(await stream.read()) == 100_000
+    assert sum(sizes) == 100_000
+
+
+async def test_the_client_closes_a_wrapper_once(make_client: MakeClient) -> None:
+    around = _Around()
+    client = make_client(transport=around)
+    await client.aclose()
+    with pytest.raises(e.ClientClosed):
+        await client.get(URL)
+    assert (around.closed, around.seen) == (1, [])
+
+
+async def test_what_a_wrapper_returns_that_is_no_response_is_a_clear_error(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(transport=_Around(lambda *_: None))
+    with pytest.raises(TypeError, match=r"_Around\.around returned NoneType, not a Response"):
+        await client.get(URL)
+
+
+async def test_any_object_with_around_will_do(make_client: MakeClient) -> None:
+    class Duck:
+        async def around(self, request: Any, send: Any, runtime: Any) -> Any:
+            return request.respond(content=b"quack")
+
+    client = make_client(transport=Duck())
+    assert (await client.get(URL)).content == b"quack"
+    await client.aclose()
+
+
+async def test_wrappers_nest_around_any_transport(
+    make_client: MakeClient, colour: str, app: AppServer
+) -> None:
+    order: list[str] = []
+
+    def note(name: str) -> Any:
+        async def act(request: Any, send: Any, runtime: Any) -> Any:
+            order.append(name)
+            return await send(request)
+
+        return _Around(act)
+
+    transport = (_WrapsPlain if colour == "blocking" else _WrapsAsync)(lambda response: response)
+    client = make_client(transport=note("outer").wrap(note("inner").wrap(transport)))
+    assert (await client.get(app.url)).content == b"hello"
+    assert (order, transport.sent) == (["outer", "inner"], ["/"])
+    client = make_client(transport=note("outer").wrap(note("inner")))
+    assert (await client.get(app.url)).content == b"hello"
+    assert order == ["outer", "inner"] * 2
+    with pytest.raises(TypeError, match="is not a transport"):
+        make_client(transport=note("outer").wrap(object()))
+
+
+async def test_a_wrapper_sees_the_handshake_of_a_websocket_and_may_refuse_it(
+    make_client: MakeClient,
+) -> None:
+    pytest.importorskip("websockets", reason="the extra 'ws' is not installed")
+    around = _Around()
+    client = make_client(transport=around)
+    with RawServer(speaking(echo)) as server:
+        async with await client.websocket(server.url.replace("http", "ws") + "/chat") as socket:
+            await socket.send("hello")
+            assert await socket.recv() == "hello"
+        assert around.seen == ["/chat"]
+        around.act = lambda request, *_: request.respond(403)
+        with pytest.raises(e.WebSocketRefused):
+            await client.websocket(server.url.replace("http", "ws"))
+
+
+def test_a_guard_is_below_a_wrapper(app: AppServer) -> None:
+    around = _Around()
+    with curlhttp.Client(transport=around, guard=curlhttp.PublicOnly()) as client:
+        with pytest.raises(e.BlockedAddress):
+            client.get(app.url)
+    assert around.seen == ["/"]
 
 
 # --- the wrong kind ---

@@ -11,18 +11,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pycurl
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import curlhttp
-from curlhttp._client import routing as _trust
-from curlhttp._client import ssl_context as _ssl_context
-from curlhttp._curl.options import route_options
-from curlhttp._models.config import TLS, NetworkRoute
+from curlhttp._http import ssl_context as _ssl_context
+from curlhttp._http.config import TLS, NetworkRoute, make_tls
+from curlhttp._libcurl.options import route_options
 from tests.servers import AppServer, Certs, H2Server
-from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.colours import (
+    ONE_OF_EACH,
+    WITHOUT_UVLOOP,
+    AnyClient,
+    needs_authorities,
+    needs_pem_certificates,
+)
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -83,6 +89,7 @@ async def test_versions_of_a_context_are_taken_over(
     assert tls_app.handshakes[-1].version == "TLSv1.2"
 
 
+@needs_pem_certificates
 async def test_a_client_certificate_may_accompany_a_context(
     make_client: MakeClient, certs: Certs
 ) -> None:
@@ -106,9 +113,38 @@ async def test_a_context_that_checks_revocation_is_refused(
     assert not tls_app.connections
 
 
+# --- certifi ---
+
+
+async def test_certifi_is_asked_at_the_first_url_with_tls(
+    make_client: MakeClient,
+    app: AppServer,
+    tls_app: AppServer,
+    certs: Certs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def where() -> str:
+        asked.append(str(certs.ca_path))
+        return asked[-1]
+
+    monkeypatch.setattr(certifi, "where", where)
+    client = make_client(verify=True, trust_env=False, max_connections=1)
+    assert (await client.get(app.url)).ok
+    assert not asked
+    for _ in range(2):
+        assert (await client.get(tls_app.url)).ok
+        assert (await client.get(app.url)).ok
+    assert asked
+    with pytest.raises(curlhttp.SSLError):
+        await client.get(tls_app.url, verify=str(certs.other_ca_path))
+
+
 # --- the machine ---
 
 
+@needs_authorities
 async def test_the_authorities_of_the_machine_are_trusted(
     make_client: MakeClient, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,12 +171,14 @@ async def test_a_machine_without_authorities_is_an_error(
 def test_macos_and_windows_use_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux does not show the effect: only check that CURLSSLOPT_NATIVE_CA is set, and no file."""
     monkeypatch.setattr(sys, "platform", "win32")
-    tls = _trust.make_tls("system", None)
+    tls = make_tls("system", None)
     options = dict(route_options(NetworkRoute(tls=tls)))
-    assert options[pycurl.SSL_OPTIONS] == pycurl.SSLOPT_NATIVE_CA
+    flags: Any = options[pycurl.SSL_OPTIONS]
+    assert flags & pycurl.SSLOPT_NATIVE_CA
     assert options[pycurl.CAINFO] is None
     assert options[pycurl.SSL_VERIFYPEER] == 1
-    assert pycurl.SSL_OPTIONS not in dict(route_options(NetworkRoute(tls=TLS())))
+    others: Any = dict(route_options(NetworkRoute(tls=TLS()))).get(pycurl.SSL_OPTIONS, 0)
+    assert not others & pycurl.SSLOPT_NATIVE_CA
 
 
 # --- pins ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,7 +253,7 @@ def test_a_path_that_does_not_exist_only_matters_to_tls_in_the_functions(
     app: AppServer, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "/nowhere")
-    functions = [curlhttp.get, *([] if name.startswith("SSL") else [requests.get])]
+    functions: list[Any] = [curlhttp.get, *([] if name.startswith("SSL") else [requests.get])]
     with HTTPProxy() as proxy:
         for get in functions:
             assert get(app.url).ok

@@ -13,11 +13,11 @@ import pytest
 
 import curlhttp
 from curlhttp._client import routing
-from curlhttp._curl import handle, options
-from curlhttp._curl.options import check_tls, get_trust_flags
-from curlhttp._models.config import TLS, NetworkRoute, Proxy
-from curlhttp._models.errors import describe_errno
-from curlhttp.cli.download import make_windows_name
+from curlhttp._features.download.file_names import make_windows_name
+from curlhttp._http.config import TLS, NetworkRoute, Proxy
+from curlhttp._http.errors import describe_errno
+from curlhttp._libcurl import handle, options
+from curlhttp._libcurl.options import check_tls, get_trust_flags
 from tests.servers import AppServer, Certs
 
 # --- error texts ---
@@ -154,6 +154,22 @@ def test_a_certificate_is_checked_when_the_client_is_made(
         curlhttp.Client(verify=verify, cert=certs.client_cert_path())
 
 
+@pytest.mark.parametrize("key", ["all", "https", "https://a.test"])
+def test_a_certificate_for_a_proxy_is_checked_when_the_client_is_made(
+    key: str, certs: Certs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = curlhttp.Proxy(url="https://proxy.test", cert=certs.client_cert_path())
+
+    def check(tls: TLS) -> None:
+        assert tls.cert is not None
+        raise ValueError("checked")
+
+    monkeypatch.setattr(options, "check_tls", check)
+    for make in (curlhttp.Client, curlhttp.AsyncClient):
+        with pytest.raises(ValueError, match="checked"):
+            make(proxies={key: proxy})
+
+
 @pytest.mark.skipif(sys.platform != "win32", reason="Schannel is the TLS of Windows")
 def test_a_request_may_allow_a_tls_version_that_windows_lacks(tls_app: AppServer) -> None:
     context = ssl.create_default_context()
@@ -178,7 +194,7 @@ def test_a_client_that_cannot_work_on_windows_is_not_made(
 
 
 def test_a_unix_socket_is_refused_without_support(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curlhttp._curl._UNIX_SOCKETS", 0)
+    monkeypatch.setattr("curlhttp._libcurl._UNIX_SOCKETS", 0)
     with pytest.raises(ValueError, match="built without Unix sockets"):
         routing.make_address_fields(uds="/tmp/socket")
     with pytest.raises(ValueError, match="built without Unix sockets"):

@@ -8,7 +8,7 @@ import pycurl
 import pytest
 
 from curlhttp import Client
-from curlhttp._curl import dns
+from curlhttp._libcurl import dns
 from tests.day2 import slow_names
 from tests.day2.namespaces import run_in_namespaces
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,26 @@ def test_options_reach_the_workers(app: AppServer, tmp_path: Path) -> None:
     assert large["error"] == "ResponseTooLarge"
 
 
+def test_workers_record_text_as_utf_8_and_leave_out_duplicates(
+    app: AppServer, tmp_path: Path
+) -> None:
+    html = '<meta charset="latin1">\xe9'.encode("latin-1")
+    types = {"html": [("Content-Type", "text/html")], "picture": [("Content-Type", "image/x")]}
+    for name, headers in types.items():
+        app.route(f"/{name}", lambda _, conn, h=headers: conn.reply(200, html, headers=h))  # type: ignore[misc]
+    file, out = tmp_path / "urls.txt", tmp_path / "out"
+    file.write_text(f"{app.url}/html\n{app.url}/picture\n{app.url}/./html#top\n")
+    command = ("fetch", file, "-o", out, "--processes", 1, "--format", "jsonl", "-q")
+    assert run(*command, "--text", "--dedup").status == 0
+    text, data = rows_of(out)
+    assert (text["body"], text["size"]) == ('<meta charset="latin1">\xe9', len(html) + 1)
+    assert (base64.b64decode(data["body_base64"]), data["size"]) == (html, len(html))
+    assert len(app.requests) == 2
+    ended = run(*command)
+    assert ended.status == 2
+    assert "was started with other settings: text, dedup, default_encoding" in ended.err
+
+
 def test_lines_may_be_read_from_stdin(app: AppServer, tmp_path: Path) -> None:
     arguments = ("fetch", "-", "-o", tmp_path / "out", "--processes", 1, "--format", "jsonl", "-q")
     assert run(*arguments, stdin=f"{app.url}\n\n# no\n{app.url}\n".encode()).status == 0
@@ -81,11 +103,12 @@ def test_lines_may_be_read_from_stdin(app: AppServer, tmp_path: Path) -> None:
     [
         (["--processes", 2], "need -o FOLDER"),
         (["--processes", 2, "-o", "out", "--engine", "dask"], "cannot be combined"),
-        (["--processes", 2, "-o", "out", "--format", "sqlite"], "parquet or jsonl"),
+        (["--processes", 2, "-o", "out", "--format", "sqlite"], "--format is one of jsonl"),
         (["--processes", 2, "-o", "out", "--overwrite"], "--overwrite cannot be used with"),
+        (["--processes", 2, "-o", "out", "--retry-failed"], "that is done is never written again"),
+        (["--processes", 2, "-o", "out", "--since", "."], "have no earlier run at hand"),
         (["--processes", 2, "-o", "out", "-X", "POST"], "--method cannot be used with"),
         (["-o", "out.jsonl", "--partition", 3], "--partition needs"),
-        (["-o", "out", "--format", "parquet"], "--format parquet needs"),
         (["-o", "out", "--engine", "hadoop", "--format", "jsonl"], "engine must be"),
     ],
     ids=str,
@@ -114,6 +137,65 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
         ended = finish(process)
     assert ended.status == 130
     assert "the same call resumes from there" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("how", "whom", "format"),
+    [
+        (signal.SIGINT, "group", "jsonl"),
+        pytest.param(signal.SIGINT, "driver", "parquet", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "group", "jsonl", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "driver", "jsonl", marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupt_keeps_the_rows_of_parts_that_are_not_complete(
+    tmp_path: Path, how: int, whom: str, format: str
+) -> None:
+    """A terminal and a service manager signal all processes, and `kill` only the first one."""
+    if format == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is missing")
+    counts = range(1, 121)
+    with AppServer() as app:
+        app.route("/never", never)
+        file, out = tmp_path / "urls.txt", tmp_path / "out"
+        lines = [f"{app.url}/bytes/{n}?n={n}" for n in counts]
+        lines[20] = lines[90] = f"{app.url}/never?n=0"
+        file.write_text("\n".join(lines))
+        options = ("-o", out, "--processes", 2, "--partition", 60, "--format", format, "-c", 4)
+        for _ in range(2):  # a partition may end early more than once
+            app.reset_counts()
+            process = start("fetch", file, *options, start_new_session=True)
+            assert app.wait_for(lambda: count_stalled(app) == 2, timeout=60)
+            (os.kill if whom == "driver" else os.killpg)(process.pid, how)
+            ended = finish(process)
+            assert ended.status == 128 + how, ended.err
+            assert "Traceback" not in ended.err
+            assert "the same call resumes from there" in ended.err
+        kept = {row["row"] for row in read_rows(out)}
+        assert kept
+        app.reset_counts()
+        app.route("/never", lambda _, conn: conn.reply(200))
+        again = run("fetch", file, *options, "--summary", "json")
+        assert again.status == 0, again.err
+        sent = {int(record.query("n")) - 1 for record in app.requests} - {-1}
+    assert not kept & sent
+    rows = [row["row"] for row in read_rows(out)]
+    assert rows == [*range(120)]
+    summary = json.loads(again.out)
+    assert (summary["rows"], summary["statuses"]) == (120, {"200": 120})
+    assert summary["parts"] == len(list((out / "parts").iterdir()))
+
+
+def count_stalled(app: AppServer) -> int:
+    return sum(record.path == "/never" for record in app.requests)
+
+
+def read_rows(out: Path) -> list[dict[str, Any]]:
+    if not list(out.glob("parts/*.parquet")):
+        return rows_of(out) if (out / "parts").exists() else []
+    from tests.distributed.test_rows import table_of
+
+    return table_of(out)
 
 
 @pytest.mark.parametrize("kind", ["busy", "idle"])

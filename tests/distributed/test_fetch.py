@@ -81,7 +81,7 @@ def test_other_files_in_the_folder_are_kept(app: AppServer, tmp_path: Path) -> N
         ({"processes": 0}, "processes must be"),
         ({"per_host": 0}, "limit must be"),
         ({"rate": 0}, "rate must be"),
-        ({"format": "csv"}, "format must be 'parquet' or 'jsonl'"),
+        ({"format": "csv"}, "format must be one of 'parquet', 'jsonl', 'jsonl.gz'"),
         ({"engine": "hadoop"}, "engine must be"),
         ({"engine": 3}, "engine must be"),
         ({"rate_limit": None}, "rate_limit cannot be passed: use per_host and rate"),
@@ -100,7 +100,7 @@ def test_bad_arguments_are_refused(tmp_path: Path, settings: dict[str, Any], mes
     [
         ("https://example.org/", ValueError, "one URL"),
         ("missing.txt", FileNotFoundError, "missing.txt"),
-        ("urls.txt.gz", ValueError, "is compressed"),
+        ("urls.tar.gz", ValueError, "is an archive"),
         (b"https://example.org/", TypeError, "not one URL"),
         (3, TypeError, "not iterable"),
         ([3], TypeError, "URLs only, not int"),

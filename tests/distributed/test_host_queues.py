@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from curlhttp._features.duplicate_urls import DuplicateURLs
 from curlhttp.distributed.driver import HostQueues
 from curlhttp.distributed.partition import Partition, PartitionFile, Splitter, UrlInput, parse_input
 from curlhttp.distributed.storage import open_folder
@@ -80,6 +81,23 @@ def test_a_host_gets_no_more_a_second_from_all_processes(server: AppServer, tmp_
         assert times[-1] - times[0] >= 39 / rate / 2
 
 
+def test_robots_txt_and_its_crawl_delay_hold_over_all_processes(
+    server: AppServer, tmp_path: Path
+) -> None:
+    rules = b"User-agent: *\nDisallow: /busy?n=3\nCrawl-delay: 0.05\n"
+    server.route("/robots.txt", lambda record, conn: conn.reply(200, rules))
+    busy = Busy(1000)
+    server.route("/busy", busy)
+    urls = urls_of(server, 2, 10)
+    summary = fetched(urls, tmp_path / "out", processes=3, partition=4, robots="my-crawler")
+    assert summary.errors == {"RobotsDisallowed": 2}
+    for row in rows_of(tmp_path / "out"):
+        assert ("disallows it for 'my-crawler'" in str(row["message"])) is ("n=3" in row["url"])
+    for times in busy.times.values():
+        assert len(times) == 9
+        assert times[-1] - times[0] >= 8 * 0.05 / 2  # see above
+
+
 def test_rows_of_host_queues_are_those_of_the_input(server: AppServer, tmp_path: Path) -> None:
     urls = [*urls_of(server, 5, 9), "no URL", "http://"]
     server.route("/busy", Busy(9))
@@ -138,7 +156,9 @@ def test_two_partitions_of_a_queue_never_run_concurrently() -> None:
         next(queues)
 
 
-def test_no_more_is_read_ahead_than_is_allowed() -> None:
+def test_no_more_is_read_ahead_than_is_allowed_and_a_warning_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     read = []
 
     def endless() -> Iterator[Partition]:
@@ -148,8 +168,10 @@ def test_no_more_is_read_ahead_than_is_allowed() -> None:
 
     queues = HostQueues(endless(), 5)
     assert next(queues) == partition(0, 0)
-    assert next(queues) is None
+    assert [next(queues), next(queues)] == [None, None]
     assert len(read) == 6
+    (message,) = caplog.messages
+    assert message.startswith("no further URLs are read until a partition has ended: 5 others wait")
 
 
 @pytest.mark.slow
@@ -195,3 +217,16 @@ def test_memory_for_an_endless_input_is_bounded(
         tracemalloc.stop()
     assert queues == [*range(64)] * 6
     assert later < 1.5 * first
+
+
+@pytest.mark.parametrize("queues", [0, 4])
+def test_urls_that_were_there_before_are_left_out(tmp_path: Path, queues: int) -> None:
+    urls: list[str] = ["http://a.example/1#x", "HTTP://A.example:80/./1", "b.example", "http://"]
+    urls += ["https://b.example/", "http://", "http://u:p@a.example/1"]
+    file = tmp_path / "urls.txt"
+    file.write_bytes("\n".join(urls).encode() + b"\nhttp://a.example/\xff\nhttp://a.example/\xfe\n")
+    splitter = Splitter(
+        parse_input(file, None), open_folder(str(tmp_path)), 100, queues, DuplicateURLs()
+    )
+    pairs = [pair for part in splitter.split(lambda _: False) for pair in part.source.read()]
+    assert sorted(row for row, _ in pairs) == [0, 2, 3, 5, 6, 7, 8]

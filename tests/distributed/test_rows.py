@@ -68,6 +68,12 @@ def test_errors_are_rows_with_type_attempts_and_timings(app: AppServer, tmp_path
     assert (busy["status"], busy["error"], busy["attempts"]) == (503, None, 2)
     assert (scheme["error"], scheme["attempts"], scheme["timings"]) == ("InvalidSchema", 0, None)
     assert nothing["error"] == "MissingSchema"
+    facts = ("reason", "curl_code", "request_sent", "final_url", "last_status")
+    assert [no_server[name] for name in facts] == ["refused", 7, False, None, None]
+    assert [scheme[name] for name in facts] == ["invalid", None, False, None, None]
+    assert [busy[name] for name in facts] == [None, None, True, None, None]
+    assert busy["retry_after"] is None
+    assert summary.reasons == {"refused": 1, "invalid": 3}
     assert summary.errors == {
         "ConnectionError": 1,
         "InvalidSchema": 1,
@@ -85,7 +91,21 @@ def test_a_part_of_parquet_has_the_columns_of_jsonl(app: AppServer, tmp_path: Pa
     lines, table = rows_of(tmp_path / "lines"), table_of(tmp_path / "table")
     assert len(table) == 4
     for line, row in zip(lines, table, strict=True):
-        for name in ("row", "url", "final_url", "status", "error", "message", "attempts", "size"):
+        for name in (
+            "row",
+            "url",
+            "final_url",
+            "status",
+            "error",
+            "message",
+            "attempts",
+            "size",
+            "reason",
+            "curl_code",
+            "request_sent",
+            "last_status",
+            "retry_after",
+        ):
             assert row[name] == line[name], name
         assert set(row) == set(line) - {"body_base64"}
         assert dict(row["headers"]) == line["headers"]
@@ -131,6 +151,8 @@ def test_a_line_is_what_json_would_write(body: bytes | None) -> None:
         size=3,
         body=body,
         fetched_at=1_700_000_000_009,
+        request_sent=True,
+        retry_after=2.5,
     )
     text = body is None or b"\xff" not in body
     expected: dict[str, Any] = {
@@ -140,6 +162,11 @@ def test_a_line_is_what_json_would_write(body: bytes | None) -> None:
         "status": 200,
         "error": None,
         "message": None,
+        "reason": None,
+        "curl_code": None,
+        "request_sent": True,
+        "last_status": None,
+        "retry_after": 2.5,
         "attempts": 2,
         "timings": dict(zip(TIMINGS, row.timings or (), strict=True)),
         "headers": {'x"y': ["1", "\u2028\n"], "z": ["2"]},

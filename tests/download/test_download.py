@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -19,8 +20,8 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._client.partial_file import PartialFile
-from curlhttp._models.response import Response
+from curlhttp._features.download.partial_file import PartialFile
+from curlhttp._http.response import Response
 from curlhttp.testing import Answer
 from tests.servers import AppConnection, AppServer, H2Server, Record, payload
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient, needs_posix
@@ -51,6 +52,47 @@ async def begin(client: AnyClient, shelf: Shelf, path: Path, cut: int = 50_000) 
     shelf.cuts.append(cut)
     with pytest.raises(e.ChunkedEncodingError):
         await download(client, shelf.url, path)
+
+
+class Mirror(curlhttp.Auth):
+    """Send a request of its own, to where the file is, in place of the caller's."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.types.AuthFlow:
+        yield curlhttp.ClientRequest("GET", self.url)
+
+
+@pytest.mark.parametrize("ranges", ["right", "none"])
+async def test_the_last_request_of_a_flow_resumes(
+    client: AnyClient, shelf: Shelf, app: AppServer, path: Path, ranges: Any
+) -> None:
+    auth, asked = Mirror(shelf.url.replace("127.0.0.1", "localhost")), app.url + "/elsewhere"
+    shelf.cuts.append(50_000)
+    with pytest.raises(e.ChunkedEncodingError):
+        await download(client, asked, path, auth=auth)
+    assert path.read_bytes() == OLD
+    shelf.ranges = ranges
+    response = await download(client, asked, path, auth=auth)
+    assert path.read_bytes() == shelf.data
+    assert left_in(path.parent) == ["file"]
+    assert shelf.asked == [None, None, "bytes=50000-"]
+    assert response.status_code == (206 if ranges == "right" else 200)
+    await download(client, asked, path, auth=auth)
+    assert shelf.asked[3:] == [None]  # nothing is left to resume
+
+
+async def test_a_response_of_a_middleware_is_not_asked_for_again(
+    make_client: Any, shelf: Shelf, path: Path
+) -> None:
+    async def own(request: Any, send: Any) -> Any:
+        return request.respond(200, content=b"own")
+
+    await begin(make_client(), shelf, path)
+    await download(make_client(middleware=[own]), shelf.url, path)
+    assert path.read_bytes() == b"own"
+    assert len(shelf.asked) == 1
 
 
 # --- whole files ---
@@ -832,3 +874,32 @@ async def test_an_exception_of_progress_ends_the_download(
     assert shelf.data.startswith(part.read_bytes())
     await download(client, shelf.url, path)
     assert path.read_bytes() == shelf.data
+
+
+# --- retries that progress renews ---
+
+
+@pytest.mark.parametrize("has_budget", [False, True])
+async def test_an_attempt_that_gets_a_mebibyte_further_renews_the_retries(
+    client: AnyClient, app: AppServer, path: Path, has_budget: Any
+) -> None:
+    shelf = Shelf(app, 12_000_000)
+    shelf.cuts = [1_100_000] * 10
+    budget = curlhttp.RetryBudget(ratio=0.1, reserve=0.1) if has_budget else None
+    policy = dataclasses.replace(NOW, max_retries=1, budget=budget)
+    await download(client, shelf.url, path, retry=policy)
+    assert path.read_bytes() == shelf.data
+    assert len(shelf.asked) == 11
+
+
+@pytest.mark.parametrize("ranges", ["right", "none"])
+async def test_attempts_that_get_no_further_use_up_the_retries(
+    client: AnyClient, app: AppServer, path: Path, ranges: Any
+) -> None:
+    shelf = Shelf(app, 12_000_000)
+    shelf.ranges = ranges
+    shelf.cuts = [2_000_000 if ranges == "none" else 100_000] * 100
+    with pytest.raises(e.ChunkedEncodingError):
+        await download(client, shelf.url, path, retry=NOW)
+    assert len(shelf.asked) == 4
+    assert path.read_bytes() == OLD

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp._client.partial_file import PartialFile
+from curlhttp._features.download.partial_file import PartialFile
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient
 from tests.support.downloads import OLD, Shelf, download, left_in
@@ -144,7 +144,7 @@ async def test_an_error_of_the_disk_ends_the_request(
     shelf = Shelf(app)
     (tmp_path / "file").write_bytes(OLD)
     with monkeypatch.context() as patched:
-        patched.setattr(PartialFile, "commit", lambda part: full(0))
+        patched.setattr(PartialFile, "commit", lambda part, modified: full(0))
         with pytest.raises(OSError, match=os.strerror(number)) as caught:
             await download(client, shelf.url, tmp_path / "file", retry=3)
     assert notes_of(caught.value) == [

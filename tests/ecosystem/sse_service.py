@@ -48,7 +48,7 @@ class Stream:
         with suppress(curlhttp.RequestException):
             self._callbacks.post(url, json={"kind": kind, **what})
 
-    async def _send(self, request: curlhttp.ClientRequest, send: curlhttp.Send) -> Any:
+    async def _send(self, request: curlhttp.ClientRequest, send: curlhttp.types.Send) -> Any:
         if self.is_closed:
             raise curlhttp.ClientClosed("the stream was closed")
         return await send(request)
@@ -70,7 +70,7 @@ class Stream:
                     found = {"type": event.event, "data": event.data, "id": event.id}
                     self._tell("event", event=found)
 
-    def _heard(self, wait: curlhttp.AttemptEvent) -> None:
+    def _heard(self, wait: curlhttp.types.AttemptEvent) -> None:
         if wait.error is not None:
             self._tell("error", error=wait.error)
 

@@ -40,7 +40,7 @@ def finished(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Finishe
 
     def run(name: str) -> Finished:
         command = [sys.executable, "-m", "tests.ecosystem.run", name, "--module", module]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
     runs: dict[str, Future[Finished]] = {}
     with ThreadPoolExecutor(TOGETHER) as pool:
@@ -74,7 +74,7 @@ def test_a_package_does_its_work(package: str, finished: Callable[[str], Finishe
 
 def test_a_failed_scenario_is_reported_by_name() -> None:
     command = [sys.executable, "-c", _FAILING]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert result.returncode == 1, result.stdout + result.stderr
     assert result.stdout.endswith("1 failed: goes_wrong\n")
     assert "past curlhttp" in result.stdout

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from curlhttp._models.decoding import decode_text
+from curlhttp._http.decoding import decode_text
 from curlhttp.exceptions import ConnectTimeout, ReadTimeout, RequestException
 from tests.adversary.findings import Findings, find_place
 from tests.adversary.server_process import ServerProcess
@@ -177,7 +177,7 @@ class Checker:
             self.responses += 1
         strangers = find_owners(data) - {case.owner}
         if strangers:
-            self._wrong(case, strangers.pop(), data, began)
+            self._wrong(case, next(iter(strangers)), data, began)
         return not strangers
 
     def controlled(

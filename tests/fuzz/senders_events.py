@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import curlhttp
-from curlhttp._client.record.har import read_log
+from curlhttp._features.record.har import read_log
 from tests.fuzz.case import Case
 from tests.fuzz.checker import Checker
 from tests.fuzz.senders import settings_of
@@ -18,7 +18,7 @@ from tests.fuzz.senders_blocking import Request, Stream
 _LARGEST = 1000  # bytes of an event
 
 
-async def _as_events(request: Any, send: curlhttp.Send) -> Any:
+async def _as_events(request: Any, send: curlhttp.types.Send) -> Any:
     response = await send(request)
     response.headers["Content-Type"] = "text/event-stream"
     return response

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from curlhttp import BlockedAddress, PublicOnly
-from curlhttp._curl import resolver as lookups
+from curlhttp._libcurl import resolver as lookups
 from tests.httpx.clients import Make
 from tests.servers import AppServer, HTTPProxy
 from tests.support.colours import WITHOUT_UVLOOP, needs_posix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from tests.servers import (
     respond_and_close,
     response,
 )
-from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP
+from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, needs_pem_certificates, needs_posix
 
 pytestmark = [pytest.mark.anyio, ONE_OF_EACH]
 
@@ -78,7 +79,7 @@ async def test_versions_of_tls_are_taken_over_from_a_context(
 async def test_a_context_without_authorities_means_the_machines(
     make_httpx: Make,
 ) -> None:
-    from curlhttp._client.ssl_context import find_system_authorities
+    from curlhttp._http.ssl_context import find_system_authorities
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls = make_httpx(transport={"verify": context}).transport._route.tls
@@ -102,12 +103,13 @@ async def test_a_context_that_trusts_one_certificate_alone_is_refused(
 
 
 def test_httpx2_trusts_the_machine_and_httpx_certifi(library: Any) -> None:
-    from curlhttp._client.ssl_context import find_system_authorities
+    from curlhttp._http.ssl_context import find_system_authorities
 
     verify = transports(library).Transport()._route.tls.verify
     assert verify == (find_system_authorities() or True if library.__name__ == "httpx2" else True)
 
 
+@needs_pem_certificates
 async def test_a_client_certificate_is_shown(make_httpx: Make, certs: Certs) -> None:
     with AppServer(certs.client_auth_context()) as app:
         pair = tuple(map(str, certs.client_cert_pair()))
@@ -176,6 +178,7 @@ def unix_server(path: Path) -> Iterator[list[bytes]]:
         thread.join()
 
 
+@needs_posix
 @WITHOUT_UVLOOP
 async def test_a_unix_socket_is_connected_to(make_httpx: Make, tmp_path: Path) -> None:
     client = make_httpx(transport={"uds": str(tmp_path / "s")})
@@ -257,10 +260,16 @@ def test_invalid_settings_are_refused(library: Any, name: str) -> None:
             kind(**WRONG[name])
 
 
-def test_a_proxy_cannot_have_its_own_context(library: Any) -> None:
-    proxy = library.Proxy("https://a.test", ssl_context=ssl.create_default_context())
-    with pytest.raises(ValueError, match="verify= applies to the proxy as well"):
-        transports(library).Transport(proxy=proxy)
+async def test_a_proxy_may_have_its_own_context(
+    library: Any, make_httpx: Make, certs: Certs, app: AppServer
+) -> None:
+    with HTTPProxy(None, certs.unknown_ca_context()) as proxy:
+        context = ssl.create_default_context(cafile=str(certs.other_ca_path))
+        given = library.Proxy(proxy.url, ssl_context=context)
+        assert (await make_httpx(proxy=given).get(app.url)).content == b"hello"
+        with pytest.raises(library.ConnectError):
+            await make_httpx(proxy=library.Proxy(proxy.url)).get(app.url)
+        assert len(proxy.log) == 1
 
 
 @pytest.mark.parametrize("name", ["verify", "cert"])
@@ -283,6 +292,7 @@ async def test_authorities_that_do_not_exist_only_matter_to_tls(
         await client.get(tls_app.url)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Schannel reads no folders of certificates")
 async def test_the_environment_may_name_several_folders(
     make_httpx: Make,
     tls_app: AppServer,

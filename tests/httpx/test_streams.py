@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -49,6 +50,28 @@ async def test_each_event_arrives_when_it_was_sent(app: AppServer, httpx_client:
     assert app.connections == 1
     await httpx_client.get(app.url)
     assert app.connections == 1
+
+
+async def test_each_piece_is_sent_after_the_echo_of_the_one_before(
+    app: AppServer, httpx_client: AnyHTTPX
+) -> None:
+    if httpx_client.is_blocking:
+        pytest.skip("a blocking client reads its iterator and the response in one thread")
+    to_send, pieces = anyio.create_memory_object_stream[bytes](5)
+
+    async def body() -> AsyncIterator[bytes]:
+        async with pieces:
+            async for piece in pieces:
+                yield piece
+
+    url = f"{app.url}/echo-stream"
+    async with to_send, httpx_client.stream("POST", url, content=body()) as response:
+        echoes = httpx_client.pieces(response)
+        for number in range(5):
+            await to_send.send(b"%d" % number)
+            assert await anext(echoes) == b"%d" % number
+        to_send.close()
+        assert [piece async for piece in echoes] == []
 
 
 async def test_a_head_arrives_before_the_body(app: AppServer, httpx_client: AnyHTTPX) -> None:

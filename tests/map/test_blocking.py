@@ -14,8 +14,8 @@ import pytest
 
 import curlhttp
 from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
-from curlhttp._curl.engines.stepped import SteppedEngine
-from curlhttp._models.config import Limits
+from curlhttp._http.config import Limits
+from curlhttp._libcurl.engines.stepped import SteppedEngine
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
 from tests.support.internals import finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced
@@ -40,6 +40,80 @@ with curlhttp.Client(retry=2, rate_limit=curlhttp.RateLimit(1e6, burst=100)) as 
 print(*sorted({"asyncio", "anyio", "trio", "uvloop", "ssl"} & set(sys.modules)))
 """
     assert run_script(code, app.url) == "\n"
+
+
+def _map_straight(client: Client, app: AppServer, paths: Iterable[str]) -> tuple[list[Any], int]:
+    """Map paths with kept connections; return the results, and how many coroutines ran."""
+    list(client.map([app.url] * 4, concurrency=4))
+    (engine,) = _engines(client)
+    started: list[object] = []
+    start = engine.start_job
+
+    def count(job: object, *how: Any) -> None:
+        started.append(job)
+        start(job, *how)
+
+    engine.start_job = count
+    try:
+        results = list(client.map([app.url + path for path in paths], concurrency=2, ordered=True))
+    finally:
+        del engine.start_job
+    _assert_free(engine)
+    return results, len(started)
+
+
+def _assert_free(engine: Any) -> None:
+    assert not engine._jobs
+    assert not engine._ready
+    assert not engine._driver.running
+    assert engine._pool.slots.used == 0
+    assert len(engine._pool.idle()) == len(engine._pool.all)
+
+
+def test_a_plain_url_needs_no_coroutine(app: AppServer) -> None:
+    with Client() as client:
+        results, coroutines = _map_straight(client, app, ["/bytes/10"] * 20)
+        assert [len(result.content) for result in results] == [10] * 20
+        assert coroutines == 0
+        assert client.stats().attempts == 24
+
+
+@pytest.mark.parametrize("setting", [{"auth": ("a", "b")}, {"retry": 1}])
+def test_a_url_that_a_layer_has_to_see_has_a_coroutine(
+    app: AppServer, setting: dict[str, Any]
+) -> None:
+    with Client(**setting) as client:
+        _, coroutines = _map_straight(client, app, ["/bytes/10"] * 5)
+    assert coroutines == 5
+
+
+def test_only_a_response_that_needs_the_flow_gets_a_coroutine(app: AppServer) -> None:
+    with Client() as client:
+        paths = ["/", "/redirect/2", "/", "/cookies/set?a=b", "/cookies"]
+        results, coroutines = _map_straight(client, app, paths)
+        assert [result.status_code for result in results] == [200] * 5
+        assert [len(result.history) for result in results] == [0, 2, 0, 0, 0]
+        assert client.cookies["a"] == "b"
+        assert 2 <= coroutines <= 3  # the last one, if the cookie was there when it began
+
+
+def test_a_plain_url_that_fails_is_a_result(app: AppServer) -> None:
+    app.route("/gone", lambda record, conn: conn.reset())
+    with Client() as client:
+        results, _ = _map_straight(client, app, ["/", "/gone", "/"])
+        assert [isinstance(result, curlhttp.Response) for result in results] == [True, False, True]
+        assert isinstance(results[1], curlhttp.ConnectionError)
+        assert str(results[1].request.url) == app.url + "/gone"
+
+
+def test_plain_urls_that_run_when_a_map_is_left_are_cancelled(app: AppServer) -> None:
+    with Client() as client:
+        list(client.map([app.url] * 8, concurrency=8))
+        with client.map([app.url, *[app.url + "/stall"] * 7], concurrency=8) as results:
+            assert isinstance(next(results), curlhttp.Response)
+        (engine,) = _engines(client)
+        _assert_free(engine)
+        assert len(list(client.map([app.url] * 8, return_exceptions=False))) == 8
 
 
 def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:

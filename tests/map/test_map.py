@@ -137,7 +137,7 @@ async def test_every_argument_of_send_is_an_item(make_client: MakeClient, app: A
         (app.url + "/bytes/2").encode(),
         curlhttp.URL(app.url + "/bytes/3"),
         client.real.build_request("POST", "/echo", json={"a": 1}),
-        curlhttp.Request("PUT", app.url + "/echo", data=b"put"),
+        curlhttp.requests.Request("PUT", app.url + "/echo", data=b"put"),
         ClientRequest("GET", app.url + "/bytes/4"),
     ]
     got = [result async for result in client.map(items, ordered=True)]
@@ -216,7 +216,7 @@ async def test_errors_are_results_with_their_requests(client: AnyClient, app: Ap
 
 
 async def test_a_request_that_cannot_be_built_is_the_errors_own(client: AnyClient) -> None:
-    wanted = curlhttp.Request("GET", "nope")
+    wanted = curlhttp.requests.Request("GET", "nope")
     (error,) = [result async for result in client.map([wanted])]
     assert error.request is wanted
 
@@ -490,7 +490,7 @@ async def test_memory_does_not_grow_with_the_number_of_items(
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
     most = 0
 
-    class Seen(curlhttp.Request):
+    class Seen(curlhttp.requests.Request):
         pass
 
     def items() -> Iterator[Any]:
@@ -506,9 +506,7 @@ async def test_memory_does_not_grow_with_the_number_of_items(
 
 
 def _live_responses() -> list[Any]:
-    return [
-        thing for thing in gc.get_objects() if type(thing) is curlhttp._models.response.Response
-    ]
+    return [thing for thing in gc.get_objects() if type(thing) is curlhttp._http.response.Response]
 
 
 # --- the consumer ---
@@ -573,8 +571,8 @@ async def test_two_consumers_at_once_are_refused(client: AnyClient, app: AppServ
         return await send(request)
 
     core = client.real
-    core.chain.settings["middleware"] = (greedy,)
-    core.flow = core.chain.build(core.exchange, core.clock, core.make_waiter, core.make_race)
+    core._chain.settings["middleware"] = (greedy,)
+    core._flow = core._chain.build(core._exchange, core._runtime)
     results = client.map([app.url])
     assert [result.status_code async for result in results] == [200]
 

@@ -16,9 +16,9 @@ import trio
 
 import curlhttp
 from curlhttp import AdaptiveLimit, AsyncClient, Client, ConcurrencyLimit, RateLimit
-from curlhttp._curl.engines.stepped import SteppedEngine
-from curlhttp._engine import running_maps
-from curlhttp._models.config import Limits
+from curlhttp._http.config import Limits
+from curlhttp._libcurl.engines.stepped import SteppedEngine
+from curlhttp._runtime import running_maps
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
 from tests.support.internals import run_script
@@ -210,11 +210,11 @@ def test_results_of_a_paused_map_stay_in_bounds(app: AppServer) -> None:
             yield url
 
     with Client(rate_limit=RateLimit(500)) as client:
-        results = client.map(items(), concurrency=3)
+        results = client.map(items(), concurrency=3, backlog=10)
         next(results)
         for url in urls(app, 20):
             client.get(url)
-        assert taken <= 1 + 2 * 3
+        assert taken <= 1 + 2 * 3 + 10
         results.close()
 
 
@@ -397,7 +397,7 @@ def test_a_wait_that_a_signal_handler_ends_is_no_error(
 
 NATIVE = """
 import ctypes
-from curlhttp._engine.running_maps import is_only_thread
+from curlhttp._runtime.running_maps import is_only_thread
 
 print(is_only_thread())
 libc = ctypes.CDLL(None)
@@ -415,9 +415,9 @@ def test_a_thread_of_another_language_may_end_a_wait() -> None:
 
 ENDED = """
 import logging, sys, threading, curlhttp
-from curlhttp._curl import connection_pool
-from curlhttp._curl.engines import stepped
-from curlhttp._engine import run
+from curlhttp._libcurl import connection_pool
+from curlhttp._libcurl.engines import stepped
+from curlhttp._runtime import run
 
 logging.getLogger("curlhttp").setLevel("ERROR")
 run.LOOK_AGAIN = stepped.LOOK_AGAIN = connection_pool.WARN_AFTER = 0.1

@@ -10,7 +10,7 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._engine.network import network
+from curlhttp._runtime.network import network
 from tests.otel.conftest import Telemetry
 from tests.servers import AppServer
 from tests.support.colours import AnyClient

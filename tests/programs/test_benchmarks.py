@@ -30,8 +30,8 @@ from benchmarks import (
     sync,
     tables,
 )
-from benchmarks.__main__ import main
-from benchmarks.clients import ASYNC
+from benchmarks.__main__ import _COMMANDS, main
+from benchmarks.clients import ASYNC, BLOCKING
 from benchmarks.clients.base import Settings
 from benchmarks.compare import Case, Group
 from benchmarks.crew import Contender, Crew, Failed, Options, Worker
@@ -54,7 +54,7 @@ def _run(folder: Path, command: str, *arguments: str) -> dict[str, Any]:
     (path,) = folder.glob("*.json")
     found: dict[str, Any] = json.loads(path.read_text())
     assert path.with_suffix(".md").read_text().startswith(f"# {found['benchmark']}\n")
-    plotted = found["benchmark"] not in ("import", "pairs", "cold", "features")
+    plotted = found["benchmark"] not in ("import", "pairs", "cold", "features", "crawl")
     plotted = plotted and importlib.util.find_spec("matplotlib") is not None
     assert path.with_suffix(".svg").exists() == plotted
     assert found["machine"].keys() >= {"load", "load_at_end", "commit", "date"}
@@ -208,6 +208,25 @@ def test_features_are_measured_next_to_their_peers(
     ]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.0/8 and /proc")
+def test_crawls_are_measured_by_the_crawler_and_by_the_origins(tmp_path: Path) -> None:
+    ours = ["Client.map", "curlhttp fetch"]
+    arguments = ("--origins", "20", "--urls", "200", "--clients", ",".join(ours))
+    found = _run(tmp_path, "crawl", *arguments)
+    assert [case["name"] for case in found["cases"]] == ["a slow host first", "the mix", "a rate"]
+    for case in found["cases"]:
+        assert [row["client"] for row in case["rows"]] == ours
+        for row in case["rows"]:
+            (sample,) = row["samples"]
+            assert sample["ok"] + sample["failed"] == case["urls"]
+            assert sample["peak"] > 1 << 20
+    for row in found["cases"][0]["rows"]:
+        (sample,) = row["samples"]
+        assert (sample["failed"], sample["pages"]) == (0, {"fast": 200, "slow": 100})
+        assert sample["most_at_once"] <= 2
+        assert sample["slow_before"] is not None
+
+
 def test_import_times_are_those_of_fresh_interpreters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,13 +240,44 @@ def test_instructions_counts_those_of_a_request_and_of_a_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slow = "from urllib.request import urlopen\nfor _ in range(count):\n    urlopen(url).read()"
-    row = replace(instructions._ROWS[1], code=slow, few=1, many=3)
+    row = replace(instructions._ROWS[1], code=slow, few=1, many=9)
     monkeypatch.setattr(instructions, "_ROWS", (row,))
     monkeypatch.setattr(instructions, "_FIRST", replace(instructions._FIRST, code=slow))
     main(["instructions", *_SMALL])
     counts = dict(re.findall(r"^\| (.+) \| ([\d,]+) \|$", capsys.readouterr().out, re.MULTILINE))
     request, process = (int(count.replace(",", "")) for count in counts.values())
     assert 0 < request < process
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_instructions_leaves_out_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "large.py").write_text("".join(f"a{n} = lambda: {n}\n" for n in range(5_000)))
+    code = f"import sys\nsys.path.append({str(tmp_path)!r})\nimport large"
+    monkeypatch.setattr(instructions, "_ROWS", ())
+    monkeypatch.setattr(instructions, "_FIRST", replace(instructions._FIRST, code=code))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    main(["instructions", *_SMALL])
+    assert "not measured" not in capsys.readouterr().out
+    assert (tmp_path / "__pycache__").exists()
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ((100_000, 200_000, 300_000), "2"),
+        ((500_000, 200_000, 300_000), "not measured: -6, then 2; run it again"),
+        ((100_000, 200_000, 200_000), "not measured: 2, then 0; run it again"),
+        ((500_000, 400_000, 300_000), "not measured: -2, then -2; run it again"),
+    ],
+)
+def test_instructions_shows_no_figure_if_two_measurements_disagree(
+    counts: tuple[int, ...], shown: str
+) -> None:
+    left = iter(counts)
+    row = replace(instructions._ROWS[0], few=50, many=150)
+    assert instructions._show(*instructions._measure(row, lambda count: next(left))) == shown
 
 
 def test_instructions_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +305,13 @@ def test_report_makes_tables_of_results_that_are_there(tmp_path: Path) -> None:
     main(["report", "--output", str(tmp_path)])
     assert "| `import x` | 1.0 | 0.5 | 2.0 |" in (tmp_path / "import.md").read_text()
     assert (tmp_path / "goals.md").read_text().count("| not measured |") == len(goals.GOALS)
+
+
+def test_all_measures_clients_that_there_are() -> None:
+    for name, registry in {"async": ASYNC, "sync": BLOCKING}.items():
+        chosen = {client.partition("/")[0] for client in _COMMANDS[name].in_all}
+        assert chosen
+        assert chosen <= set(registry)
 
 
 def test_the_tables_of_the_pages_and_of_the_folder_are_those_of_the_results() -> None:

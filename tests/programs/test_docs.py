@@ -52,12 +52,13 @@ def folder(tmp_path: Path, certs: Certs) -> Path:
 
 def run(page: str, folder: Path, world: dict[str, str], *options: str) -> None:
     environment = {**os.environ, **world, "NO_COLOR": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    paths = [str(ROOT), str(ROOT / "examples/backends"), os.environ.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     environment["PATH"] = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     strict = () if "--others" in options else ("-W", "error")  # they deprecate what people write
     command = [sys.executable, *strict, "-m", "tests.support.snippets", str(ROOT / page), *options]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
 
@@ -95,7 +96,7 @@ def test_a_program_of_the_readme_runs_when_it_is_pasted(
         env={**os.environ, **world},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "1 passed" in done.stdout if tests else done.stdout

@@ -27,7 +27,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 def fenced(language: str) -> list[str]:
@@ -138,7 +138,7 @@ def test_every_public_name_can_be_loaded() -> None:
 
     for name in curlhttp.__all__:
         assert getattr(curlhttp, name) is not None
-    late = {*curlhttp._MODULE_OF, *curlhttp._SUBMODULE_OF}
+    late = {*curlhttp._MODULE_OF, *curlhttp._SUBMODULES}
     assert {*late, "__version__"} == {*curlhttp.__all__}
 
 
@@ -303,6 +303,16 @@ PRINTED = {
         "upload    {'lines': 1000}",
         "async     499500",
     ],
+    "object_store": [
+        "keys      ['/50%25', '/a/./b', '/a/b', '/team/../admin']",
+        "canonical https://store.example.org/admin",
+        "raw       https://store.example.org/team/../admin",
+        "live      ['one', 'two', 'six']",
+        "csv       [['id', 'name'], ['1', 'Ada']]",
+        "tar       ['first', 'second']",
+        "download  b'a/./b'",
+        "async     b'id,n' b'ame\\n'",
+    ],
     "client_certificate": [
         "known      hello, Ada",
         "unknown    True",
@@ -333,7 +343,7 @@ def test_an_example_prints_what_it_shows_and_cleans_up(name: str, tmp_path: Path
         env={**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == PRINTED[name]

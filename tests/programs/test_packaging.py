@@ -212,7 +212,11 @@ def check() -> Callable[[str, Path], list[str]]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return the folder of a project that may be released as 1.2.0."""
-    (tmp_path / "curlhttp").mkdir()
+    (tmp_path / "curlhttp" / "cli").mkdir(parents=True)
+    (tmp_path / "curlhttp" / "cli" / "advisories.py").write_text('AS_OF = "2027-01-20"\n')
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("pip install curlhttp\n")
+    (tmp_path / "README.md").write_text("pip install curlhttp\n")
     (tmp_path / "curlhttp" / "_version.py").write_text('__version__ = "1.2.0"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.0 - 2027-01-31\n\n### Added\n")
     (tmp_path / "SECURITY.md").write_text("Write to the address of the repository.\n")
@@ -235,6 +239,9 @@ def test_a_consistent_release_is_accepted(check: Check, project: Path) -> None:
         ("CHANGELOG.md", "## 1.2.0 - 2027-01-31\n\n### News\n", "'### News' is none of Added"),
         ("SECURITY.md", "There is no private channel yet.\n", "in private"),
         ("pyproject.toml", 'Repository = "https://x.example/x"\n', "placeholders"),
+        ("curlhttp/cli/advisories.py", 'AS_OF = "2027-01-16"\n', "looked up on 2027-01-16"),
+        ("README.md", "curlhttp is not on\nPyPI yet.\n", "README.md says: not on PyPI yet"),
+        ("docs/index.md", "No version has been released yet.", "docs/index.md says: has been"),
     ],
 )
 def test_an_inconsistent_release_is_refused(

@@ -63,7 +63,7 @@ def browser(tmp_path: Path) -> Iterator[str]:
             process.terminate()
 
 
-def evaluate(ws: curlhttp.WebSocket, expression: str) -> Any:
+def evaluate(ws: curlhttp.types.WebSocket, expression: str) -> Any:
     """Return what an expression comes to in the page."""
     params = {"expression": expression, "awaitPromise": True, "returnByValue": True}
     ws.send(json.dumps({"id": 1, "method": "Runtime.evaluate", "params": params}))

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -18,16 +19,17 @@ from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import Record
-from curlhttp._client.record.har import (
+from curlhttp._client.chain import Chain
+from curlhttp._features.record.har import (
     RecordedExchange,
     RecordedResponse,
     make_empty_log,
     read_log,
     write_log,
 )
-from curlhttp._models.body_redaction import Redactor
-from curlhttp._models.headers import Headers
-from curlhttp._models.response import Head
+from curlhttp._http.body_redaction import Redactor
+from curlhttp._http.headers import Headers
+from curlhttp._http.response import Head
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer
 from tests.support.scripted import URL
@@ -384,3 +386,33 @@ def test_new_entries_do_not_change_those_of_other_programs(recorded: Path) -> No
     assert log["pages"] == [{"id": "1"}]
     assert log["entries"][0]["comment"] == "mine"
     assert len(log["entries"]) == 7
+
+
+@pytest.mark.parametrize("first", ["the recording", "the request"])
+def test_a_recording_and_the_first_retry_that_begin_at_the_same_time_keep_each_other(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.har"
+    client = curlhttp.Client(transport=ScriptedEngine([503, 200, 503, 200]))
+    log = client.har(path)
+    build = Chain.build
+    others: list[Callable[[], object]] = []
+
+    def build_while_another_thread_does(chain: Chain, *args: Any, **options: Any) -> Any:
+        flow = build(chain, *args, **options)
+        if others:
+            others.pop()()
+        return flow
+
+    monkeypatch.setattr(Chain, "build", build_while_another_thread_does)
+    if first == "the recording":
+        others.append(lambda: client.build_request("GET", URL, retry=1))
+        log.__enter__()
+    else:
+        others.append(log.__enter__)
+        client.build_request("GET", URL, retry=1)
+    assert client.get(URL, retry=1).status_code == 200
+    assert client.get(URL, retry=1).status_code == 200
+    log.__exit__()
+    statuses = [e["response"]["status"] for e in json.loads(path.read_text())["log"]["entries"]]
+    assert statuses == [503, 200, 503, 200]

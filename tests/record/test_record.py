@@ -17,17 +17,18 @@ import pytest
 
 import curlhttp
 from curlhttp import Record
-from curlhttp._engine.network import network
+from curlhttp._runtime.network import network
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ClientClosed,
     ConnectionError,
     ResponseTooLarge,
 )
-from curlhttp.testing import Answer, ScriptedEngine, refused
+from curlhttp.testing import Answer, Chaos, ScriptedEngine, refused
 from tests.servers import HTTP2, AppServer, Certs, H2Server, RawConnection, RawServer
 from tests.servers.record import Record as Asked
 from tests.servers.routes import Out
+from tests.servers.websocket import echo, speaking
 from tests.support.colours import AnyClient
 from tests.support.scripted import URL, steady
 
@@ -275,6 +276,36 @@ async def test_the_order_of_parameters_does_not_count(
 
 
 # --- modes ---
+
+
+RAW = ["/a/../b", "/b", "/a/./b%7e%2f%?%7e&b=2", "/a%zz?token=s%7e&x=%7e", "/?", "/x?b&&a"]
+
+
+async def test_raw_urls_play_back_as_they_were_sent(
+    make_client: Make, server: AppServer, path: Path
+) -> None:
+    for _ in range(2):
+        async with make_client(transport=Record(path)) as client:
+            for target in RAW:
+                url = curlhttp.URL(server.url + target, raw=True)
+                assert (await client.get(url)).url == str(url)
+    assert [each.target for each in server.requests] == RAW
+    async with make_client(transport=Record(path)) as client:
+        with pytest.raises(AssertionError, match="nearest"):  # it is another URL
+            await client.get(curlhttp.URL(server.url + "/a/%2e%2e/b", raw=True))
+
+
+async def test_urls_that_other_programs_spell_otherwise_play_back(
+    make_client: Make, server: AppServer, path: Path
+) -> None:
+    async with make_client(transport=Record(path)) as client:
+        await client.get(curlhttp.URL(server.url + "/a/../%7e?b=[1]&a=|", raw=True))
+    async with make_client(transport=Record(path)) as client:
+        response = await client.get(server.url + "/~?a=|&b=[1]")
+        assert response.url == server.url + "/~?a=%7C&b=%5B1%5D"
+        with pytest.raises(AssertionError, match="nearest"):  # each entry plays back once
+            await client.get(server.url + "/~?a=|&b=[1]")
+    assert len(server.requests) == 1
 
 
 async def test_once_records_only_if_there_is_no_file(
@@ -591,14 +622,32 @@ async def test_a_file_that_cannot_be_written_keeps_the_old_one(
     assert len(entries(path)) == 2
 
 
-async def test_a_connection_that_is_not_http_is_refused_without_a_recording(
-    path: Path,
+async def test_a_recording_wraps_a_script_and_faults_wrap_a_recording(
+    make_client: Make, path: Path
 ) -> None:
-    request = curlhttp.ClientRequest("GET", URL)
-    with pytest.raises(AssertionError, match="only HTTP can be played back"):
-        await Record(path, "none").wrap_engine(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match=r"has no connect\(\)"):
-        await Record(path).wrap_engine(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
+    engine = ScriptedEngine([Answer(content=[b"one ", b"two"]), Answer(503), 200])
+    async with make_client(transport=Record(path).wrap(engine), retry=1) as client:
+        async with await client.stream("GET", URL) as stream:
+            assert await stream.read() == b"one two"
+        assert (await client.get(URL)).status_code == 200
+    assert [entry["response"]["status"] for entry in entries(path)] == [200, 503, 200]
+    faulty = Chaos(1, cut=1).wrap(Record(path, "none"))
+    async with make_client(transport=faulty) as client:
+        async with await client.stream("GET", URL) as stream:
+            with pytest.raises(ChunkedEncodingError, match="chaos"):
+                await stream.read()
+
+
+async def test_a_websocket_while_recording_is_opened_and_leaves_no_entry(
+    make_client: Make, path: Path
+) -> None:
+    pytest.importorskip("websockets")
+    with RawServer(speaking(echo)) as server:
+        async with make_client(transport=Record(path, "all")) as client:
+            async with await client.websocket(server.url.replace("http", "ws")) as socket:
+                await socket.send("hello")
+                assert await socket.recv() == "hello"
+    assert not path.exists()
 
 
 async def test_a_websocket_does_not_get_past_a_recording(make_client: Make, path: Path) -> None:
@@ -792,4 +841,4 @@ async def test_a_response_from_the_cache_is_an_entry(make_client: Make, path: Pa
     await client.get(URL)
     assert [mark[1:] for mark in marks(path)] == [(200, 1, None, None), (200, 2, None, "disk")]
     assert entries(path)[1]["response"]["content"]["text"] == "kept"
-    assert "middleware" not in client.real.chain.settings
+    assert "middleware" not in client.real._chain.settings

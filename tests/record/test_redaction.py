@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.body_redaction import Redactor
-from curlhttp._models.headers import Headers
+from curlhttp._http.body_redaction import Redactor
+from curlhttp._http.headers import Headers
 
 MASKS = Redactor(["Tenant"])
 

@@ -20,8 +20,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from curlhttp import Record
-from curlhttp._models.body_redaction import Redactor
-from curlhttp._models.decoding import CODECS
+from curlhttp._http.body_redaction import Redactor
+from curlhttp._http.decoding import CODECS
 from curlhttp.exceptions import ChunkedEncodingError, ConnectionError
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.support.colours import ONE_OF_EACH, AnyClient

@@ -10,10 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
-from curlhttp import CircuitBreaker, CircuitBreakerOpen, StoreError, Transition
-from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Circuit
-from curlhttp._policy.breaker.shared import FRESH, SharedCircuits, StoredCircuit
+from curlhttp import CircuitBreaker, CircuitBreakerOpen, StoreError
+from curlhttp._features.breaker.circuit import BreakerConfig, BreakerMetrics, Circuit
+from curlhttp._features.breaker.shared import FRESH, SharedCircuits, StoredCircuit
 from curlhttp.redis import _scripts as scripts
+from curlhttp.types import Transition
 from tests.redis.conftest import MakeStore
 from tests.redis.fake_clock import FakeClockStore
 from tests.servers import AppServer

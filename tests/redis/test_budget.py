@@ -50,12 +50,12 @@ def test_deposits_and_withdrawals_are_summed_up(redis: RedisServer, make_store: 
     for budget in (mine, theirs, mine):
         budget.deposit(ORIGIN, 0.0)
     assert (
-        store.ask_here(theirs.make_withdraw_command(ORIGIN))[0] == 0
+        store.ask_here(theirs._make_withdraw_command(ORIGIN))[0] == 0
     )  # one deposit came along: a half
     assert mine.balance(ORIGIN, 0.0) == pytest.approx(1.5)
-    assert store.ask_here(theirs.make_withdraw_command(ORIGIN))[0] == 1
-    assert store.ask_here(mine.make_withdraw_command(ORIGIN))[0] == 0
-    store.tell(theirs.make_refund_command(ORIGIN))
+    assert store.ask_here(theirs._make_withdraw_command(ORIGIN))[0] == 1
+    assert store.ask_here(mine._make_withdraw_command(ORIGIN))[0] == 0
+    store.tell(theirs._make_refund_command(ORIGIN))
     assert theirs.balance(ORIGIN, 0.0) == pytest.approx(1.5)
 
 

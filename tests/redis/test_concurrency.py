@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from curlhttp import (
+    ClientRequest,
     ConcurrencyLimit,
     Hedge,
     PoolTimeout,
@@ -22,10 +23,10 @@ from curlhttp import (
     StoreError,
     Timeout,
 )
-from curlhttp._engine.run import ThreadWaiter, run_sync
-from curlhttp._flow import limits as shared_limits
-from curlhttp._policy import limits as shared_lease
-from curlhttp._policy.limits import SharedLease, get_poll_interval
+from curlhttp._features.limits import layer as shared_limits
+from curlhttp._features.limits import policy as shared_lease
+from curlhttp._features.limits.policy import SharedLease, get_poll_interval
+from curlhttp._runtime.run import ThreadWaiter, run_sync
 from curlhttp.redis import _connection
 from tests.redis.conftest import MakeStore
 from tests.redis.fake_clock import FakeClockStore
@@ -95,7 +96,7 @@ def test_slots_that_threads_name_at_the_same_time_are_recognised(
     monkeypatch.setattr("secrets.token_hex", slow_name)
     limit = ConcurrencyLimit(1)
     with ThreadPoolExecutor(8) as threads:
-        places = list(threads.map(limit.name_shared_slot, [ORIGIN] * 8))
+        places = list(threads.map(limit._name_shared_slot, [ORIGIN] * 8))
     assert [limit.is_own(name) for _, name in places] == [True] * 8
     assert len({name for _, name in places}) == 8
 
@@ -285,6 +286,8 @@ class Line:
     def now(self) -> float:
         return self.time
 
+    make_waiter = ThreadWaiter
+
     def tell(self, question: Any) -> None:
         """Accept the release of a lease."""
 
@@ -299,12 +302,11 @@ def test_a_waiter_that_moves_up_polls_soon_however_long_it_waited() -> None:
     line: Any = Line(*[(0, 1)] * 60, (0, 0), (1, 0))
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
-    request: Any = type(
-        "Request", (), {"extensions": None, "pool_seconds": lambda self, now: None}
-    )()
+    request: Any = ClientRequest("GET", "http://h.test/")
+    request.timeout = Timeout()
     waits: Any = type("Waits", (), {"warn": lambda self, limit, request, seconds: None})()
     acquire = shared_limits._acquire_shared
-    run_sync(lambda: acquire(lease, limit, line, request, line, ThreadWaiter, waits))
+    run_sync(lambda: acquire(lease, limit, line, request, line, waits))
     assert line.slept[-2] == 0.25
     assert line.slept[-1] == 0.005
     lease.release()
@@ -330,7 +332,7 @@ async def test_leases_of_the_wrong_type_are_a_clear_error(
 ) -> None:
     limit = ConcurrencyLimit(7, store=make_store(redis))
     with redis.client() as client:
-        client.set(f"curlhttp:1:lease:{limit.name_shared_slot(app.url.rstrip('/'))[0]}", "mine")
+        client.set(f"curlhttp:1:lease:{limit._name_shared_slot(app.url.rstrip('/'))[0]}", "mine")
     with pytest.raises(StoreError, match="data that curlhttp did not write"):
         await make_client(concurrency_limit=limit).get(app.url)
     assert limit.in_use(app.url.rstrip("/")) == 0
@@ -338,7 +340,7 @@ async def test_leases_of_the_wrong_type_are_a_clear_error(
 
 _FORKED = """
 import os, warnings, curlhttp
-from curlhttp._policy.limits import SharedLease
+from curlhttp._features.limits.policy import SharedLease
 from curlhttp.redis import RedisStore
 warnings.simplefilter("ignore", DeprecationWarning)
 store = RedisStore({url!r}, timeout=20)

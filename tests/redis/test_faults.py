@@ -27,7 +27,7 @@ from curlhttp import (
     StoreError,
     Timeout,
 )
-from curlhttp._policy.shared_store import StoreCommand
+from curlhttp._features.shared_store import StoreCommand
 from curlhttp.redis import RedisStore
 from curlhttp.redis._connection import PendingCommand
 from curlhttp.redis._scripts import parse_answer

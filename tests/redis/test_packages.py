@@ -45,7 +45,7 @@ elif what == "features":
         "fallback": lambda request, outcome: None,
         "coalesce": True,
         "hsts": "hsts.txt",
-        "http3": "auto" if curlhttp._curl.has_http3() else False,
+        "http3": "auto" if curlhttp._libcurl.has_http3() else False,
         "certificates": True,
         "raise_for_status": True,
         "hooks": {"request": lambda request: None},

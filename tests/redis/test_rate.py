@@ -75,10 +75,10 @@ def test_a_returned_reservation_is_used_by_the_next_request(
     store, rate = make_store(redis), RateLimit(0.01)
     turns = [reserve(store, rate) for _ in range(4)]
     for number in (1, 2):  # in the middle of the line
-        store.tell(rate.make_refund_command(ORIGIN, turns[number][1]))
+        store.tell(rate._make_refund_command(ORIGIN, turns[number][1]))
     assert reserve(store, rate)[1][2:] == turns[1][1][2:]
     assert reserve(store, rate)[1][2:] == turns[2][1][2:]
-    store.tell(rate.make_refund_command(ORIGIN, turns[3][1]))  # the last of the queue
+    store.tell(rate._make_refund_command(ORIGIN, turns[3][1]))  # the last of the queue
     assert reserve(store, rate)[1][3] == turns[3][1][3]
     assert 300 < reserve(store, rate)[0] <= 401
 
@@ -87,7 +87,7 @@ def test_a_returned_reservation_is_used_once(redis: RedisServer, make_store: Mak
     store, rate = make_store(redis), RateLimit(0.01)
     turns = [reserve(store, rate)[1] for _ in range(10)]
     for turn in turns[3:8]:
-        store.tell(rate.make_refund_command(ORIGIN, turn))
+        store.tell(rate._make_refund_command(ORIGIN, turn))
     again = [reserve(store, rate)[1] for _ in range(8)]
     marks = [turn[3] for turn in turns[:3] + turns[8:] + again]
     assert len(set(marks)) == len(marks)
@@ -108,7 +108,7 @@ def test_a_late_request_lengthens_the_following_intervals(
 ) -> None:
     store, rate = make_store(redis), RateLimit(10)
     before = [reserve(store, rate)[1] for _ in range(20)][-1]  # what follows a pause is over
-    assert rate.accept_lateness(0.04)
+    assert rate._accept_lateness(0.04)
     reserve(store, rate)
     after = [reserve(store, rate)[1] for _ in range(14)][-1]
     seconds = (float(after[2]) - float(before[2])) / 1e6
@@ -136,7 +136,7 @@ def test_a_burst_is_sent_at_once_after_a_pause(redis: RedisServer, make_store: M
 
 
 def test_a_reservation_missed_by_far_is_not_used() -> None:
-    assert not RateLimit(10).accept_lateness(0.2)
+    assert not RateLimit(10)._accept_lateness(0.2)
 
 
 async def test_a_cancelled_request_returns_its_reservation(
@@ -188,7 +188,7 @@ def test_keys_expire_soon_after_the_last_reservation(
     store, rate = make_store(redis), RateLimit(10)
     for _ in range(10):
         turn = reserve(store, rate)[1]
-        store.tell(rate.make_refund_command(ORIGIN, turn))
+        store.tell(rate._make_refund_command(ORIGIN, turn))
     reserve(store, rate)
     with redis.client() as client:
         names = client.keys("*")

@@ -1256,7 +1256,7 @@ def test_an_invalid_chunk_size_loses_no_bytes(
 
 # --- time limits ---
 
-Timeout: Any = curlhttp.Timeout
+Timeout = curlhttp.Timeout
 
 
 @STREAMED

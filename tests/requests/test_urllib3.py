@@ -13,7 +13,7 @@ import urllib3
 
 from curlhttp import Timeout, requests
 from curlhttp import exceptions as e
-from curlhttp._models.request import ClientRequest
+from curlhttp._http.request import ClientRequest
 from curlhttp.requests._core_request import parse_timeout
 from curlhttp.requests._retries import (
     increment_after_error,

@@ -48,6 +48,16 @@ def early_413(record: Record, stream: Stream) -> None:
     stream.reset(ErrorCodes.NO_ERROR)
 
 
+def echo_stream(record: Record, stream: Stream) -> None:
+    """Send the head at once; the session sends each piece of the body back."""
+    if not stream.echoes:
+        stream.head(200)
+        stream.echoes = True
+    else:
+        stream.session.h2.end_stream(stream.id)
+        stream.session.end(stream)
+
+
 def delay(record: Record, stream: Stream) -> None:
     stream.later(float(record.args[0]), lambda: hello(record, stream))
 
@@ -134,6 +144,7 @@ H2_ROUTES: dict[str, StreamAnswer] = {
     "/big": big,
     "/upload": upload,
     "/early-413": early_413,
+    "/echo-stream": echo_stream,
     "/delay": delay,
     "/stall": stall,
     "/stall-after": stall_after,

@@ -188,7 +188,7 @@ class Session:
         self._requests += 1
         if self._requests == self.server.goaway_limit:
             self.goaway(record.stream, 0)
-        if record.path == "/early-413":
+        if record.path in {"/early-413", "/echo-stream"}:  # these do not wait for the body
             self._answer(stream.id)
 
     def _take(self, event: DataReceived) -> None:
@@ -198,6 +198,9 @@ class Session:
             stream.record.length += len(event.data)
             if stream.record.path == "/upload":
                 stream.checksum.update(event.data)
+            elif stream.echoes:
+                if event.data:
+                    self.h2.send_data(stream.id, event.data)
             else:
                 stream.parts.append(event.data)
 

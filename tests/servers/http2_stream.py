@@ -27,6 +27,7 @@ class Stream:
         self.id = record.stream
         self.parts: list[bytes] = []
         self.checksum = hashlib.sha256()
+        self.echoes = False
         self.trailers: Headers = ()
         self.output: Iterator[bytes] | None = None
         self.piece = b""

@@ -38,12 +38,14 @@ class HTTP3Server:
 
     Attributes:
         requests: how often it was asked, by method.
+        targets: what was asked for, in order.
         connections: how many there were.
         closes_amid: it closes the connection instead of responding.
     """
 
     def __init__(self, folder: Path, certs: Certs) -> None:
         self.requests: Counter[str] = Counter()
+        self.targets: list[str] = []
         self.connections = 0
         self.closes_amid = False
         self.open: set[_Connection] = set()
@@ -116,7 +118,9 @@ class _Connection(QuicConnectionProtocol):
 
     def _hear(self, http: H3Connection, event: H3Event) -> None:
         if isinstance(event, HeadersReceived):
-            self._server.requests[dict(event.headers)[b":method"].decode()] += 1
+            fields = dict(event.headers)
+            self._server.requests[fields[b":method"].decode()] += 1
+            self._server.targets.append(fields[b":path"].decode("latin-1"))
         if self._server.closes_amid:
             self.close(error_code=ErrorCode.H3_NO_ERROR)
         elif isinstance(event, (HeadersReceived, DataReceived)) and event.stream_ended:

@@ -162,6 +162,15 @@ def _receive(record: Record, conn: AppConnection, rate: int) -> None:
     return conn.reply(200, to_json(seen), [JSON])
 
 
+def echo_stream(record: Record, conn: AppConnection) -> None:
+    """Send each piece of the body back as soon as it is there."""
+    if conn.begin(200, [_CHUNKED]):
+        for piece in conn.iter_body(record.raw):
+            record.length += len(piece)
+            conn.chunk(piece)
+        conn.chunk(b"")
+
+
 def early_413(record: Record, conn: AppConnection) -> None:
     conn.closing = True
     conn.reply(413, b"too large")
@@ -171,7 +180,7 @@ def early_413(record: Record, conn: AppConnection) -> None:
         conn.finish_and_close()
 
 
-UNREAD = frozenset({"/upload", "/slow-upload", "/early-413"})
+UNREAD = frozenset({"/upload", "/slow-upload", "/echo-stream", "/early-413"})
 
 WIRE: dict[str, Answer] = {
     "/chunked": chunked,
@@ -190,5 +199,6 @@ WIRE: dict[str, Answer] = {
     "/delay": delay,
     "/upload": upload,
     "/slow-upload": slow_upload,
+    "/echo-stream": echo_stream,
     "/early-413": early_413,
 }

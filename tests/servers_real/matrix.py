@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from curlhttp._curl import has_http3
+from curlhttp._libcurl import has_http3
 from tests.servers_real.origins import ORIGINS
 from tests.servers_real.program import Program
 from tests.servers_real.proxies import FORWARD, REVERSE, Toxiproxy

@@ -4,8 +4,8 @@
     CURLHTTP_TRACES=FILE python -m pytest -p tests.support.attempt_traces -n 0 tests/client
 
 adds the distinct traces to FILE, a line of JSON for each. Those of
-`tests/curl/attempt_traces.jsonl` were recorded before one table made the decisions;
-`tests/curl/test_attempt_traces.py` replays them.
+`tests/libcurl/attempt_traces.jsonl` were recorded before one table made the decisions;
+`tests/libcurl/test_attempt_traces.py` replays them.
 
 A trace is [once, fed, steps]. Once: the request must not go out twice without the flow. Fed: 0 if
 its body is in memory, 1 if libcurl reads it, 2 if a task does. A step is [event, facts...,
@@ -26,10 +26,10 @@ from typing import Any
 
 import pycurl
 
-import curlhttp._curl.driver as driver_module
-from curlhttp._curl.attempt import ALIVE, DONE, FAIL, HOLD, MOVING, RESTART, TURNED_AWAY, WAITING
-from curlhttp._curl.libcurl_log import parse_log_event
-from curlhttp._curl.transfer import Transfer
+import curlhttp._libcurl.driver as driver_module
+from curlhttp._libcurl.attempt import ALIVE, DONE, FAIL, HOLD, MOVING, RESTART, TURNED_AWAY, WAITING
+from curlhttp._libcurl.libcurl_log import parse_log_event
+from curlhttp._libcurl.transfer import Transfer
 
 _RESULTS = {DONE: "done", FAIL: "fail", RESTART: "restart", HOLD: "hold"}
 # The decisions depend on these of libcurl's codes (curl.h); one stands for all others.
@@ -58,7 +58,7 @@ def _store(transfer: Transfer) -> None:
     request = transfer.request
     if steps and request is not None:
         upload = transfer.upload
-        fed = 0 if upload is None else 2 if upload.is_fed_by_task else 1
+        fed = 0 if upload is None else 2 if upload.feed is not None else 1
         _found.add(json.dumps([transfer.attempt.once, fed, steps], separators=(",", ":")))
 
 
@@ -230,7 +230,7 @@ def _finish_failed(original: Any) -> Any:
         result: int = original(transfer, code, message)
         upload, has_error = transfer.upload, transfer.failed is not None
         decision = _RESULTS[result]
-        if upload is not None and upload.is_fed_by_task and result == FAIL:
+        if upload is not None and upload.feed is not None and result == FAIL:
             decision = "task"
         _add(
             transfer,
@@ -258,12 +258,12 @@ def _at_end(original: Any) -> Any:
 def record() -> None:
     """Record from now on."""
     for name, make in (
-        ("_on_send", _on_send),
-        ("_on_guarded_send", _on_guarded_send),
-        ("_on_socket", _on_socket),
-        ("_on_discard", _on_discard),
-        ("_on_lookup", _on_lookup),
-        ("_on_log", _on_log),
+        ("on_send", _on_send),
+        ("on_guarded_send", _on_guarded_send),
+        ("on_socket", _on_socket),
+        ("on_discard", _on_discard),
+        ("on_lookup", _on_lookup),
+        ("on_log", _on_log),
         ("note_unwatched", _note_unwatched),
         ("reject_early_response", _reject_early_response),
         ("conclude_in_task", _conclude_in_task),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
+from curlhttp._http.decoding import ZSTD_MODULE
 from curlhttp.cli.app import app as _app
 from tests.support.internals import ROOT
 
@@ -104,6 +108,41 @@ def listed(tmp_path: Path, *lines: object) -> Path:
     return file
 
 
+def _read_table(out: Path) -> list[dict[str, Any]]:
+    from pyarrow import parquet
+
+    rows: list[dict[str, Any]] = parquet.read_table(out).to_pylist()
+    for row in rows:
+        row["headers"] = dict(row["headers"])
+        row["fetched_at"] = row["fetched_at"].isoformat(timespec="milliseconds")
+    return sorted(rows, key=lambda row: int(row["line"]))
+
+
+def _read_warc(out: Path) -> list[dict[str, Any]]:
+    """Return the records of a file with the bodies of its responses, as warcio reads and checks."""
+    from warcio.archiveiterator import ArchiveIterator
+
+    bodies, found = {}, []
+    with out.open("rb") as file:
+        for record in ArchiveIterator(file, check_digests="raise"):
+            name = record.rec_headers.get_header("WARC-Record-ID")
+            if record.rec_type == "response":
+                body = record.content_stream().read()
+                is_kept = record.rec_headers.get_header("WARC-Truncated") is None
+                bodies[name] = body if is_kept else None
+            elif record.rec_type == "metadata":
+                fields = json.loads(record.content_stream().read())
+                response = record.rec_headers.get_header("WARC-Concurrent-To")
+                found.append({**fields, "body": bodies.pop(response, None)})
+    assert not bodies
+    return sorted(found, key=lambda row: int(row["line"]))
+
+
+FILES = ["out.jsonl", "out", "out.db", "out.jsonl.gz", "out.jsonl.zst"]
+FILES += ["out.parquet"] if find_spec("pyarrow") else []
+FILES += ["out.warc", "out.warc.gz"] if find_spec("warcio") else []
+
+
 def recorded(out: Path) -> list[dict[str, Any]]:
     """Return the records of an output, with the body as bytes, in the order of lines."""
     if out.suffix == ".db":
@@ -113,8 +152,17 @@ def recorded(out: Path) -> list[dict[str, Any]]:
         for row in rows:
             row["headers"] = json.loads(row["headers"])
         return rows
+    if out.suffix == ".parquet":
+        return _read_table(out)
+    if ".warc" in out.name:
+        return _read_warc(out)
     index = out / "index.jsonl" if out.is_dir() else out
-    records = [json.loads(line) for line in index.read_text(encoding="utf-8").splitlines()]
+    content = index.read_bytes()
+    if out.suffix == ".gz":
+        content = gzip.decompress(content)
+    elif out.suffix == ".zst":
+        content = import_module(ZSTD_MODULE or "").decompress(content)
+    records = [json.loads(line) for line in content.decode().split("\n")[:-1]]
     for record in records:
         if "file" in record:
             name = record.pop("file")

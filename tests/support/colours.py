@@ -52,6 +52,10 @@ needs_posix = pytest.mark.skipif(
 )
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 needs_authorities = pytest.mark.skipif(IS_WINE, reason="wine checks no certificates against a file")
+needs_pem_certificates = pytest.mark.skipif(
+    sys.platform == "win32",
+    reason="Schannel, the TLS of Windows, reads no client certificates in PEM files",
+)
 needs_reset = pytest.mark.skipif(IS_WINE, reason="wine closes a connection instead of resetting it")
 # On Windows, "unwatching" is its second loop, which is no rarer than the first.
 _RARE = ("uvloop",) if sys.platform == "win32" else ("uvloop", "unwatching")
@@ -87,15 +91,15 @@ class AnyClient:
         self.is_blocking = colour == "blocking"
         self.real: Any = (curlhttp.Client if self.is_blocking else curlhttp.AsyncClient)(**settings)
 
-    async def request(self, method: str, url: str, **options: Any) -> Any:
+    async def request(self, method: str, url: str | curlhttp.URL, **options: Any) -> Any:
         response = self.real.request(method, url, **options)
         return response if self.is_blocking else await response
 
-    async def get(self, url: str, **options: Any) -> Any:
+    async def get(self, url: str | curlhttp.URL, **options: Any) -> Any:
         response = self.real.get(url, **options)
         return response if self.is_blocking else await response
 
-    async def post(self, url: str, **options: Any) -> Any:
+    async def post(self, url: str | curlhttp.URL, **options: Any) -> Any:
         response = self.real.post(url, **options)
         return response if self.is_blocking else await response
 
@@ -103,7 +107,7 @@ class AnyClient:
         response = self.real.send(request)
         return response if self.is_blocking else await response
 
-    async def stream(self, method: str, url: str, **options: Any) -> AnyStream:
+    async def stream(self, method: str, url: str | curlhttp.URL, **options: Any) -> AnyStream:
         """Return a streamed response; use it in `async with`."""
         return AnyStream(self, await self.request(method, url, stream=True, **options))
 
@@ -111,11 +115,15 @@ class AnyClient:
         """Return the results of a map; use them in `async for`, and `async with`."""
         return AnyResults(self, self.real.map(requests, **options))
 
-    def sse(self, url: str, **options: Any) -> AnyEvents:
+    def download_many(self, pairs: Any, **options: Any) -> AnyResults:
+        """Return the results of many downloads; use them in `async for`, and `async with`."""
+        return AnyResults(self, self.real.download_many(pairs, **options))
+
+    def sse(self, url: str | curlhttp.URL, **options: Any) -> AnyEvents:
         """Return a stream of events; use it in `async for`, and `async with`."""
         return AnyEvents(self, self.real.sse(url, **options))
 
-    async def websocket(self, url: str, **options: Any) -> AnyWebSocket:
+    async def websocket(self, url: str | curlhttp.URL, **options: Any) -> AnyWebSocket:
         """Open a WebSocket; use it in `async with`."""
         opened = self.real.websocket(url, **options)
         return AnyWebSocket(self, opened if self.is_blocking else await opened)
@@ -160,15 +168,15 @@ class AnyStream:
         self.is_blocking = client.is_blocking
         self.real = real
 
-    async def read(self) -> bytes:
-        body: bytes = self.real.read() if self.is_blocking else await self.real.aread()
+    async def read(self, *size: int) -> bytes:
+        body: bytes = self.real.read(*size) if self.is_blocking else await self.real.aread(*size)
         return body
 
-    def iterate(self, kind: str, *arguments: Any) -> AsyncIterator[Any]:
+    def iterate(self, kind: str, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
         """Iterate over iter_<kind> or aiter_<kind>."""
         if self.is_blocking:
-            return _Awaited(getattr(self.real, f"iter_{kind}")(*arguments))
-        pieces: AsyncIterator[Any] = getattr(self.real, f"aiter_{kind}")(*arguments)
+            return _Awaited(getattr(self.real, f"iter_{kind}")(*arguments, **options))
+        pieces: AsyncIterator[Any] = getattr(self.real, f"aiter_{kind}")(*arguments, **options)
         return pieces
 
     async def aclose(self) -> None:
@@ -240,8 +248,19 @@ class AnyWebSocket(AnyResults):
     async def recv(self, timeout: float | None = 30.0) -> Any:
         return await self._awaited(self.real.recv(timeout))
 
-    async def ping(self, data: bytes = b"") -> None:
-        await self._awaited(self.real.ping(data))
+    async def ping(self, data: bytes | None = None) -> Any:
+        return await self._awaited(self.real.ping(data))
+
+    async def wait(self, pong: Any, timeout: float | None = 30.0) -> float:
+        """Wait for a pong, and return its latency."""
+        seconds: float = await self._awaited(pong.wait(timeout))
+        return seconds
+
+    async def send_json(self, value: Any) -> None:
+        await self._awaited(self.real.send_json(value))
+
+    async def receive_json(self, **options: Any) -> Any:
+        return await self._awaited(self.real.receive_json(**{"timeout": 30.0, **options}))
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         await self._awaited(self.real.close(code, reason))

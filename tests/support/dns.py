@@ -9,7 +9,7 @@ from typing import Any
 import pycurl
 import pytest
 
-from curlhttp._curl.handle import Handle
+from curlhttp._libcurl.handle import Handle
 
 
 class Names:

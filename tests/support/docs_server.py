@@ -57,6 +57,18 @@ def account(record: Record, out: Out) -> None:
     out.reply(200 if known else 403, b"your account" if known else b"who are you?", [PLAIN])
 
 
+def robots(record: Record, out: Out) -> None:
+    """Keep crawlers away from one page."""
+    out.reply(200, b"User-agent: *\nDisallow: /private\n", [PLAIN])
+
+
+def shop(record: Record, out: Out) -> None:
+    """Give a page of a shop, with links to others."""
+    links = ["/shop/1", "/shop/2", "/shop/3#price", "/shop", "/private", "mailto:ada@example.org"]
+    page = "".join(f'<a href="{link}">more</a>\n' for link in links)
+    out.reply(200, page.encode(), [("Content-Type", "text/html")])
+
+
 def generate(record: Record, out: Out) -> None:
     """Respond with lines of JSON, as local language models do."""
     words = [{"response": word, "done": False} for word in ("Forty", "-", "two")]
@@ -105,14 +117,15 @@ def token(record: Record, out: Out) -> None:
 
 
 def release(record: Record, out: Out) -> None:
-    """Return a file of 3 MiB, or the requested range from an offset on."""
+    """Return a file of 3 MiB, or the requested range."""
     kept = [("ETag", '"3"'), ("Accept-Ranges", "bytes"), ("Content-Type", "application/gzip")]
     wanted = record.header("range")
     if wanted is None:
         return out.reply(200, RELEASE, kept)
-    start = int(wanted.removeprefix("bytes=").removesuffix("-"))
-    shown = f"bytes {start}-{len(RELEASE) - 1}/{len(RELEASE)}"
-    return out.reply(206, RELEASE[start:], [*kept, ("Content-Range", shown)])
+    first, _, last = wanted.removeprefix("bytes=").partition("-")
+    start, end = int(first), int(last or len(RELEASE) - 1) + 1
+    shown = f"bytes {start}-{end - 1}/{len(RELEASE)}"
+    return out.reply(206, RELEASE[start:end], [*kept, ("Content-Range", shown)])
 
 
 def project(record: Record, out: Out) -> None:
@@ -196,6 +209,8 @@ ROUTES = {
     "/release.tar.gz": release,
     "/pypi": project,
     "/simple": simple,
+    "/robots.txt": robots,
+    "/shop": shop,
 }
 
 
@@ -235,6 +250,7 @@ def documented_world(certs: Certs) -> Iterator[dict[str, str]]:
             yield {
                 "http_proxy": proxy.url,
                 "https_proxy": proxy.url,
+                "wss_proxy": proxy.url,  # as aiohttp calls it
                 "no_proxy": "127.0.0.1,localhost",
                 "SSL_CERT_FILE": trusted,
                 "REQUESTS_CA_BUNDLE": trusted,

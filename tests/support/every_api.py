@@ -21,7 +21,7 @@ Fetch = Callable[..., Awaitable[Any]]
 _OF_CLIENTS = [
     (colour, api)
     for colour in ("blocking", "asyncio", "trio")
-    for api in ("get", "stream", "map", "download")
+    for api in ("get", "stream", "map", "download", "download_many")
 ]
 _OF_SESSIONS = [("blocking", api) for api in ("session", "session's stream")]
 
@@ -46,6 +46,12 @@ def make_fetch(client: AnyClient, api: str, folder: Path, session: requests.Sess
             return await client.get(url, **options)
         if api == "download":
             return await download(client, url, folder / "downloaded", **options)
+        if api == "download_many":
+            found = client.download_many([(url, folder / "downloaded")], **options)
+            (result,) = [each async for each in found]
+            if isinstance(result, Exception):
+                raise result
+            return result.response
         if api == "map":
             (result,) = [result async for result in client.map([url], **options)]
             if isinstance(result, Exception):

@@ -1,9 +1,9 @@
 """A model of kqueue for Linux: what kqueue(2) of macOS says about sockets, made of two epolls.
 
-It stands in for the module `select` in `curlhttp._curl.poller`; with `-p tests.support.kqueue` in
-all tests. One epoll holds what is watched for reading and one what is watched for writing, because
-kqueue keeps an event by its descriptor and filter, and reports each by itself. Like kqueue, an
-epoll drops a descriptor that is closed.
+It stands in for the module `select` in `curlhttp._libcurl.poller`; with `-p tests.support.kqueue`
+in all tests. One epoll holds what is watched for reading and one what is watched for writing,
+because kqueue keeps an event by its descriptor and filter, and reports each by itself. Like kqueue,
+an epoll drops a descriptor that is closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KQ_EV_ADD, KQ_EV_DELETE, KQ_EV_EOF = 0x1, 0x2, 0x8000
 
 def pytest_configure() -> None:
     """Use the model in all tests."""
-    from curlhttp._curl import driver, poller
+    from curlhttp._libcurl import driver, poller
 
     poller._select = sys.modules[__name__]
     driver.Driver._make_poller = staticmethod(poller.KqueueSockets)

@@ -15,6 +15,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from enum import Enum
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -24,8 +25,18 @@ PATH = ROOT / "docs" / "reference" / "public-names.txt"
 COMMAND = "python -m tests.support.public_names"
 MODULES = [
     "curlhttp",
-    *(f"curlhttp.{name}" for name in ("exceptions", "testing", "progress", "httpx", "httpx2")),
+    *(
+        f"curlhttp.{name}"
+        for name in ("exceptions", "types", "testing", "progress", "httpx", "httpx2")
+    ),
     *(f"curlhttp.{name}" for name in ("redis", "otel", "distributed", "requests")),
+    *(
+        f"curlhttp.requests.{name}"
+        for name in (
+            *("adapters", "api", "auth", "certs", "compat", "cookies", "exceptions", "help"),
+            *("hooks", "models", "packages", "sessions", "status_codes", "structures", "utils"),
+        )
+    ),
 ]
 # What the reference shows of a name, as mkdocstrings takes it.
 _SHOWN = {
@@ -87,6 +98,8 @@ def _is_ours(module: str | None) -> bool:
 
 
 def _has_own_constructor(cls: type) -> bool:
+    if issubclass(cls, Enum):  # its signature is that of Python's version
+        return False
     owner = next(base for base in cls.__mro__ if {"__init__", "__new__"} & vars(base).keys())
     return _is_ours(owner.__module__)
 
@@ -94,10 +107,12 @@ def _has_own_constructor(cls: type) -> bool:
 def _members(path: str, cls: type) -> set[str]:
     ours = [base for base in cls.__mro__ if _is_ours(base.__module__)]
     if cls.__module__.startswith("curlhttp.requests"):
-        names = {name for base in ours for name in (*vars(base), *inspect.get_annotations(base))}
+        # Not the names of other libraries, whose errors suggest the right ones.
+        names = {name for base in ours for name in vars(base) if hasattr(cls, name)}
+        names |= {name for base in ours for name in inspect.get_annotations(base)}
         return {name for name in names if not name.startswith("_")}
     options = _SHOWN.get(path, "")
-    if shown := re.search(r"members: \[(.*)\]", options):
+    if shown := re.search(r"^ +members: \[(.*)\]", options, re.MULTILINE):
         return {name.strip() for name in shown[1].split(",")} - {""}
     names = {name for base in ours for name in vars(base) if _has_docstring(cls, name)}
     if issubclass(cls, tuple) or dataclasses.is_dataclass(cls):

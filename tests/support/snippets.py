@@ -179,7 +179,7 @@ class Page:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=120,
+                timeout=600,
             )
             where = f"{self.path}:{snippet.line}: {command}"
             assert done.returncode == 0, f"{where}\n{done.stdout}"

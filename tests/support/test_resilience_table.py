@@ -15,7 +15,10 @@ LAST = {"R": 24, "B": 7, "A": 8, "D": 8, "G": 5, "C": 21, "H": 7}
 STATEMENTS = [f"{kind}{number}" for kind, last in LAST.items() for number in range(1, last + 1)]
 POLICY = ["backoff", "breaker", "budget", "hedge", "limits", "retry", "retry_after"]
 FLOW = ["chain", "hooks", "retry", "retry_bodies", "retry_delays"]
-TIMELESS = [*(f"policy/test_{name}" for name in POLICY), *(f"flow/test_{name}" for name in FLOW)]
+TIMELESS = [
+    *(f"policies/test_{name}" for name in POLICY),
+    *(f"features/test_{name}" for name in FLOW),
+]
 
 
 @cache

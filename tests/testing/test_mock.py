@@ -16,10 +16,10 @@ import anyio
 import pytest
 
 import curlhttp
-import curlhttp._engine.network
+import curlhttp._runtime.network
 from curlhttp import exceptions as e
 from curlhttp import requests
-from curlhttp._engine.run import send_sync
+from curlhttp._runtime.run import send_sync
 from curlhttp.testing import Answer, Mock, Route, Sent, mock, refused, reset, silent, unreachable
 from tests.servers import AppServer
 from tests.support.colours import ONE_OF_EACH, AnyClient
@@ -109,7 +109,7 @@ async def test_hosts_that_are_allowed_are_reached(client: AnyClient, app: AppSer
 
 async def test_a_mock_opens_no_connection_for_other_protocols(client: AnyClient) -> None:
     with mock(API):
-        engine = client.real._engine if client.is_blocking else client.real._engine()
+        engine = client.real._engine if client.is_blocking else client.real._choose_engine()
         with pytest.raises(AssertionError, match="the mock has no WebSockets"):
             request = client.real.build_request("GET", API)
             if client.is_blocking:
@@ -154,7 +154,7 @@ async def test_time_does_not_pass_after_the_end(client: AnyClient) -> None:
 
 
 def skipped() -> float:
-    return curlhttp._engine.network.network.skipped
+    return curlhttp._runtime.network.network.skipped
 
 
 # --- responses ---

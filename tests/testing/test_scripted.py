@@ -15,7 +15,7 @@ import curlhttp
 import curlhttp.testing
 from curlhttp import Timeout
 from curlhttp import exceptions as e
-from curlhttp._engine.engine import Engine
+from curlhttp._runtime.engine import Engine
 from curlhttp.testing import (
     Answer,
     Fault,

@@ -112,7 +112,9 @@ class TokenAuth(AuthBase):
         return r
 
     def handle(self, r: Response, *args: Any, **kwargs: Any) -> Response:
-        return r
+        if r.ok:
+            return r
+        return r.connection.send(self(r.request.copy()), **kwargs)
 
 
 class ProxyAuth(HTTPBasicAuth):

@@ -6,10 +6,23 @@ Nothing runs this; test_wrong_calls.py has mypy and pyright read it.
 from __future__ import annotations
 
 from io import BytesIO, StringIO
+from typing import TYPE_CHECKING
 
 import curlhttp
 from curlhttp import AsyncClient, Client
 from curlhttp.testing import Answer, ScriptedEngine
+from curlhttp.types import (
+    USE_CLIENT_DEFAULT,
+    AuthInput,
+    RequestOptions,
+    RetryInput,
+    TimeoutInput,
+    UseClientDefault,
+    VerifyInput,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 URL = "http://localhost/"
 
@@ -156,11 +169,11 @@ def changed(request: curlhttp.ClientRequest) -> None:
     request.method = "PUT"
 
 
-def told(event: curlhttp.AttemptEvent) -> None:
+def told(event: curlhttp.types.AttemptEvent) -> None:
     print(event.delay)
 
 
-async def passed(request: curlhttp.ClientRequest, send: curlhttp.Send) -> curlhttp.Response:
+async def passed(request: curlhttp.ClientRequest, send: curlhttp.types.Send) -> curlhttp.Response:
     return await send(request)
 
 
@@ -217,8 +230,8 @@ def many(client: Client) -> None:
     for response in client.map([URL], return_exceptions=False):
         response.text + ""
         response.request.method + 1  # refused
-    results: curlhttp.Results = client.map([URL], return_exceptions=False)
-    responses: curlhttp.Results[curlhttp.Response] = client.map([URL])  # refused
+    results: curlhttp.types.Results = client.map([URL], return_exceptions=False)
+    responses: curlhttp.types.Results[curlhttp.Response] = client.map([URL])  # refused
     print(results, responses)
     client.download(URL, "file", checksum="sha256:00", headers={"A": "b"})
 
@@ -243,7 +256,7 @@ async def awaited(client: AsyncClient) -> None:
     (await client.get(URL, headers={"A": "b"})).raise_for_status()
 
 
-def drop_in() -> None:
+def functions() -> None:
     curlhttp.get()  # refused
     status: str = curlhttp.get(URL).raise_for_status().json(type=int)  # refused
     status = curlhttp.get(URL).raise_for_status().json(type=str)
@@ -254,14 +267,53 @@ def drop_in() -> None:
     curlhttp.get(URL, params=object())  # refused
     curlhttp.get(URL, timeout="x")  # refused
     curlhttp.get(URL, auth="user")  # refused
-    curlhttp.get(URL, proxies="http://localhost")  # refused
+    curlhttp.get(URL, proxies=["http://localhost"])  # refused
+    curlhttp.get(URL, hooks={"response": print})  # refused
+    curlhttp.get(URL).iter_content(3)  # refused
     curlhttp.get(URL, verify=3)  # refused
-    curlhttp.get(URL, retry=3)  # refused
+    curlhttp.get(URL, retry="3")  # refused
     curlhttp.post(URL, files={"a": 3})  # refused
     curlhttp.post(URL, json=object())  # refused
     curlhttp.get(URL).status  # refused
     curlhttp.get(URL, {"a": 1}, headers={"A": "b", "C": None}, timeout=(1, 2.5))
-    curlhttp.post(URL, {"a": 1}, auth=("user", "password"), verify="ca.pem")
+    curlhttp.post(URL, {"a": 1}, auth=("user", "password"), verify="ca.pem", retry=3)
+    received: curlhttp.Response = curlhttp.post(URL, None, {"a": 1}, params={"b": 2})
+    print(received, curlhttp.stream("GET", URL).iter_text())
+
+
+def moved_names(error: curlhttp.exceptions.Timeout) -> None:
+    curlhttp.Timings  # refused
+    curlhttp.Request("GET", URL)  # refused
+    curlhttp.exceptions.Timeout(connect=3)  # refused
+    curlhttp.Timeout("too late")  # refused
+    curlhttp.Timeout(3, connect=5)  # refused
+    same: curlhttp.TimeoutException = error
+    raise same from curlhttp.requests.Timeout("too late")
+
+
+def wraps(
+    client: Client,
+    timeout: TimeoutInput | UseClientDefault = USE_CLIENT_DEFAULT,
+    retry: RetryInput | UseClientDefault = USE_CLIENT_DEFAULT,
+    auth: AuthInput | UseClientDefault | None = USE_CLIENT_DEFAULT,
+    verify: VerifyInput | UseClientDefault = USE_CLIENT_DEFAULT,
+) -> None:
+    client.get(URL, timeout=timeout, retry=retry, auth=auth, verify=verify)
+    client.build_request("GET", URL, timeout=timeout, proxies=USE_CLIENT_DEFAULT)
+    client.get(URL, timeout=UseClientDefault)  # refused
+    if timeout is not USE_CLIENT_DEFAULT:
+        Client(timeout=timeout)
+    Client(timeout=USE_CLIENT_DEFAULT)  # refused
+
+
+def wraps_all(client: Client, **options: Unpack[RequestOptions]) -> None:
+    client.post(URL, **options)
+    curlhttp.request("POST", URL, **options)
+    wraps_all(client, timeout=USE_CLIENT_DEFAULT, json={"a": 1})
+    wraps_all(client, timeout="3")  # refused
+
+
+def drop_in() -> None:
     with curlhttp.Session() as session:
         session.get()  # refused
         session.get(URL, headers=3)  # refused
@@ -269,4 +321,4 @@ def drop_in() -> None:
         session.gett(URL)  # refused
         session.headers = 3  # refused
         session.get(URL, params=[("a", "b")], timeout=None, stream=True)
-        session.send(session.prepare_request(curlhttp.Request("GET", URL)))
+        session.send(session.prepare_request(curlhttp.requests.Request("GET", URL)))

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from curlhttp._client.websocket import connection
+from curlhttp._features.websocket import connection
 from curlhttp.exceptions import ReadTimeout, WebSocketClosed, WebSocketRefused
 from tests.servers import Certs, RawConnection, RawServer, respond_and_close, response
 from tests.servers.websocket import (

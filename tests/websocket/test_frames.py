@@ -17,7 +17,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.uri import WebSocketURI
 
-from curlhttp._client.websocket.frames import BINARY, TEXT, FrameBuffer, pack_message
+from curlhttp._features.websocket.frames import BINARY, TEXT, FrameBuffer, pack_message
 from tests.servers.websocket import CLOSE, CONT, PING, frame
 
 SIZES = [0, 1, 125, 126, 127, 65_535, 65_536, 70_000]

@@ -14,7 +14,7 @@ import pycurl
 import pytest
 
 from curlhttp import Timeout
-from curlhttp._curl.streams import stream
+from curlhttp._libcurl.streams import stream
 from curlhttp.exceptions import (
     ConnectTimeout,
     DeadlineExceeded,

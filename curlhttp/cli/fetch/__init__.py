@@ -1,7 +1,7 @@
 """The command `curlhttp fetch`: send a list of requests, and record each response once.
 
-`input` reads the list, `run` sends the requests, and `records` writes the output. With --engine or
---processes, `curlhttp.distributed` does all of this.
+`input` reads the list, `run` sends the requests, and `output` opens what `records` writes to. With
+--engine or --processes, `curlhttp.distributed` does all of this.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypedDict
 
 import click
 
-from curlhttp._models.redaction import display_url
-from curlhttp.cli.errors import INTERRUPTED, CommandFailed
+from curlhttp._http.redaction import display_url
+from curlhttp.cli.errors import CommandFailed, describe_interrupt, sigterm_interrupts
 from curlhttp.cli.options import (
     ConnectionOptions,
     add_options,
@@ -28,13 +29,15 @@ from curlhttp.cli.options import (
     parse_rate,
     parse_size,
 )
-from curlhttp.cli.terminal import console, printable
+from curlhttp.cli.terminal import console, format_counts, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp.cli.fetch.input import InputLines
-    from curlhttp.cli.fetch.records import Kind, Mode
+    from curlhttp.cli.fetch.output import Kind
+    from curlhttp.cli.fetch.recorded import RetriedFailures
+    from curlhttp.cli.fetch.records import Mode
     from curlhttp.cli.fetch.run import FetchRun
     from curlhttp.distributed import FetchSummary
 
@@ -47,33 +50,59 @@ continues.
 
 \b
 A record has line, url (without user and password), status, headers, error,
-attempts, elapsed and body ("body_base64" if it is not UTF-8). After
---retry-failed a line may have two records. The later one counts.
+reason (dns, refused, read_timeout, ...), attempts, elapsed and body
+("body_base64" if it is not UTF-8). After --retry-failed a line may have two
+records. The later one counts.
 
 \b
 Exit status: 0 if all lines succeeded, 1 if some failed (no response, or a
-status of 400 or above), 130 after Ctrl-C.
+status of 400 or above), 130 after Ctrl-C, 143 after SIGTERM.
 
 \b
 Examples:
   curlhttp fetch urls.txt -o pages.jsonl
   curlhttp fetch urls.txt -o pages.jsonl --resume
+  curlhttp fetch urls.txt -o pages.jsonl --resume --retry-failed timeout,5xx
   curlhttp fetch urls.txt -o pages.db --per-host 4 --rate 10/s --retry 3
   curlhttp fetch urls.txt -o pages --processes 4 --per-host 4
   sed 's|^|https://example.org/|' names | curlhttp fetch - | jq .status
 """
+
+
+def _parse_retried(text: str) -> RetriedFailures:
+    """Parse the argument of --retry-failed."""
+    from curlhttp.cli.fetch.recorded import RetriedFailures
+
+    try:
+        return RetriedFailures.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_KINDS = ("jsonl", "jsonl.gz", "jsonl.zst", "folder", "sqlite", "parquet", "warc", "warc.gz")
 _OPTIONS = (
     click.option("-o", "--output", metavar="PATH",
-                 help="Where to write records: a .jsonl file, a .db file (SQLite) or a folder.  "
+                 help="Where to write records: a .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .warc, "
+                 ".warc.gz or .db file (SQLite), or a folder.  "
                  "[default: JSONL on stdout]"),
-    click.option("--format", "kind", type=click.Choice(["jsonl", "folder", "sqlite", "parquet"]),
+    click.option("--format", "kind", type=click.Choice(_KINDS),
                  help="Format of PATH, if its name does not imply it. With workers: format of the "
-                 "parts, parquet (the default) or jsonl."),
+                 "parts, parquet by default, and neither folder nor sqlite."),
     click.option("--resume", is_flag=True, help="Skip the lines that have a record in PATH."),
-    click.option("--retry-failed", is_flag=True,
-                 help="With --resume: fetch failed lines again."),
+    click.option("--retry-failed", is_flag=False, flag_value="all", type=_parse_retried,
+                 metavar="[REASON,...]",
+                 help="With --resume: fetch failed lines again, all or those with one of these "
+                 "reasons (dns, timeout, ...) or statuses (429, 5xx)."),
+    click.option("--since", type=click.Path(exists=True, path_type=Path), metavar="OUTPUT",
+                 help="Ask only for what changed since an earlier run wrote OUTPUT: send its ETag "
+                 "and Last-Modified, and record a 304 as unchanged, without a body."),
+    click.option("--dedup", is_flag=True,
+                 help="Leave out lines whose URL a line before them has, after normalization."),
     click.option("--overwrite", is_flag=True, help="Replace PATH if it exists."),
     click.option("--no-body", is_flag=True, help="Do not record bodies."),
+    click.option("--text", "as_text", is_flag=True,
+                 help="Record the bodies of texts as UTF-8, whatever charset Content-Type, a byte "
+                 "order mark or the document itself names."),
     click.option("--max-body", type=parse_size, default="100M", show_default=True, metavar="SIZE",
                  help="Maximum size of a body. A larger one is an error."),
     click.option("-c", "--concurrency", type=integer(1, 100_000), default=64, show_default=True,
@@ -90,6 +119,9 @@ _OPTIONS = (
     click.option("--breaker", type=integer(), metavar="N",
                  help="After N failures in a row, send nothing to an origin for 30 s, and "
                  "record its lines as failed."),
+    click.option("--robots", metavar="TOKEN",
+                 help="Obey each origin's robots.txt, and its Crawl-delay, as the crawler of this "
+                 "product token. A line that it disallows is recorded as failed."),
     click.option("-X", "--method", default="GET", show_default=True,
                  help="HTTP method for lines that have none."),
     click.option("-q", "--quiet", is_flag=True, help="Show no progress and no summary."),
@@ -119,11 +151,14 @@ class _FetchOptions(TypedDict):
     """The values of the options. Their help texts describe them."""
 
     output: str | None
-    kind: Kind | Literal["parquet"] | None
+    kind: Kind | None
     resume: bool
-    retry_failed: bool
+    retry_failed: RetriedFailures | None
+    since: Path | None
+    dedup: bool
     overwrite: bool
     no_body: bool
+    as_text: bool
     max_body: int
     concurrency: int
     per_host: int | None
@@ -131,6 +166,7 @@ class _FetchOptions(TypedDict):
     burst: int
     rate_per: Literal["origin", "all"]
     breaker: int | None
+    robots: str | None
     method: str
     quiet: bool
     summary: Literal["text", "json"]
@@ -142,14 +178,37 @@ class _FetchOptions(TypedDict):
     store: str | None
 
 
-@click.command(help="Fetch a list of URLs. An interrupted run can be resumed.", epilog=_EPILOG)
+class _FetchCommand(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave an argument after --retry-failed that is no reason, such as FILE, to others."""
+        for index, argument in enumerate(args):
+            if argument == "--retry-failed" and not _is_retried(args[index + 1 : index + 2]):
+                args[index] = "--retry-failed=all"
+        return super().parse_args(ctx, args)
+
+
+def _is_retried(arguments: list[str]) -> bool:
+    from curlhttp.cli.fetch.recorded import RetriedFailures
+
+    try:
+        return bool(arguments) and bool(RetriedFailures.parse(arguments[0]))
+    except ValueError:
+        return False
+
+
+@click.command(
+    cls=_FetchCommand,
+    help="Fetch a list of URLs. An interrupted run can be resumed.",
+    epilog=_EPILOG,
+)
 @click.argument("file", metavar="FILE|-")
 @add_options(_OPTIONS)
 @connection_options
 def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
     """Fetch a list of URLs."""
+    from curlhttp.cli.fetch.earlier import DuplicateLines, EarlierRun
     from curlhttp.cli.fetch.input import InputLines
-    from curlhttp.cli.fetch.records import open_output
+    from curlhttp.cli.fetch.output import open_output
     from curlhttp.cli.fetch.run import FetchRun
 
     if options["engine"] or options["processes"]:
@@ -157,24 +216,40 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
     for name in ("partition", "column", "store"):
         if options[name]:
             raise click.UsageError(f"--{name} needs --engine or --processes")
-    if options["kind"] == "parquet":
-        raise click.UsageError("--format parquet needs --engine or --processes")
     path = None if options["output"] in (None, "-") else Path(options["output"])
     mode = _get_mode(path, options)
-    with _open(file) as stream, connection.client(**_get_limits(options)) as client:
+    with (
+        _open(file) as stream,
+        connection.client(**_get_limits(options, connection)) as client,
+        ExitStack() as resources,
+    ):
         status = os.fstat(stream.fileno())
         if path is not None and path.exists() and os.path.samestat(path.stat(), status):
             raise click.UsageError("FILE and PATH are the same file")
-        lines = InputLines(stream)
-        output = open_output(path, options["kind"], mode, keeps_bodies=not options["no_body"])
+        earlier = None
+        if options["since"]:
+            earlier = EarlierRun(options["since"])
+            resources.callback(earlier.close)
+        content = _decompress(stream)
+        lines = InputLines(content or stream)
+        output = open_output(
+            path,
+            options["kind"],
+            mode,
+            keeps_bodies=not options["no_body"],
+            retried=options["retry_failed"],
+        )
         run = FetchRun(
             client,
             lines,
             output,
             method=options["method"],
-            retry_failed=options["retry_failed"],
+            as_text=options["as_text"],
+            duplicates=DuplicateLines() if options["dedup"] else None,
+            earlier=earlier,
         )
-        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        has_size = content is None and stat.S_ISREG(status.st_mode)
+        size = status.st_size if has_size else None
         with keep_writing_stats(client, options["stats"]):
             return _run(run, lines, size, path, options)
 
@@ -202,11 +277,25 @@ def _open(file: str) -> BinaryIO:
         raise click.UsageError(f"{file}: {error.strerror}") from None
 
 
-def _get_limits(options: _FetchOptions) -> dict[str, object]:
+def _decompress(stream: BinaryIO) -> BinaryIO | None:
+    from curlhttp._features.compressed_files import decompress
+
+    try:
+        return decompress(stream)
+    except ImportError as error:
+        raise CommandFailed(f"FILE: {error}", 2) from None
+
+
+def _get_limits(options: _FetchOptions, connection: ConnectionOptions) -> dict[str, object]:
     """Return the arguments of Client that limit requests and responses."""
     from curlhttp import ConcurrencyLimit, RateLimit
 
-    settings = {"max_connections": options["concurrency"], **_get_common_limits(options)}
+    settings = {
+        "max_connections": options["concurrency"],
+        **_get_common_limits(options, connection),
+    }
+    if options["as_text"]:
+        settings["default_encoding"] = "html"
     if options["per_host"]:
         settings["concurrency_limit"] = ConcurrencyLimit(options["per_host"])
     if options["rate"]:
@@ -215,13 +304,19 @@ def _get_limits(options: _FetchOptions) -> dict[str, object]:
     return settings
 
 
-def _get_common_limits(options: _FetchOptions) -> dict[str, object]:
+def _get_common_limits(options: _FetchOptions, connection: ConnectionOptions) -> dict[str, object]:
     """Return the limits that also apply in a worker."""
     from curlhttp import CircuitBreaker
 
-    settings: dict[str, object] = {"max_response_size": options["max_body"]}
+    settings: dict[str, object] = {
+        "max_response_size": options["max_body"],
+        "timeout": connection.attempt_timeout(),
+        "retry_after": "origin",
+    }
     if options["breaker"]:
         settings["breaker"] = CircuitBreaker(failure_threshold=options["breaker"])
+    if options["robots"] is not None:
+        settings["robots"] = options["robots"]
     return settings
 
 
@@ -241,12 +336,11 @@ def _run(
         run.run(options["concurrency"], progress)
     except BrokenPipeError:  # the reader of the records closed the pipe
         raise
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         _print_summary(run, path, options)
         hint = "" if path is None else "; continue with --resume"
-        raise CommandFailed(
-            f"interrupted; complete responses are recorded{hint}", INTERRUPTED
-        ) from None
+        what, status = describe_interrupt(interrupt)
+        raise CommandFailed(f"{what}; complete responses are recorded{hint}", status) from None
     except CommandFailed:
         _print_summary(run, path, options)
         raise
@@ -265,6 +359,9 @@ def _print_summary(run: FetchRun, path: Path | None, options: _FetchOptions) -> 
         if path is not None and run.failed:
             hint = "fetch them again with --resume --retry-failed"
             out.print(f"{'failed':<8}  {run.failed:,} lines; {hint}", soft_wrap=True)
+        if run.counters.reasons:
+            reasons = format_counts(run.counters.reasons)
+            out.print(f"{'reasons':<8}  {reasons}", soft_wrap=True)
 
 
 # --- with workers ---
@@ -274,33 +371,38 @@ def _fetch_distributed(file: str, connection: ConnectionOptions, options: _Fetch
     """Fetch with many workers, print the summary, and return the exit status."""
     from curlhttp.distributed import fetch
 
-    out, kind = options["output"], options["kind"]
+    out, kind = options["output"], options["kind"] or "parquet"
     if out in (None, "-"):
         raise click.UsageError("--engine and --processes need -o FOLDER")
     if options["processes"] and options["engine"] not in (None, "processes"):
         raise click.UsageError("--processes and --engine cannot be combined")
-    if kind not in (None, "parquet", "jsonl"):
-        raise click.UsageError("with --engine or --processes, --format is parquet or jsonl")
-    _refuse_other_options(options)
+    if kind == "folder" or kind == "sqlite":  # mypy narrows the type by ==
+        formats = ", ".join(name for name in _KINDS if name not in ("folder", "sqlite"))
+        raise click.UsageError(f"with --engine or --processes, --format is one of {formats}")
+    _refuse_other_options(connection, options)
     try:
-        summary = fetch(
-            _read_urls() if file == "-" else file,
-            out,
-            column=options["column"],
-            engine=options["engine"] or "processes",
-            processes=options["processes"],
-            concurrency=options["concurrency"],
-            per_host=options["per_host"],
-            rate=options["rate"],
-            store=_open_store(options["store"]),
-            format=kind or "parquet",
-            partition=options["partition"] or 10_000,
-            bodies=not options["no_body"],
-            progress=not options["quiet"],
-            **{**connection.settings(), **_get_common_limits(options)},
-        )
+        with sigterm_interrupts():
+            summary = fetch(
+                _read_urls() if file == "-" else file,
+                out,
+                column=options["column"],
+                engine=options["engine"] or "processes",
+                processes=options["processes"],
+                concurrency=options["concurrency"],
+                per_host=options["per_host"],
+                rate=options["rate"],
+                store=_open_store(options["store"]),
+                format=kind,
+                partition=options["partition"] or 10_000,
+                bodies=not options["no_body"],
+                text=options["as_text"],
+                dedup=options["dedup"],
+                progress=not options["quiet"],
+                **{**connection.settings(), **_get_common_limits(options, connection)},
+            )
     except KeyboardInterrupt as interrupt:
-        raise CommandFailed(f"interrupted: {interrupt}", INTERRUPTED) from None
+        what, status = describe_interrupt(interrupt)
+        raise CommandFailed(f"{what}: {interrupt}", status) from None
     except (ImportError, ValueError, TypeError) as error:
         raise CommandFailed(str(error), 2) from None
     if options["summary"] == "json":
@@ -313,18 +415,33 @@ def _fetch_distributed(file: str, connection: ConnectionOptions, options: _Fetch
     return 1 if failed else 0
 
 
-def _refuse_other_options(options: _FetchOptions) -> None:
+def _refuse_other_options(connection: ConnectionOptions, options: _FetchOptions) -> None:
     refused = {
+        "path-as-is": connection.path_as_is,
         "overwrite": options["overwrite"],
-        "retry-failed": options["retry_failed"],
+        "retry-failed": options["retry_failed"] is not None,
         "method": options["method"] != "GET",
         "burst": options["burst"] != 1,
         "rate-per": options["rate_per"] != "origin",
         "stats": options["stats"] is not None,
+        "since": options["since"] is not None,
     }
     for name, is_given in refused.items():
         if is_given:
-            raise click.UsageError(f"--{name} cannot be used with --engine or --processes")
+            why = f": {_NOT_WITH_WORKERS[name]}" if name in _NOT_WITH_WORKERS else ""
+            raise click.UsageError(f"--{name} cannot be used with --engine or --processes{why}")
+
+
+_NOT_WITH_WORKERS = {
+    "overwrite": "a folder of parts is never replaced; remove it, or use another one",
+    "retry-failed": "a part that is done is never written again; make a list of the URLs of its "
+    "failed rows, and fetch that into another folder",
+    "burst": "--rate holds over all workers, which spread their requests",
+    "rate-per": "without --store, workers share only the rate of each origin",
+    "stats": "each worker has a client of its own; the summary and the rows count for all",
+    "since": "the workers have no earlier run at hand, as they may be on other machines; leave "
+    "out --engine and --processes",
+}
 
 
 def _open_store(url: str | None) -> Any:  # Any: RedisStore is imported only if it is used
@@ -340,7 +457,8 @@ def _read_urls() -> Iterator[bytes]:
     from curlhttp.distributed.partition import reject_json_lines
 
     is_first = True
-    for line in sys.stdin.buffer:
+    stream = sys.stdin.buffer
+    for line in _decompress(stream) or stream:
         text = line.removeprefix(b"\xef\xbb\xbf").strip()
         if text and not text.startswith(b"#"):
             if is_first:

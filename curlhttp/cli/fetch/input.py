@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
-from curlhttp._models.url import complete_url
+from curlhttp._http.url import complete_url
+from curlhttp.cli.errors import READ_ERROR, CommandFailed
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = {"url", "method", "headers", "body", "body_base64", "json", "id"}
@@ -72,7 +73,10 @@ class InputLines:
                     yield InputLine(number, problem=str(error))
 
     def _read(self) -> bytes:
-        raw = self._stream.readline(_MAX_LINE + 1)
+        try:
+            raw = self._stream.readline(_MAX_LINE + 1)
+        except OSError as error:
+            raise CommandFailed(f"FILE: {error.strerror or error}", READ_ERROR) from None
         self.position += len(raw)
         return raw
 

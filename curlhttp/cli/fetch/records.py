@@ -1,48 +1,53 @@
 """Records of responses, and their output formats: JSON lines, a folder, or SQLite.
 
-Records are written in batches. If the process is killed, only whole records remain.
+Records are written in batches. If the process is killed, only whole records remain. `compressed`
+and `parquet` have further formats.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import os
 import re
 import sqlite3
 import sys
 import time
-from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypedDict
 
-from curlhttp._flow.file_lock import lock_file
+from curlhttp._features.outcome_facts import get_body, get_facts, is_text
+from curlhttp._runtime.file_lock import lock_file
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, translate
+from curlhttp.cli.fetch.bodies import (
+    BodyFile,
+    discard_large_body,
+    open_body_file,
+    open_temporary_body,
+)
+from curlhttp.cli.fetch.recorded import RecordedLines, RetriedFailures
 from curlhttp.cli.output import escape_json_controls
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._models.response import Response
+    from typing_extensions import Unpack
+
+    from curlhttp._http.response import Response
     from curlhttp.cli.fetch.input import InputLine
 
 Mode: TypeAlias = Literal["new", "resume", "overwrite"]
-Kind: TypeAlias = Literal["jsonl", "folder", "sqlite"]
-_SUFFIXES: dict[str, Kind] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".db": "sqlite",
-    ".sqlite": "sqlite",
-    ".sqlite3": "sqlite",
-}
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time in UTC, ISO 8601."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
@@ -57,16 +62,23 @@ class FetchRecord:
         id: see InputLine.
         method: the method of the request; None if the line is invalid.
         url: the requested URL without user and password; None if the line is invalid.
-        final_url: the URL after redirects, or None if there were none.
+        final_url: the URL after redirects, or None if there were none. After an error, the URL of
+            the hop that failed.
         status: the status of the response, or None.
         headers: the headers of the response: lists of values by lower-case name.
         error: the name of the exception's class, "BadLine" if the line is invalid, or None.
         message: the message of the error, or None.
+        reason: why there is no complete response, in a word of failure_reason(); or None.
+        curl_code: libcurl's code for the error, or None.
+        request_sent: a byte of the request may have left this machine.
+        last_status: the status of the response that failed, such as one whose body ended early.
+        retry_after: seconds that the last response asks to wait, or None.
+        unchanged: the body is the same as in the earlier run of --since, and not recorded again.
         attempts: the number of attempts; 0 if the line is invalid.
         elapsed: the duration of the last attempt in seconds, or None.
         size: the size of the decoded body in bytes.
         fetched_at: when the record was made, in UTC, ISO 8601.
-        body: the body of the response, or None.
+        body: the body of the response, also in a file if it is large; or None.
     """
 
     line: int
@@ -80,11 +92,17 @@ class FetchRecord:
     headers: dict[str, list[str]] = field(default_factory=dict)
     error: str | None = None
     message: str | None = None
+    reason: str | None = None
+    curl_code: int | None = None
+    request_sent: bool = False
+    last_status: int | None = None
+    retry_after: float | None = None
+    unchanged: bool = False
     attempts: int = 0
     elapsed: float | None = None
     size: int = 0
-    fetched_at: str = field(default_factory=_now)
-    body: bytes | None = None
+    fetched_at: str = field(default_factory=now)
+    body: bytes | BodyFile | None = None
 
     @classmethod
     def from_problem(cls, line: InputLine, problem: str) -> FetchRecord:
@@ -100,11 +118,19 @@ class FetchRecord:
             id=line.id,
             error="BadLine",
             message=problem,
+            reason="invalid",
         )
 
     @classmethod
     def from_outcome(
-        cls, line: InputLine, method: str, url: str, outcome: Response | RequestException
+        cls,
+        line: InputLine,
+        method: str,
+        url: str,
+        outcome: Response | RequestException,
+        *,
+        file: BodyFile | None = None,
+        as_text: bool = False,
     ) -> FetchRecord:
         """Return the record of a request.
 
@@ -113,6 +139,8 @@ class FetchRecord:
             method: the method of the first request.
             url: the URL of the first request, without user and password.
             outcome: a response with its body, or an error.
+            file: has the body of the response if it is large.
+            as_text: record the body of a text as UTF-8, whatever its charset is.
         """
         record = cls(
             line=line.number,
@@ -124,21 +152,43 @@ class FetchRecord:
         )
         timings = outcome.timings
         record.elapsed = None if timings is None else round(timings.total, 6)
+        facts = get_facts(outcome, time.time())
+        record.reason, record.curl_code = facts.reason, facts.curl_code
+        record.request_sent, record.last_status = facts.request_sent, facts.last_status
+        record.final_url = facts.last_url if facts.last_url != url else None
+        record.retry_after = facts.retry_after
         if isinstance(outcome, RequestException):
             record.error = type(outcome).__name__
             record.message = translate(str(outcome))
         else:
-            record._fill(outcome)
+            record._fill(outcome, file, as_text)
         return record
 
-    def _fill(self, response: Response) -> None:
+    def _fill(self, response: Response, file: BodyFile | None, as_text: bool) -> None:
         self.status = response.status_code
         self.ok = response.status_code < 400
-        self.final_url = response.url if response.url != self.url else None
-        self.body = response.content
+        if file is None:
+            self.body = get_body(response, as_text=as_text)
+        else:
+            self.body = file
+            if as_text and is_text(response):
+                response._content = file.read()  # only the whole may tell the charset
+                file.replace(response.text.encode("utf-8", "replace"))
         self.size = len(self.body)
         for name, value in response.headers.multi_items():
             self.headers.setdefault(name.lower(), []).append(value)
+
+    def set_unchanged(self, validators: dict[str, str]) -> None:
+        """Note that the server confirmed the validators of an earlier run with a 304.
+
+        Args:
+            validators: by lower-case names. They are recorded, so that the next run knows them.
+        """
+        self.unchanged = self.final_url is None
+        self.ok = self.unchanged  # otherwise they are those of another URL
+        self.body = None
+        for name, value in validators.items():
+            self.headers.setdefault(name, [value])
 
     def fields(self, **more: object) -> dict[str, object]:
         """Return all fields except the body, in order. Resuming depends on the first three.
@@ -161,79 +211,37 @@ class FetchRecord:
         """Return the body as a field: "body" if it is UTF-8, else "body_base64"."""
         if self.body is None:
             return {"body": None}
+        assert isinstance(self.body, bytes)
         try:
             return {"body": self.body.decode()}
         except UnicodeDecodeError:
             return {"body_base64": base64.b64encode(self.body).decode()}
 
 
-# --- lines that have a record ---
+def _encode_large(record: FetchRecord, body: BodyFile) -> Iterator[str]:
+    """Yield the pieces of a record with a large body, as a line of JSON."""
+    yield record.to_json().decode().removesuffix("}\n")
+    if _is_utf8(body):
+        yield ', "body": "'
+        decode = codecs.getincrementaldecoder("utf-8")().decode
+        for piece in body.pieces():
+            yield _encode(decode(piece))[1:-1]
+    else:
+        yield ', "body_base64": "'
+        for piece in body.pieces():
+            yield base64.b64encode(piece).decode()
+    yield '"}\n'
 
-_State: TypeAlias = Literal["new", "done", "failed", "changed"]
-_GROWTH = 1 << 16  # entries
-_MAX_GAP = 1 << 26  # lines between two recorded lines: 256 MiB
 
-
-class RecordedLines:
-    """Lines that have a record, in four bytes each: the fingerprint, and whether it failed.
-
-    Attributes:
-        done: the number of lines that succeeded.
-        failed: the number of lines that failed.
-    """
-
-    def __init__(self) -> None:
-        # Each entry has 30 bits of fingerprint, 1 bit for "failed", and 1 bit for "recorded".
-        self._lines = array("I")
-        self.done: int = 0
-        self.failed: int = 0
-
-    def add(self, number: int, fingerprint: int, ok: bool) -> None:
-        """Add a line, or replace it.
-
-        Args:
-            number: the number of the line, starting at 1.
-            fingerprint: see InputLine.
-            ok: it succeeded.
-
-        Raises:
-            ValueError: the number or fingerprint is invalid.
-        """
-        lines = self._lines
-        if not (0 < number < len(lines) + _MAX_GAP and 0 <= fingerprint < 1 << 30):
-            raise ValueError("the number or fingerprint is invalid")
-        if number >= len(lines):
-            lines.frombytes(bytes(lines.itemsize * (number + _GROWTH - len(lines))))
-        self.remove(number)
-        lines[number] = fingerprint << 2 | (not ok) << 1 | 1
-        self._count(lines[number], 1)
-
-    def remove(self, number: int) -> None:
-        """Remove a line that is fetched again."""
-        if number < len(self._lines):
-            self._count(self._lines[number], -1)
-            self._lines[number] = 0
-
-    def _count(self, entry: int, change: int) -> None:
-        if entry & 2:
-            self.failed += change
-        elif entry:
-            self.done += change
-
-    def state(self, number: int, fingerprint: int) -> _State:
-        """Return the state of a line. A failed line that was edited afterwards is new.
-
-        Args:
-            number: the number of the line.
-            fingerprint: the current fingerprint of the line.
-        """
-        entry = self._lines[number] if number < len(self._lines) else 0
-        same = entry >> 2 == fingerprint
-        if not entry or (entry & 2 and not same):
-            return "new"
-        if entry & 2:
-            return "failed"
-        return "done" if same else "changed"
+def _is_utf8(body: BodyFile) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for piece in body.pieces():
+            decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 # --- outputs ---
@@ -244,18 +252,28 @@ _MAX_BYTES = 8 * 1024 * 1024
 _MAX_AGE = 1.0
 
 
+class RecordOptions(TypedDict):
+    """The arguments of each output."""
+
+    keeps_bodies: bool
+    retried: RetriedFailures | None
+
+
 class RecordOutput:
     """Collect records, and write them in batches.
 
     Args:
         keeps_bodies: write bodies as well.
+        retried: the failures of earlier runs that are fetched again; None for none.
 
     Attributes:
         recorded: the lines that have a record from earlier runs.
     """
 
-    def __init__(self, *, keeps_bodies: bool) -> None:
+    def __init__(self, *, keeps_bodies: bool, retried: RetriedFailures | None) -> None:
         self.keeps_bodies = keeps_bodies
+        self._folder: Path | None = None  # of the output
+        self._retried = retried
         self.recorded: RecordedLines = RecordedLines()
         self._batch: list[FetchRecord] = []
         self._bytes = 0
@@ -271,6 +289,8 @@ class RecordOutput:
         if not self._batch:
             self._due = now + _MAX_AGE
         if not self.keeps_bodies:
+            if isinstance(record.body, BodyFile):
+                record.body.close()
             record.body = None
         self._batch.append(record)
         self._bytes += len(record.body or b"")
@@ -284,8 +304,13 @@ class RecordOutput:
             CommandFailed: it cannot be written. Earlier batches are complete.
         """
         batch, self._batch, self._bytes = self._batch, [], 0
-        if batch:
-            self._write(batch)
+        try:
+            if batch:
+                self._write(batch)
+        finally:
+            for record in batch:
+                if isinstance(record.body, BodyFile):
+                    record.body.close()
 
     def close(self) -> None:
         """Write the batch, and close the files."""
@@ -294,6 +319,31 @@ class RecordOutput:
         finally:
             self._close()
 
+    def make_body_file(self, line: int) -> BodyFile:
+        """Return a file for a large body.
+
+        Args:
+            line: of the record.
+
+        Raises:
+            CommandFailed: it cannot be created.
+        """
+        if not self.keeps_bodies:
+            return discard_large_body()
+        # Next to the output, because the folder of temporary files may be in memory.
+        return open_temporary_body(self._folder)
+
+    def _note_recorded(
+        self, line: int, fingerprint: str, ok: bool, reason: str | None, status: int | None
+    ) -> None:
+        """Note a record of an earlier run, from its columns.
+
+        Raises:
+            TypeError, ValueError: a column is not valid.
+        """
+        is_retried = not ok and self._retried is not None and self._retried.include(reason, status)
+        self.recorded.add(line, int(fingerprint, 16), bool(ok), is_retried)
+
     def _write(self, batch: list[FetchRecord]) -> None:
         raise NotImplementedError
 
@@ -301,7 +351,8 @@ class RecordOutput:
         raise NotImplementedError
 
 
-def _make_exists_error(path: Path) -> CommandFailed:
+def make_exists_error(path: Path) -> CommandFailed:
+    """Return the error for an output that exists already."""
     return CommandFailed(
         f"{path} already exists: use --resume to continue, or --overwrite to replace it", 2
     )
@@ -315,7 +366,7 @@ _match_record = re.compile(
 _BLOCK_SIZE = 1 << 20  # bytes
 
 
-class _JSONLines(RecordOutput):
+class JSONLines(RecordOutput):
     """Append records to a file as whole lines of JSON.
 
     A line counts as soon as its line feed is written. An incomplete line, left by a kill or a full
@@ -325,12 +376,13 @@ class _JSONLines(RecordOutput):
     Args:
         path: the path of the file, or None for stdout.
         mode: see open_output.
-        keeps_bodies: write bodies as well.
+        options: see RecordOutput.
     """
 
-    def __init__(self, path: Path | None, mode: Mode, *, keeps_bodies: bool) -> None:
-        super().__init__(keeps_bodies=keeps_bodies)
+    def __init__(self, path: Path | None, mode: Mode, **options: Unpack[RecordOptions]) -> None:
+        super().__init__(**options)
         self._path = path
+        self._folder = None if path is None else path.parent
         self._is_terminal = path is None and sys.stdout.isatty()
         self._file = sys.stdout.fileno() if path is None else _open(path, mode)
         if path is not None:
@@ -346,15 +398,32 @@ class _JSONLines(RecordOutput):
     def _read(self, path: Path) -> None:
         """Read which lines have a record, and remove an incomplete line at the end."""
         with path.open("rb") as file:
-            end = _find_last_line_end(file)
-            for number, line in enumerate(_read_lines(file, end), 1):
-                try:
-                    self._add_recorded(line)
-                except ValueError:
-                    raise CommandFailed(
-                        f"{path}, line {number}: not a record of curlhttp fetch", 2
-                    ) from None
+            end = self._read_file(file)
         os.ftruncate(self._file, end)
+
+    def _read_file(self, file: BinaryIO) -> int:
+        """Read which lines have a record, and return where the last complete record ends."""
+        end = _find_last_line_end(file)
+        for number, line in enumerate(_read_lines(file, end), 1):
+            self._read_line(number, line)
+        return end
+
+    def _read_line(self, number: int, line: bytes) -> None:
+        """Add the record in a line.
+
+        Args:
+            number: of the line or record in the file.
+            line: the record as JSON.
+
+        Raises:
+            CommandFailed: the line is not a record.
+        """
+        try:
+            self._add_recorded(line)
+        except ValueError:
+            raise CommandFailed(
+                f"{self._path}, line {number}: not a record of curlhttp fetch", 2
+            ) from None
 
     def _add_recorded(self, line: bytes) -> None:
         """Add the record in a line of the file.
@@ -366,18 +435,40 @@ class _JSONLines(RecordOutput):
         if match is None:
             raise ValueError("not a record")
         if self._is_complete(line):
-            self.recorded.add(int(match[1]), int(match[2], 16), match[3] == b"true")
+            ok = match[3] == b"true"
+            is_retried = not ok and self._retried is not None and self._is_retried(line)
+            self.recorded.add(int(match[1]), int(match[2], 16), ok, is_retried)
+
+    def _is_retried(self, line: bytes) -> bool:
+        """Return whether the failure in a line is fetched again."""
+        assert self._retried is not None
+        if self._retried.are_all:
+            return True
+        try:
+            record = json.loads(line)
+            return self._retried.include(record.get("reason"), record["status"])
+        except (ValueError, KeyError, AttributeError, RecursionError):
+            return False
 
     def _is_complete(self, line: bytes) -> bool:
         """Return whether the files that a record names exist."""
         return True
 
     def _write(self, batch: list[FetchRecord]) -> None:
-        left = memoryview(b"".join(map(self._format, batch)))
+        self._append(self._encode(batch))
+
+    def _encode(self, batch: list[FetchRecord]) -> Iterable[bytes]:
+        """Return the bytes to append for a batch, in pieces."""
+        for record in batch:
+            yield from self._format(record)
+
+    def _append(self, pieces: Iterable[bytes]) -> None:
         start = os.fstat(self._file).st_size
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
+            for block in _join(pieces):
+                left = memoryview(block)
+                while left:
+                    left = left[os.write(self._file, left) :]
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -394,9 +485,15 @@ class _JSONLines(RecordOutput):
         if self._path is None:
             self.flush()
 
-    def _format(self, record: FetchRecord) -> bytes:
-        line = record.to_json(**record.body_as_json())
-        return escape_json_controls(line.decode()).encode() if self._is_terminal else line
+    def _format(self, record: FetchRecord) -> Iterable[bytes]:
+        if not isinstance(record.body, BodyFile):
+            line = record.to_json(**record.body_as_json())
+            return [escape_json_controls(line.decode()).encode() if self._is_terminal else line]
+        pieces = _encode_large(record, record.body)
+        return (
+            (escape_json_controls(piece) if self._is_terminal else piece).encode()
+            for piece in pieces
+        )
 
     def _close(self) -> None:
         if self._path is not None:
@@ -406,12 +503,25 @@ class _JSONLines(RecordOutput):
                 os.close(self._file)
 
 
+def _join(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join pieces to blocks, so that fewer system calls write them."""
+    block, size = list[bytes](), 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= _BLOCK_SIZE:
+            yield b"".join(block)
+            block, size = [], 0
+    if block:
+        yield b"".join(block)
+
+
 def _open(path: Path, mode: Mode) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
     try:
         return os.open(path, flags | (os.O_EXCL if mode == "new" else 0), 0o666)
     except FileExistsError:
-        raise _make_exists_error(path) from None
+        raise make_exists_error(path) from None
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
 
@@ -454,27 +564,27 @@ _INDEX = "index.jsonl"
 _match_body_file = re.compile(r"\d{8,}\.body(\.part)?").fullmatch
 
 
-class _Folder(_JSONLines):
+class Folder(JSONLines):
     """Write bodies to files named by line number, and records to an index of JSON lines.
 
-    A body is written under a temporary name, and renamed before the index mentions it. When a run
-    is resumed, a record counts only if the file of its body exists and has the right size.
+    A body is written under a temporary name, a large one as it comes, and renamed before the index
+    mentions it. When a run is resumed, a record counts only if the file of its body exists and has
+    the right size.
 
     Args:
         path: the path of the folder, which is created if it does not exist.
         mode: see open_output.
-        keeps_bodies: False to write the index only.
+        options: see RecordOutput. Without bodies, only the index is written.
     """
 
-    def __init__(self, path: Path, mode: Mode, *, keeps_bodies: bool) -> None:
-        self._folder = path
+    def __init__(self, path: Path, mode: Mode, **options: Unpack[RecordOptions]) -> None:
         try:
             path.mkdir(parents=True, exist_ok=True)
             if mode == "new" and any(path.iterdir()):
-                raise _make_exists_error(path)
+                raise make_exists_error(path)
         except OSError as error:
             raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
-        super().__init__(path / _INDEX, mode, keeps_bodies=keeps_bodies)
+        super().__init__(path / _INDEX, mode, **options)
         for file in path.iterdir():  # the index is locked, so there is no other run
             if (found := _match_body_file(file.name)) and (mode == "overwrite" or found[1]):
                 file.unlink()
@@ -483,22 +593,35 @@ class _Folder(_JSONLines):
         try:
             record = json.loads(line)
             name = record["file"]
+            assert self._folder is not None
             return name is None or (self._folder / name).stat().st_size == record["size"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False  # the body is missing, or the record was not written by this class
 
-    def _format(self, record: FetchRecord) -> bytes:
-        if record.body is None:
-            return record.to_json(file=None)
-        return record.to_json(file=f"{record.line:08}.body")
+    def _format(self, record: FetchRecord) -> list[bytes]:
+        body = record.body
+        if body is None:
+            return [record.to_json(file=None, sha256=None)]
+        digest = body.hexdigest() if isinstance(body, BodyFile) else sha256(body).hexdigest()
+        return [record.to_json(file=f"{record.line:08}.body", sha256=digest)]
+
+    def make_body_file(self, line: int) -> BodyFile:
+        """Return the file of a body, which gets its final name when it is complete."""
+        if not self.keeps_bodies:
+            return super().make_body_file(line)
+        return open_body_file(Path(f"{self._folder}{os.sep}{line:08}.body.part"))
 
     def add(self, record: FetchRecord) -> None:
         """Write the body, and add the record."""
-        if record.body is not None and self.keeps_bodies:
+        body = record.body
+        if body is not None and self.keeps_bodies:
             file = f"{self._folder}{os.sep}{record.line:08}.body"
             try:
-                _write_body(f"{file}.part", record.body)
-                os.replace(f"{file}.part", file)
+                if isinstance(body, BodyFile):
+                    body.move(file)
+                else:
+                    _write_body(f"{file}.part", body)
+                    os.replace(f"{file}.part", file)
             except OSError as error:
                 with suppress(OSError):
                     os.unlink(f"{file}.part")
@@ -532,6 +655,12 @@ CREATE TABLE IF NOT EXISTS results (
     headers TEXT,
     error TEXT,
     message TEXT,
+    reason TEXT,
+    curl_code INTEGER,
+    request_sent INTEGER NOT NULL DEFAULT 0,
+    last_status INTEGER,
+    retry_after REAL,
+    unchanged INTEGER NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL,
     elapsed REAL,
     size INTEGER NOT NULL,
@@ -547,7 +676,7 @@ _INSERT = (
 _BUSY_TIMEOUT = 10.0  # seconds to wait for another writer
 
 
-class _SQLite(RecordOutput):
+class SQLite(RecordOutput):
     """Write records as rows of the table `results`, each batch in one transaction.
 
     The write-ahead log allows others to read during a run. With synchronous=NORMAL, a power failure
@@ -556,14 +685,14 @@ class _SQLite(RecordOutput):
     Args:
         path: the path of the file.
         mode: see open_output.
-        keeps_bodies: write bodies as well.
+        options: see RecordOutput.
     """
 
-    def __init__(self, path: Path, mode: Mode, *, keeps_bodies: bool) -> None:
-        super().__init__(keeps_bodies=keeps_bodies)
-        self._path = path
+    def __init__(self, path: Path, mode: Mode, **options: Unpack[RecordOptions]) -> None:
+        super().__init__(**options)
+        self._path, self._folder = path, path.parent
         if mode == "new" and path.exists():
-            raise _make_exists_error(path)
+            raise make_exists_error(path)
         if mode == "overwrite":
             for suffix in ("", "-wal", "-shm"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -583,14 +712,24 @@ class _SQLite(RecordOutput):
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=NORMAL")
         self._database.execute(_TABLE)
-        for number, fingerprint, ok in self._database.execute(
-            "SELECT line, fingerprint, ok FROM results"
+        self._add_missing_columns()
+        for row in self._database.execute(
+            "SELECT line, fingerprint, ok, reason, status FROM results"
         ):
             try:
-                self.recorded.add(number, int(fingerprint, 16), bool(ok))
+                self._note_recorded(*row)
             except (TypeError, ValueError):
-                message = f"{self._path}, line {number}: not a record of curlhttp fetch"
+                message = f"{self._path}, line {row[0]}: not a record of curlhttp fetch"
                 raise CommandFailed(message, 2) from None
+
+    def _add_missing_columns(self) -> None:
+        """Add the columns that an earlier version of curlhttp did not write."""
+        found = {row[1] for row in self._database.execute("PRAGMA table_info(results)")}
+        for line in _TABLE.splitlines():
+            column = line.strip(" ,")
+            name = column.partition(" ")[0]
+            if name in _COLUMNS and name not in found:
+                self._database.execute(f"ALTER TABLE results ADD COLUMN {column}")
 
     def _write(self, batch: list[FetchRecord]) -> None:
         try:
@@ -608,45 +747,7 @@ class _SQLite(RecordOutput):
 
 
 def _make_row(record: FetchRecord) -> list[object]:
-    row = {**record.fields(), "body": record.body}
+    body = record.body.read() if isinstance(record.body, BodyFile) else record.body
+    row = {**record.fields(), "body": body}
     row["headers"] = json.dumps(record.headers, ensure_ascii=False)
     return [row[name] for name in _COLUMNS]
-
-
-# --- which format ---
-
-
-def _get_kind(path: Path) -> Kind:
-    """Return the format of a path.
-
-    Raises:
-        CommandFailed: its name does not determine it.
-    """
-    if path.is_dir() or not path.suffix:
-        return "folder"
-    kind = _SUFFIXES.get(path.suffix.lower())
-    if kind is None:
-        raise CommandFailed(
-            f"{path}: the format is unknown: use --format jsonl, folder or sqlite", 2
-        )
-    return kind
-
-
-def open_output(
-    path: Path | None, kind: Kind | None, mode: Mode, *, keeps_bodies: bool
-) -> RecordOutput:
-    """Open an output for records.
-
-    Args:
-        path: None for JSON lines on stdout.
-        kind: the format; None to determine it from the path.
-        mode: whether to refuse, resume or overwrite an existing output.
-        keeps_bodies: write bodies as well.
-
-    Raises:
-        CommandFailed: it exists in mode "new", has another format, or cannot be written.
-    """
-    if path is None:
-        return _JSONLines(None, mode, keeps_bodies=keeps_bodies)
-    kinds = {"jsonl": _JSONLines, "folder": _Folder, "sqlite": _SQLite}
-    return kinds[kind or _get_kind(path)](path, mode, keeps_bodies=keeps_bodies)

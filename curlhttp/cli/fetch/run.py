@@ -11,12 +11,22 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from curlhttp._models.cookies import LazyCookieJar
+from curlhttp._features.map.receiving import (
+    ReceivingScheduler,
+    choose_receiving_sender,
+    get_receiver,
+    set_receiver,
+)
+from curlhttp._features.map.results import Results
+from curlhttp._http.cookies import LazyCookieJar
 from curlhttp.cli.bench import LatencyHistogram
-from curlhttp.cli.errors import CommandFailed
+from curlhttp.cli.errors import CommandFailed, Terminated
+from curlhttp.cli.fetch.bodies import BodyReceiver, make_receiving
+from curlhttp.cli.fetch.earlier import DuplicateLines, EarlierRun, make_conditional_headers
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
 from curlhttp.cli.terminal import (
@@ -34,12 +44,15 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from curlhttp._client.client import Client
     from curlhttp._client.stats import ClientStats
-    from curlhttp._models.request import ClientRequest
-    from curlhttp._models.response import Response
+    from curlhttp._features.clients.client import Client
+    from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Response
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
+_NOT_MODIFIED = 304
+_CONDITIONS = {"if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"}
+_BACKLOG = 10_000  # requests that may wait for their hosts; the default of map
 _REFRESHES = 4  # per second
 _WINDOW = 20  # refreshes over which the rate is averaged
 _PERIOD = 10.0  # seconds between two lines of progress if stderr is not a terminal
@@ -54,7 +67,9 @@ class FetchRun:
         lines: the list.
         output: writes records, and knows the records of earlier runs.
         method: the HTTP method for lines that have none.
-        retry_failed: fetch failed lines again.
+        as_text: see FetchRecord.from_outcome.
+        duplicates: finds lines to leave out, or None.
+        earlier: the run whose responses are not sent again if they are unchanged, or None.
     """
 
     def __init__(
@@ -64,7 +79,9 @@ class FetchRun:
         output: RecordOutput,
         *,
         method: str,
-        retry_failed: bool,
+        as_text: bool = False,
+        duplicates: DuplicateLines | None = None,
+        earlier: EarlierRun | None = None,
     ) -> None:
         self.counters: FetchCounters = FetchCounters()
         self.begin: int = 0  # the position in the list at the first request
@@ -72,7 +89,9 @@ class FetchRun:
         self._lines = lines
         self._output = output
         self._method = method
-        self._retry_failed = retry_failed
+        self._as_text = as_text
+        self._duplicates = duplicates
+        self._earlier = earlier
         self._interrupts = DeferredInterrupts()
         self._progress: FetchProgress
 
@@ -93,24 +112,49 @@ class FetchRun:
             progress: shows the progress.
 
         Raises:
-            KeyboardInterrupt: after Ctrl-C, when all complete responses are recorded.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM, when all complete responses are recorded.
             CommandFailed: the output cannot be written, or the list was edited.
         """
         self._progress = progress
         self._interrupts.install()
         try:
-            with (
-                progress,
-                self._client.map(self._build_requests(), concurrency=concurrency) as outcomes,
-            ):
+            with progress, self._send(concurrency) as outcomes:
                 for outcome in outcomes:
-                    self._record(_make_record(outcome))
+                    self._record(self._make_record(outcome))
         finally:
             try:
                 with self._interrupts:
                     self._output.close()
             finally:
                 self._interrupts.uninstall()
+
+    def _send(self, concurrency: int) -> Results:
+        """Send the requests as map does it, with the files of large bodies."""
+        client = self._client
+        scheduler = ReceivingScheduler(
+            client,
+            self._build_requests(),
+            concurrency=concurrency,
+            backlog=_BACKLOG,
+            ordered=False,
+            return_exceptions=True,
+            options={},
+        )
+        scheduler.on_full = self._progress.print_full
+        make_sender = choose_receiving_sender(client, make_receiving(client))
+        return Results(client._add_sender_pool("_fetch_sender_pool", make_sender), scheduler)
+
+    def _make_record(self, outcome: Response | RequestException) -> FetchRecord:
+        request: Any = outcome.request  # Any: _build_or_record has set the extensions
+        line, method, url, validators = request.extensions[_KEY]
+        receiver = get_receiver(request)
+        assert isinstance(receiver, BodyReceiver)
+        file = receiver.file
+        as_text = self._as_text and (file is None or self._output.keeps_bodies)
+        record = FetchRecord.from_outcome(line, method, url, outcome, file=file, as_text=as_text)
+        if validators and record.status == _NOT_MODIFIED:
+            record.set_unchanged(validators)
+        return record
 
     def _record(self, record: FetchRecord) -> None:
         with self._interrupts:
@@ -121,6 +165,9 @@ class FetchRun:
     def _build_requests(self) -> Iterator[ClientRequest]:
         recorded = self._output.recorded
         for line in self._lines:
+            if self._duplicates is not None and self._duplicates.has(line):
+                self.counters.duplicates += 1
+                continue
             state = recorded.state(line.number, line.fingerprint)
             if state == "changed":
                 raise CommandFailed(
@@ -128,7 +175,7 @@ class FetchRun:
                     "lines at the end, or use another output",
                     2,
                 )
-            if state == "done" or (state == "failed" and not self._retry_failed):
+            if state in ("done", "failed"):
                 self.counters.skipped += 1
                 continue
             recorded.remove(line.number)
@@ -146,7 +193,10 @@ class FetchRun:
             except (RequestException, ValueError, TypeError) as error:
                 problem = str(error)
             else:
-                request.extensions = {_KEY: (line, request.method, str(request.url))}
+                key = (line, request.method, str(request.url), self._add_validators(request))
+                request._extend(_KEY, key)
+                make_file = partial(self._output.make_body_file, line.number)
+                set_receiver(request, BodyReceiver(make_file))
                 # A separate cookie jar for each request, so that cookies of a million lines neither
                 # mix nor pile up.
                 request.jar = LazyCookieJar()
@@ -155,53 +205,62 @@ class FetchRun:
         self._record(FetchRecord.from_problem(line, problem))
         return None
 
+    def _add_validators(self, request: ClientRequest) -> dict[str, str]:
+        """Make a request conditional, and return the validators that it has now."""
+        headers = request.headers
+        if (
+            self._earlier is None
+            or request.method != "GET"
+            or _CONDITIONS & {*map(str.lower, headers)}
+        ):
+            return {}
+        validators = self._earlier.get_validators(str(request.url))
+        headers.update(make_conditional_headers(validators))
+        return validators
+
     def _build(self, line: InputLine) -> ClientRequest:
         options: dict[str, Any] = {"method": self._method, **line.options}  # Any: see InputLine
-        return self._client.build_request(url=line.url, **options)
-
-
-def _make_record(outcome: Response | RequestException) -> FetchRecord:
-    request: Any = outcome.request  # Any: _build_or_record has set the extensions
-    line, method, url = request.extensions[_KEY]
-    return FetchRecord.from_outcome(line, method, url, outcome)
+        built: ClientRequest = self._client.build_request(url=line.url, **options)
+        return built
 
 
 class DeferredInterrupts:
-    """Raise KeyboardInterrupt on SIGINT, but not before the end of a `with` block.
+    """Raise KeyboardInterrupt on SIGINT or SIGTERM, but not before the end of a `with` block.
 
     Blocks may be nested. Outside the main thread, which receives the signals, this does nothing.
     """
 
     def __init__(self) -> None:
         self._depth = 0
-        self._is_pending = False
-        self._previous: signal._HANDLER = None
+        self._pending = 0  # a signal
+        self._previous: dict[int, signal._HANDLER] = {}
 
     def install(self) -> None:
-        """Install the signal handler."""
+        """Install the signal handlers."""
         if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
 
     def uninstall(self) -> None:
-        """Restore the previous signal handler."""
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        """Restore the previous signal handlers."""
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._is_pending = True
+        self._pending = number
         if not self._depth:
             self._raise()
 
     def _raise(self) -> NoReturn:
-        self._is_pending = False
-        raise KeyboardInterrupt
+        number, self._pending = self._pending, 0
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     def __enter__(self) -> None:
         self._depth += 1
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._depth -= 1
-        if self._is_pending and not self._depth and kind is None:
+        if self._pending and not self._depth and kind is None:
             self._raise()
 
 
@@ -211,9 +270,12 @@ class FetchCounters:
     Attributes:
         done: records of this run.
         ok: how many of them succeeded.
+        unchanged: how many of them are the same as in an earlier run.
+        duplicates: lines that are left out, because a line before them has the same URL.
         skipped: lines that are not fetched, because they have a record from an earlier run.
         statuses: counts by class, such as "2xx".
         errors: counts by type, such as "ReadTimeout".
+        reasons: counts by reason, such as "dns"; see failure_reason().
         size: the total size of the bodies in bytes.
         latencies: latencies of the last attempt of each request.
     """
@@ -222,9 +284,12 @@ class FetchCounters:
         self.done: int = 0
         self.ok: int = 0
         self.skipped: int = 0
+        self.unchanged: int = 0
+        self.duplicates: int = 0
         self.size: int = 0
         self.statuses: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
         self.latencies: LatencyHistogram = LatencyHistogram()
         self._started = time.monotonic()
 
@@ -232,9 +297,11 @@ class FetchCounters:
         """Count a record."""
         self.done += 1
         self.ok += record.ok
+        self.unchanged += record.unchanged
         self.size += record.size
         if record.error is not None:
             self.errors[record.error] += 1
+            self.reasons[record.reason or "other"] += 1
         elif record.status is not None:
             self.statuses[f"{record.status // 100}xx"] += 1
             if record.elapsed is not None:
@@ -258,8 +325,11 @@ class FetchCounters:
             "ok": self.ok,
             "failed": self.failed,
             "skipped": self.skipped,
+            "unchanged": self.unchanged,
+            "duplicates": self.duplicates,
             "statuses": dict(sorted(self.statuses.items())),
             "errors": dict(self.errors.most_common()),
+            "reasons": dict(self.reasons.most_common()),
             "bytes": self.size,
             "seconds": round(seconds, 3),
             "rate": round(self.done / seconds, 1) if seconds else 0.0,
@@ -282,6 +352,10 @@ class FetchCounters:
             rows.append(("latency", f"p50 {p50}, p95 {p95}"))
         if self.skipped:
             rows.append(("skipped", f"{self.skipped:,} recorded before"))
+        if self.unchanged:
+            rows.append(("same", f"{self.unchanged:,} unchanged since the earlier run"))
+        if self.duplicates:
+            rows.append(("left out", f"{self.duplicates:,} duplicates"))
         return rows
 
 
@@ -343,6 +417,18 @@ class FetchProgress:
             self._print(f"curlhttp: line {number}: {printable(problem)}")
         if self._invalid_lines == _MAX_INVALID_LINES:
             self._print("curlhttp: further invalid lines are recorded, but not reported")
+
+    def print_full(self, until: str) -> None:
+        """Say that no further lines are read, unless quiet.
+
+        Args:
+            until: when they are read again.
+        """
+        if not self._quiet:
+            self._print(
+                f"curlhttp: no further lines are read {until}. If other hosts come later in the "
+                "list, mix it, such as with `shuf`"
+            )
 
     def _print(self, line: str) -> None:
         self._console.print(line, soft_wrap=True)

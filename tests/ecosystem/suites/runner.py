@@ -17,11 +17,12 @@ from tests.ecosystem.suites.suite import Suite
 
 _CLONE = Path(__file__).parents[3]
 _PLUGINS = Path(__file__).with_name("plugins")
+_BACKENDS = _CLONE / "examples/backends"
 _LOOPBACK = Path(__file__).with_name("loopback.py")
 # Of the machine: no suite may depend on them.
 _VARIABLES = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
-_HTTPBIN = ("httpbin~=0.10.0", "trustme", "werkzeug")
+_INTERNET = ("httpbin~=0.10.0", "trustme", "werkzeug")
 
 Outcomes = dict[str, str]  # of a test's id: passed, failed or skipped
 
@@ -39,7 +40,17 @@ def isolated(*command: str | Path, names: str = "") -> tuple[str | Path, ...]:
     Some suites ask servers on the internet: those tests fail in both runs.
     """
     rights = () if os.geteuid() == 0 else ("--map-root-user",)
-    return ("unshare", "--net", "--mount", *rights, sys.executable, _LOOPBACK, names, *command)
+    return (
+        "unshare",
+        "--net",
+        "--mount",
+        *rights,
+        sys.executable,
+        "-I",
+        _LOOPBACK,
+        names,
+        *command,
+    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,7 @@ class SuiteRunner:
         return Comparison(self._suite, original, ours)
 
     def _install(self) -> None:
-        requires = (*self._suite.requires, *(_HTTPBIN if self._suite.asks_httpbin else ()))
+        requires = (*self._suite.requires, *(_INTERNET if self._suite.asks else ()))
         wanted = repr((self._suite.sdist, requires, sys.version, str(_CLONE)))
         made_for = self._folder / "made-for"
         if made_for.exists() and made_for.read_text() == wanted:
@@ -154,11 +165,10 @@ class SuiteRunner:
         outcomes = self._outcomes(library if only is None else f"{library}-again")
         outcomes.unlink(missing_ok=True)
         tests = self._suite.tests if only is None else only
-        names = "httpbin.org" if self._suite.asks_httpbin else ""
         pytest = (self._python, "-m", "pytest", *self._options(), *tests)
         with outcomes.with_suffix(".log").open("w") as log:
             subprocess.run(
-                isolated(*pytest, names=names),
+                isolated(*pytest, names=self._suite.asks),
                 cwd=self._source,
                 env=self._environment(library, outcomes),
                 stdin=subprocess.DEVNULL,
@@ -172,14 +182,14 @@ class SuiteRunner:
     def _options(self) -> list[str]:
         options = ["-q", "-ra", "--timeout=120", "--rootdir=.", "-p", "suite_outcomes"]
         options += ["-p", "no:cacheprovider", "-p", "no:curlhttp"]
-        if self._suite.asks_httpbin:
-            options += ["-p", "suite_httpbin"]
+        if self._suite.asks:
+            options += ["-p", "suite_internet"]
         return [*options, *self._suite.options]
 
     def _environment(self, library: str, outcomes: Path) -> dict[str, str]:
         paths = [_PLUGINS / "outcomes", self._source]
         if library != "original":
-            paths.insert(0, _PLUGINS / library)
+            paths = [_PLUGINS / library, _BACKENDS, *paths]
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -189,6 +199,7 @@ class SuiteRunner:
             **kept,
             "PATH": f"{self._python.parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "SUITE_ASKS": self._suite.asks,
             "SUITE_OUTCOMES": str(outcomes),
             **self._suite.environment,
         }

@@ -7,7 +7,6 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from tests.ecosystem.suites import catalog
 
@@ -23,8 +22,10 @@ class Suite:
             is in `requires`.
         tests: files and folders for pytest, relative to the sdist's folder.
         options: more arguments for pytest, such as "--deselect=...".
-        asks_httpbin: the tests send requests to httpbin.org: it is on loopback for them.
-        replaces: the library that curlhttp stands in for.
+        asks: the tests send requests to this name of the internet, which is on loopback for them:
+            httpbin.org or api.github.com.
+        replaces: the library that curlhttp stands in for, or the package that a port in
+            examples/backends gives a backend: a folder in plugins/.
         environment: variables for both runs.
         prepare: is called once with the unpacked folder, before the first run.
         differences: tests that pass with the original library and not with curlhttp: a pattern of
@@ -37,8 +38,8 @@ class Suite:
     installs_requirements: bool = True
     tests: tuple[str, ...] = ("tests",)
     options: tuple[str, ...] = ()
-    asks_httpbin: bool = False
-    replaces: Literal["requests", "httpx"] = "requests"
+    asks: str = ""
+    replaces: str = "requests"
     environment: Mapping[str, str] = field(default_factory=dict)
     prepare: Callable[[Path], None] | None = None
     differences: Mapping[str, str] = field(default_factory=dict)

@@ -326,6 +326,7 @@ def test_authorization_of_the_headers_goes_out(session: Any, app: AppServer) -> 
         ("Session", "merge_environment_settings"),
         ("Session", "send"),
         ("Session", "get_adapter"),
+        ("PreparedRequest", "__init__"),
         ("PreparedRequest", "prepare"),
         ("PreparedRequest", "prepare_headers"),
         ("Request", "__init__"),
@@ -367,6 +368,28 @@ def test_each_step_of_a_plain_get_may_be_replaced(
         setattr(session, name, lambda *args, **kwargs: replacement(session, *args, **kwargs))
         session.get(app.url)
         assert called
+
+
+def test_the_class_of_prepared_requests_may_be_replaced(
+    requests: Any, session: Any, app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.get(app.url)
+
+    class Own(requests.PreparedRequest):  # type: ignore[misc]
+        pass
+
+    monkeypatch.setattr(requests.sessions, "PreparedRequest", Own)
+    assert type(session.get(app.url).request) is Own
+
+
+def test_a_header_that_equals_a_good_one_may_be_invalid(
+    requests: Any, session: Any, app: AppServer
+) -> None:
+    session.headers["X-Key"] = b"value"
+    session.get(app.url)
+    session.headers["X-Key"] = bytearray(b"value")
+    with pytest.raises(requests.exceptions.InvalidHeader):
+        session.get(app.url)
 
 
 def test_what_changes_from_one_request_to_the_next_is_sent(

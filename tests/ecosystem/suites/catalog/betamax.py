@@ -2,4 +2,4 @@
 
 from tests.ecosystem.suites.suite import Suite
 
-SUITE = Suite(sdist="betamax==0.9.0", requires=("pyyaml",), asks_httpbin=True, is_in_ci=True)
+SUITE = Suite(sdist="betamax==0.9.0", requires=("pyyaml",), asks="httpbin.org", is_in_ci=True)

@@ -1,0 +1,50 @@
+"""The methods of features that both clients have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from curlhttp._client.base import BaseClient
+
+if TYPE_CHECKING:
+    from curlhttp._features.record.record import HarLog
+
+
+class SharedMethods(BaseClient):
+    """Methods that are the same in both clients."""
+
+    def har(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> HarLog:
+        """Record everything this client sends and receives to a HAR 1.2 file, for browser tools.
+
+            with client.har("slow.har"):
+                client.get("https://api.example.org/users")
+
+        Each attempt of a request is one entry, with its timings and its response. A failed attempt
+        has status 0. Credentials are masked as in Record. Everything, including bodies, stays in
+        memory until the `with` ends.
+
+        Args:
+            path: the file. It is written when the `with` ends, and replaces an existing file.
+            secrets: additional names to mask; see Record.
+
+        Raises:
+            OSError: the file cannot be written. Raised when the `with` ends.
+        """
+        from curlhttp._features.record.record import HarLog
+
+        return HarLog(path, secrets, self._add_recorder, self._remove_recorder, self._runtime.wall)
+
+    def _add_recorder(self, recorder: HarLog) -> None:
+        settings = self._chain.settings
+        if "cache" in settings:
+            settings["middleware"] = (*settings.get("middleware", ()), recorder.note_cached)
+        self._add_wrapper(recorder)
+
+    def _remove_recorder(self, recorder: HarLog) -> None:
+        note, settings = recorder.note_cached, self._chain.settings
+        kept = tuple(each for each in settings.pop("middleware", ()) if each != note)
+        if kept:
+            settings["middleware"] = kept
+        self._remove_wrapper(recorder)
