@@ -100,7 +100,7 @@ async def test_a_failed_download_is_a_result_or_raised(
     ]
     status, schema, checksum, right_one, plain = await collect(client, pairs, ordered=True)
     assert (type(status), status.request.url.path) == (e.HTTPError, "/404")
-    assert notes_of(status) == [f"it was to be downloaded to {tmp_path}/old"]
+    assert notes_of(status) == [f"it was to be downloaded to {tmp_path / 'old'}"]
     assert (type(schema), schema.request.url) == (e.MissingSchema, "nope")
     assert (type(checksum), checksum.expected) == (e.ChecksumMismatch, "sha256:" + "0" * 64)
     assert (right_one.size, plain.size) == (9, 9)
