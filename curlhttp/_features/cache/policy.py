@@ -480,17 +480,11 @@ class CachePolicy:
         return status_code in _ERRORS
 
     def freshen(
-        self,
-        request: ClientRequest,
-        entry: hishel.Entry,
-        response: Response,
-        began: float,
-        now: float,
+        self, entry: hishel.Entry, response: Response, began: float, now: float
     ) -> hishel.Entry | None:
         """Return a stored response updated by a 304; None if the 304 is about another response.
 
         Args:
-            request: of the caller.
             entry: the stored response.
             response: the 304.
             began: when the request was sent, in seconds since the epoch.
