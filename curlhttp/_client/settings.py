@@ -1,7 +1,7 @@
 """The settings of a client: one table, of which constructors, errors and signatures are made.
 
 A new setting needs a line here, its type in ClientOptions, a sentence in the docstring of Client,
-and the feature that uses it.
+the feature that uses it, and, if a request cannot have it, a line in suggestions.ini ([request]).
 """
 
 from __future__ import annotations

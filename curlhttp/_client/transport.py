@@ -318,15 +318,16 @@ class TransportAttempt:
         request: complete.
         transport: gets it.
         is_async: whether tasks read the body, instead of threads.
-        now: returns monotonic seconds.
+        now: returns monotonic seconds; of the engine, if the transport is one that wraps it.
 
     Attributes:
         request: as given.
+        now: as given.
         begun: when it was sent, in monotonic seconds.
         first_byte: seconds until `send` returned; 0 before.
     """
 
-    __slots__ = ("_now", "begun", "first_byte", "is_async", "request", "transport")
+    __slots__ = ("begun", "first_byte", "is_async", "now", "request", "transport")
 
     def __init__(
         self,
@@ -339,7 +340,7 @@ class TransportAttempt:
         self.is_async = is_async
         self.request = request
         self.transport = transport
-        self._now = now
+        self.now = now
         self.begun = now()
         self.first_byte = 0.0
 
@@ -350,7 +351,7 @@ class TransportAttempt:
             TypeError: it returned something else than a response.
             StreamConsumedError: it returned a response that was closed.
         """
-        self.first_byte = self._now() - self.begun
+        self.first_byte = self.now() - self.begun
         if not isinstance(response, Response):
             if inspect.iscoroutine(response):
                 response.close()
@@ -374,7 +375,7 @@ class TransportAttempt:
 
     def timings(self) -> Timings:
         """Return the time until the head, and until now."""
-        total = self._now() - self.begun
+        total = self.now() - self.begun
         first_byte = self.first_byte or total
         return add_waits(Timings(0.0, 0.0, 0.0, 0.0, first_byte, total, False, None), self.request)
 
@@ -385,7 +386,7 @@ class TransportAttempt:
             silent_since: when the transport did something, in monotonic seconds.
             has_head: whether `send` has returned.
         """
-        request, now = self.request, monotonic()
+        request, now = self.request, self.now()
         if request.is_late(now):
             raise deadline_error(request, was_sent=True)
         read = request.timeout.read
@@ -407,8 +408,7 @@ class TransportAttempt:
         """
         request = self.request
         read = request.timeout.read if has_head or self._is_small else None
-        now = monotonic()
-        left = None if request.deadline is None else max(0.0, request.deadline - now)
+        left = None if request.deadline is None else max(0.0, request.deadline - self.now())
         limits = [each for each in (read, left) if each is not None]
         if not limits:
             return await call()
@@ -471,7 +471,7 @@ class _Received:
         """Return where the time went so far."""
         if self.is_made:
             return self._attempt.timings()
-        return self._times._replace(total=monotonic() - self._attempt.begun)
+        return self._times._replace(total=self._attempt.now() - self._attempt.begun)
 
     def certificate(self) -> str | None:
         """Return the server's certificate as PEM."""
@@ -505,7 +505,7 @@ class _Received:
             return await stream._read_raw()
         if self._is_async:
             return await self._attempt.wait(stream._read_raw, has_head=True)
-        begun = monotonic()
+        begun = self._attempt.now()
         piece = await stream._read_raw()
         self._attempt.check_time(begun, has_head=True)
         return piece

@@ -13,12 +13,14 @@ import math
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
 from curlhttp._http.request import ClientRequest
+from curlhttp._runtime.engine import EngineState
 
 try:
     from fcntl import ioctl
@@ -397,6 +399,22 @@ class OpenConnections:
             for route, connection in self.by_route.copy().items()
             if _is_open(connection.descriptor, route[3])
         ]
+
+
+def tell_state(
+    known: Iterable[OpenConnections], used: Iterable[Connection | None], waits: list[float]
+) -> EngineState:
+    """Return what an engine tells of itself; may be called from any thread.
+
+    Args:
+        known: the connections of the engine.
+        used: those of transfers that are not idle; None for one that has none yet.
+        waits: seconds that each waiting request has waited.
+    """
+    busy = {id(each) for each in used}
+    every = {id(each): each for connections in known for each in connections.open()}
+    counts = Counter((each.origin, each.protocol, number in busy) for number, each in every.items())
+    return EngineState(counts, waits)
 
 
 def _is_open(descriptor: int, port: int) -> bool:

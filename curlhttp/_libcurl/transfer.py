@@ -3,8 +3,8 @@
 The callbacks do not raise, because an exception breaks all other transfers of a curl_multi. They
 store the error in `failed`, and the code that runs the transfer raises it. Whether libcurl may send
 the request again is decided by the table in attempt.py, which gets libcurl's events from here. When
-the attempt has ended, result.py turns it into a response or an exception. This module also counts
-the open connections of engines, and keeps a forked child from using its parent's transfers.
+the attempt has ended, result.py turns it into a response or an exception. This module also keeps a
+forked child from using its parent's transfers.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from __future__ import annotations
 import _socket
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -55,15 +54,12 @@ from curlhttp._libcurl.libcurl_log import (
 )
 from curlhttp._libcurl.options import get_first_limit
 from curlhttp._libcurl.upload import Upload
-from curlhttp._runtime.engine import MAX_DRAINED, EngineState, Totals
+from curlhttp._runtime.engine import MAX_DRAINED, Totals
 from curlhttp._runtime.log import RequestLog, get_request_log
 from curlhttp.exceptions import BlockedAddress, ConnectionError
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _MOST_OF_TUNNEL = 256 * 1024  # bytes of a proxy's response to CONNECT
-if TYPE_CHECKING:
-    from curlhttp._http.response import Response
-
 _CATCHES_UP = 0.1  # seconds by which late timers do not slow down a response with a maximum rate
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 # For who stores what it reads at once: what arrives is read with fewer system calls.
@@ -86,8 +82,8 @@ _OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
 _BAD_SOCKET = int(pycurl.SOCKET_BAD)
 _READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE)
 
-
 if TYPE_CHECKING:
+    from curlhttp._http.response import Response
 
     class _SocketAddress(NamedTuple):
         """The socket that libcurl wants, as pycurl describes it."""
@@ -1129,25 +1125,6 @@ def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int
     except (OSError, TypeError):
         return 1  # libcurl closes the socket: CURLE_COULDNT_CONNECT (CURLOPT_SOCKOPTFUNCTION)
     return 0
-
-
-# --- How many connections an engine has open, and how many of them are in use ---
-
-
-def tell_state(
-    known: Iterable[OpenConnections], active: Iterable[Transfer], waits: list[float]
-) -> EngineState:
-    """Return what an engine tells of itself; may be called from any thread.
-
-    Args:
-        known: the connections of the engine.
-        active: transfers that are not idle.
-        waits: seconds that each waiting request has waited.
-    """
-    used = {id(transfer.connection) for transfer in active}
-    every = {id(each): each for connections in known for each in connections.open()}
-    counts = Counter((each.origin, each.protocol, number in used) for number, each in every.items())
-    return EngineState(counts, waits)
 
 
 # --- Keep a forked child from using or closing the connections of its parent ---

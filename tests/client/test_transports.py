@@ -773,6 +773,22 @@ async def test_a_wrapper_waits_on_the_clock_of_the_client(make_client: MakeClien
     assert (engine.now(), [sent.at for sent in engine.sent]) == (60, [60])
 
 
+async def test_the_timeout_of_an_answer_in_pieces_is_measured_on_the_clock_of_the_client(
+    make_client: MakeClient, make_body: Any
+) -> None:
+    body = make_body(b"one ", b"two")
+
+    async def late(request: Any, send: Any, runtime: Any) -> Any:
+        await runtime.sleep(60)
+        return body(request)
+
+    around, timeout = _Around(late), curlhttp.Timeout(total=300)
+    client = make_client(transport=around.wrap(ScriptedEngine([])), timeout=timeout)
+    response = await client.get(URL)
+    assert response.content == b"one two"
+    assert response.timings.total == 60
+
+
 @pytest.mark.colours("asyncio", "trio")
 async def test_the_next_attempt_wins_while_a_wrapper_waits(
     make_client: MakeClient, app: AppServer

@@ -211,7 +211,7 @@ class _CachedRequest:
             return await self._receive(response, stored, "fwd=stale", began)
         await response.discard()
         now = self._clock.wall()
-        fresh = self._policy.freshen(self._request, stored.entry, response, began, now)
+        fresh = self._policy.freshen(stored.entry, response, began, now)
         if fresh is None:  # the 304 is about another response
             await self._offload(self._store.remove, stored.entry)
             return await self._fetch(send, None, "miss")

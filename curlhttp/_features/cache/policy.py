@@ -7,7 +7,6 @@ requests and RFC 5861, and has its own clock.
 
 from __future__ import annotations
 
-import calendar
 import hashlib
 import re
 import uuid
@@ -18,13 +17,14 @@ from typing import NamedTuple
 import hishel
 
 from curlhttp._http.headers import Headers
+from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.redaction import is_secret_header
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.url import decode_reference
 from curlhttp.exceptions import RequestException
 
-# --- Header fields: directives, dates and ages. The parsers never raise ---
+# --- Header fields: directives and ages. The parsers never raise ---
 #
 # Stricter than hishel, which treats an invalid value like a missing one. Here an invalid value
 # makes a response stale.
@@ -34,15 +34,6 @@ FOR_EVER = 2**31  # seconds: RFC 9111, section 1.2.2
 _DIRECTIVE = re.compile(r'([^\s,;="]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?[^,]*').finditer
 _ESCAPED = re.compile(r"\\(.)")
 _WHOLE = re.compile(r"[0-9]+").fullmatch
-
-_DAY, _MONTHS = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)", "JanFebMarAprMayJunJulAugSepOctNovDec"
-_MONTH, _TIME = f"({'|'.join(re.findall('...', _MONTHS))})", r"(\d\d):(\d\d):(\d\d)"
-# RFC 9110, section 5.6.7: the current form, and two obsolete ones.
-_DATE = re.compile(rf"{_DAY}, (\d\d) {_MONTH} (\d{{4}}) {_TIME} GMT", re.IGNORECASE).fullmatch
-_OLD_DATE = re.compile(
-    rf"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, (\d\d)-{_MONTH}-(\d\d) {_TIME} GMT"
-).fullmatch
-_OLDEST_DATE = re.compile(rf"{_DAY} {_MONTH} ([ \d]\d) {_TIME} (\d{{4}})").fullmatch
 
 
 def parse_directives(value: str | None) -> dict[str, str]:
@@ -77,35 +68,6 @@ def parse_age(text: str | None) -> int:
         text: of all field lines, joined; the first value counts.
     """
     return parse_seconds((text or "").partition(",")[0].strip()) or 0
-
-
-def parse_date(text: str | None, now: float = 0) -> float | None:
-    """Return an HTTP-date as seconds since the epoch, None if it is invalid.
-
-    Args:
-        text: the value of the field.
-        now: seconds since the epoch; a year of two digits is at most 50 years later.
-
-    Source: RFC 9110, section 5.6.7.
-    """
-    if not text:
-        return None
-    if found := _DATE(text):
-        day, month, year, *clock = found.groups()
-    elif found := _OLD_DATE(text):
-        day, month, year, *clock = found.groups()
-        this_year = 1970 + int(now // 31556952)
-        century = this_year // 100 * 100
-        year = str(century + int(year) - (100 if century + int(year) > this_year + 50 else 0))
-    elif found := _OLDEST_DATE(text):
-        month, day, *clock, year = found.groups()
-    else:
-        return None
-    number = _MONTHS.index(month.title()) // 3 + 1
-    hour, minute, second = map(int, clock)
-    if not (1 <= int(day) <= 31 and hour < 24 and minute < 60 and second <= 60 and int(year)):
-        return None
-    return float(calendar.timegm((int(year), number, int(day), hour, minute, second)))
 
 
 # --- A stored response: its fields, its owner, the requests that it answers, and its age ---
@@ -167,7 +129,7 @@ def remove_fields(headers: hishel.Headers, names: Iterable[str]) -> None:
 
 def compute_birth(headers: hishel.Headers, began: float, now: float) -> float:
     """Return when a response's Age would have been 0 (RFC 9111, section 4.2.3)."""
-    date = parse_date(headers.get("date"), now)
+    date = parse_http_date(headers.get("date"), now)
     apparent = 0.0 if date is None else max(0.0, now - date)
     return now - max(apparent, parse_age(headers.get("age")) + max(0.0, now - began))
 
@@ -384,8 +346,8 @@ class CachePolicy:
             listed = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
             return tags.strip() == "*" or bool(stored and stored in listed)
         born = get_birth(entry)
-        since = parse_date(request.get_header("if-modified-since"), born)
-        dates = (parse_date(headers.get(name), born) for name in ("last-modified", "date"))
+        since = parse_http_date(request.get_header("if-modified-since"), born)
+        dates = (parse_http_date(headers.get(name), born) for name in ("last-modified", "date"))
         modified = next((date for date in dates if date is not None), born)
         return since is not None and modified <= since
 
@@ -451,11 +413,11 @@ class CachePolicy:
             if name in directives:
                 return parse_seconds(directives[name]) or 0
         born = get_birth(entry)
-        date = parse_date(headers.get("date"), born)
+        date = parse_http_date(headers.get("date"), born)
         if "expires" in headers:
-            expires = parse_date(headers["expires"], born)
+            expires = parse_http_date(headers["expires"], born)
             return -1 if expires is None else expires - (born if date is None else date)
-        modified = parse_date(headers.get("last-modified"), born)
+        modified = parse_http_date(headers.get("last-modified"), born)
         is_known = entry.response.status_code in _HEURISTIC or "public" in directives
         if modified is None or not is_known:
             return 0
@@ -480,17 +442,11 @@ class CachePolicy:
         return status_code in _ERRORS
 
     def freshen(
-        self,
-        request: ClientRequest,
-        entry: hishel.Entry,
-        response: Response,
-        began: float,
-        now: float,
+        self, entry: hishel.Entry, response: Response, began: float, now: float
     ) -> hishel.Entry | None:
         """Return a stored response updated by a 304; None if the 304 is about another response.
 
         Args:
-            request: of the caller.
             entry: the stored response.
             response: the 304.
             began: when the request was sent, in seconds since the epoch.

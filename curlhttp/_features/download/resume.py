@@ -12,9 +12,9 @@ from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple, TypeGuard
 
-from curlhttp._features.retry.policy import parse_http_date
 from curlhttp._http.decoding import parse_codings
 from curlhttp._http.headers import Headers, parse_length
+from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.url import URL
@@ -224,7 +224,7 @@ def _matches(headers: Headers, asked: RangeRequest) -> bool:
 
 def _is_unmodified_since(headers: Headers, written: float) -> bool:
     """Return whether a 206 is certainly of a version that existed at a time."""
-    since = parse_http_date(headers.get("last-modified", ""), written)
+    since = parse_http_date(headers.get("last-modified"), written)
     return since is not None and since <= written
 
 
@@ -256,7 +256,7 @@ def _find_validator(headers: Headers, wall: float) -> str | None:
     if tags:  # even a weak one rules out the date
         return tags[0] if len(tags) == 1 and _STRONG_ETAG(tags[0]) else None
     changed = headers.get("last-modified", "")
-    since, served = parse_http_date(changed, wall), parse_http_date(headers.get("date", ""), wall)
+    since, served = parse_http_date(changed, wall), parse_http_date(headers.get("date"), wall)
     # Section 8.8.2.2: the file may have changed again within that second, and clocks differ.
     is_strong = since is not None and served is not None and served - since >= _SETTLED
     return changed.strip() if is_strong else None

@@ -27,8 +27,8 @@ from curlhttp._features.download.resume import (
 from curlhttp._features.download.spans import MIN_SEGMENT, Span, divide
 from curlhttp._features.download.stream import DownloadStream, Tools, abandon, with_range
 from curlhttp._features.redirects.layer import with_deadline
-from curlhttp._features.retry.policy import parse_http_date
 from curlhttp._http.errors import client_closed
+from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.url import URL
@@ -469,7 +469,7 @@ class _SegmentStream(DownloadStream):
             return total
         total = int(response.headers["content-range"].rpartition("/")[2])
         self._check_size(response, total)
-        modified = parse_http_date(response.headers.get("last-modified", ""), self._wall())
+        modified = parse_http_date(response.headers.get("last-modified"), self._wall())
         self.modified = modified or self.modified
         self.gap.until = self.gap.end
         self._streams.wake()

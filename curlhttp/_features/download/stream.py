@@ -24,8 +24,8 @@ from curlhttp._features.download.resume import (
     plan_foreign_range,
     plan_range,
 )
-from curlhttp._features.retry.policy import parse_http_date
 from curlhttp._http.decoding import parse_codings
+from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.progress import ProgressMeter
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ClientRequest
@@ -211,7 +211,7 @@ class DownloadStream:
             total = content_length(headers)
         self._check_size(response, total)
         wall = self._wall()
-        modified = parse_http_date(headers.get("last-modified", ""), wall)
+        modified = parse_http_date(headers.get("last-modified"), wall)
         if start and requested is not None and requested.stored is not None:
             self._part.resume(start)
             self.modified = modified or self.modified  # a 206 may leave it out

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-from calendar import monthrange, timegm
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
@@ -25,6 +24,7 @@ from curlhttp._features.shared_store import Answer, Store, StoreCommand, check_s
 from curlhttp._http.errors import check_flags, check_number, check_object, validate_statuses
 from curlhttp._http.fork import register
 from curlhttp._http.headers import Headers
+from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.request import IDEMPOTENT, ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.suggestions import with_suggestions
@@ -582,20 +582,7 @@ def describe_outcomes(attempts: Collection[Attempt]) -> str:
 
 _SECONDS = re.compile(r"[0-9]+", re.ASCII)
 _LONGEST_WAIT = 1e9  # seconds, 30 years: time.sleep() refuses a few hundred
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_MONTH = "(?P<month>" + "|".join(_MONTHS) + ")"
-_TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
-# RFC 9110, section 5.6.7: IMF-fixdate, RFC 850's and asctime's
-_DATES = tuple(
-    re.compile(form, re.ASCII | re.IGNORECASE)
-    for form in (
-        rf"[a-z]{{3}}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4,9}}) {_TIME} GMT",
-        rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME} GMT",
-        rf"[a-z]{{3}} {_MONTH} (?P<day>[0-9 ][0-9]) {_TIME} (?P<year>[0-9]{{4,9}})",
-    )
-)
 _SKEW = 60.0  # seconds by which two clocks may differ before the server's clock counts
-_HALF_CENTURY = 50 * 365.25 * 86400.0  # seconds
 
 
 def parse_retry_after(headers: Headers, wall: float) -> float | None:
@@ -623,41 +610,7 @@ def _parse_value(value: str, headers: Headers, wall: float) -> float | None:
     then = parse_http_date(value, wall)
     if then is None:
         return None
-    served = parse_http_date(headers.get("date", ""), wall)
+    served = parse_http_date(headers.get("date"), wall)
     # A clock that is minutes off, here or there, must not turn "in 5 s" into "never".
     is_skewed = served is not None and abs(served - wall) > _SKEW
     return max(0.0, then - (served if is_skewed and served is not None else wall))
-
-
-def parse_http_date(text: str, wall: float) -> float | None:
-    """Return an HTTP-date as seconds since the epoch, None if it is invalid (RFC 9110, 5.6.7).
-
-    A year after 9999, which the RFC cannot express, is read as 9999.
-
-    Args:
-        text: as received.
-        wall: the local time: a year of two digits is at most 50 years after it.
-    """
-    for form in _DATES:
-        found = form.fullmatch(text.strip(" \t"))
-        if found is not None:
-            return _to_epoch(found, wall)
-    return None
-
-
-def _to_epoch(found: re.Match[str], wall: float) -> float | None:
-    year, day, hour, minute, second = (
-        int(found[name]) for name in ("year", "day", "hour", "minute", "second")
-    )
-    month = _MONTHS.index(found["month"].lower()) + 1
-    if len(found["year"]) == 2:
-        year += 2000
-    year = min(year, 9999)
-    if year < 1 or hour > 23 or minute > 59 or second > 60:  # 60: a leap second
-        return None
-    if not 1 <= day <= monthrange(year, month)[1]:
-        return None
-    seconds = float(timegm((year, month, day, hour, minute, second)))
-    if len(found["year"]) == 2 and seconds - wall > _HALF_CENTURY:
-        return float(timegm((year - 100, month, day, hour, minute, second)))
-    return seconds

@@ -20,7 +20,12 @@ from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._libcurl import pycurl
 from curlhttp._libcurl.connection_pool import ConnectionPool, count_failed_wait
-from curlhttp._libcurl.connection_state import OpenConnections, Quarantine, shut_down
+from curlhttp._libcurl.connection_state import (
+    OpenConnections,
+    Quarantine,
+    shut_down,
+    tell_state,
+)
 from curlhttp._libcurl.dns import FAILED
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.errors import make_driver_error, unwrap_callback_error
@@ -39,7 +44,6 @@ from curlhttp._libcurl.transfer import (
     TransferLease,
     leak,
     leak_transfer,
-    tell_state,
 )
 from curlhttp._runtime.engine import (
     ByteStream,
@@ -345,9 +349,9 @@ class BlockingEngine:
     def tell_state(self) -> EngineState:
         """Return what statistics need; may be called from any thread."""
         every, idle = self._pool.all.copy(), self._pool.idle()
-        active = [transfer for transfer in every if transfer not in idle]
+        used = [transfer.connection for transfer in every if transfer not in idle]
         connections = [transfer.connections for transfer in every]
-        return tell_state(connections, active, self._pool.slots.waits())
+        return tell_state(connections, used, self._pool.slots.waits())
 
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.

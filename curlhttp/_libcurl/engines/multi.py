@@ -31,7 +31,7 @@ from curlhttp._libcurl.connection_pool import (
     no_slot_error,
     warn_of_wait,
 )
-from curlhttp._libcurl.connection_state import OpenConnections, Quarantine
+from curlhttp._libcurl.connection_state import OpenConnections, Quarantine, tell_state
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.errors import make_driver_error
 from curlhttp._libcurl.handle import Shares
@@ -41,7 +41,6 @@ from curlhttp._libcurl.transfer import (
     Transfer,
     leak,
     leak_transfer,
-    tell_state,
 )
 from curlhttp._runtime.engine import (
     EngineState,
@@ -500,10 +499,10 @@ class MultiEngine(ABC):
 
     def tell_state(self) -> EngineState:
         """Return what statistics need; may be called from any thread."""
-        running = tuple(self._driver.running.copy().values())
+        used = [transfer.connection for transfer in self._driver.running.copy().values()]
         # In a forked child, the tasks of the parent seem to wait.
         waits = [] if self.is_closed else self._pool.slots.waits()
-        return tell_state([self._connections], running, waits)
+        return tell_state([self._connections], used, waits)
 
     def _release(self, transfer: Transfer) -> None:
         pool = self._pool
