@@ -557,7 +557,17 @@ async def test_a_damaged_state_is_not_believed(
     assert depot.asked[0] is None
 
 
-async def test_the_error_says_how_much_is_kept(client: AnyClient, depot: Depot, path: Path) -> None:
+async def test_the_error_says_how_much_is_kept(
+    client: AnyClient, depot: Depot, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what threads still write when the error comes."""
+    write = PartialFile._write
+
+    def write_slowly(part: PartialFile, pieces: list[bytes]) -> None:
+        time.sleep(0.1)
+        write(part, pieces)
+
+    monkeypatch.setattr(PartialFile, "_write", write_slowly)
     with pytest.raises(Stop) as caught:
         await download(client, depot.url, path, segments=4, progress=stop_at(3_000_000))
     count = check_claims(path, depot.data)

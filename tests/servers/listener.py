@@ -59,6 +59,8 @@ class Listener(Generic[_C]):
         self.stopping = threading.Event()
         self.changed = threading.Condition()
         self._accepting = False
+        self._last: object = None  # the address of the last client of the previous test
+        self._is_last_accepted = False
         self._sockets: set[socket.socket] = set()
         self._older: set[socket.socket] = set()  # there before the counts were reset
         self._adopted: set[socket.socket] = set()
@@ -164,9 +166,21 @@ class Listener(Generic[_C]):
 
     def begin_test(self) -> None:
         """Process what the previous test has sent and closed, and forget it."""
+        self._accept_waiting()
         with self.changed:
             self.changed.wait_for(lambda: self._sockets <= self._older, _HEARD_SECONDS)
         self.reset_counts()
+
+    def _accept_waiting(self) -> None:
+        """Wait until each connection is accepted that was made before this call."""
+        if not self._accepting:
+            return
+        with socket.socket(self._listening.family) as last:
+            last.bind((self.host, 0))
+            self._last, self._is_last_accepted = last.getsockname(), False
+            last.connect((self.host, self.port))
+            with self.changed:
+                self.changed.wait_for(lambda: self._is_last_accepted, _JOIN_SECONDS)
 
     def reset_counts(self) -> None:
         """Forget what was counted, and connections that are open."""
@@ -201,10 +215,16 @@ class Listener(Generic[_C]):
     def _accept(self) -> None:
         try:
             while True:
-                sock, _ = self._listening.accept()
+                sock, peer = self._listening.accept()
                 if not self._accepting:
                     sock.close()
                     return
+                if peer == self._last:
+                    sock.close()
+                    with self.changed:
+                        self._is_last_accepted = True
+                        self.changed.notify_all()
+                    continue
                 self._begin(sock)
         except OSError as error:
             if self._accepting:

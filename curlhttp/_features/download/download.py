@@ -104,23 +104,24 @@ async def download_request(
     part = _open_target(path, resume, expected, mtime, segments)
     transfer: DownloadStream
     try:
-        tools = Tools(client, exchange, runtime, meter, run_blocking, batch, expected is not None)
-        if isinstance(part, PartialFile) and (segments > 1 or part.spans is not None):
-            from curlhttp._features.download.segments import download_segments
+        try:
+            tools = Tools(client, exchange, runtime, meter, run_blocking, batch, expected is not None)
+            if isinstance(part, PartialFile) and (segments > 1 or part.spans is not None):
+                from curlhttp._features.download.segments import download_segments
 
-            transfer, response = await download_segments(tools, request, part, segments)
-        else:
-            transfer = DownloadStream(tools, request, part)
-            response = await transfer.send()
-        if expected is not None:
-            await transfer.verify(expected, response)
-        await run_blocking(part.commit, transfer.modified if mtime else None)
+                transfer, response = await download_segments(tools, request, part, segments)
+            else:
+                transfer = DownloadStream(tools, request, part)
+                response = await transfer.send()
+            if expected is not None:
+                await transfer.verify(expected, response)
+            await run_blocking(part.commit, transfer.modified if mtime else None)
+        finally:
+            part.close()  # waits for a thread that still writes, so its size is final
     except Exception as error:
         if part.is_kept:
             add_note(error, f"{part.size} bytes are kept: the same download continues from there")
         raise
-    finally:
-        part.close()
     return response
 
 
