@@ -827,14 +827,22 @@ class Session(SessionRedirectMixin):
         for adapter in self.adapters.values():
             adapter.close()
 
-    def stats(self) -> ClientStats:
-        """Return what is open and waiting right now, and what the session's HTTPAdapters have done.
+    if TYPE_CHECKING:
 
-        See curlhttp.Client.stats; requests has none.
-        """
+        def stats(self) -> ClientStats:
+            """Return what is open and waiting, and what the session's HTTPAdapters have done.
+
+            See curlhttp.Client.stats; requests has none.
+            """
+
+    def __getattr__(self, name: str) -> Callable[[], ClientStats]:
+        # A method would come before those of classes that follow Session among the bases of a
+        # subclass: the client of docker has a `stats` there.
+        if name != "stats":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         from curlhttp.requests.adapters import collect_stats
 
-        return collect_stats(self.adapters.values())
+        return lambda: collect_stats(self.adapters.values())
 
     def mount(self, prefix: str, adapter: BaseAdapter) -> None:
         """Use an adapter for all URLs that begin with a prefix.

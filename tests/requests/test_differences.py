@@ -746,6 +746,62 @@ def test_a_session_counts_what_it_does(app: AppServer) -> None:
     assert pickle.loads(pickle.dumps(session)).stats().attempts == 0
 
 
+def test_a_class_among_the_bases_of_a_session_may_have_stats_of_its_own() -> None:
+    """Such as the client of docker."""
+
+    class Containers:
+        def stats(self, container: str, stream: bool = True) -> str:
+            return f"{container} {stream}"
+
+    class APIClient(requests.Session, Containers):  # type: ignore[misc]
+        pass
+
+    client: Any = APIClient()
+    assert client.stats("abc", stream=False) == "abc False"
+
+
+def test_a_session_has_no_public_method_that_that_of_requests_has_not() -> None:
+    """One would hide that of a class which follows Session among the bases of a subclass."""
+    theirs = [
+        "auth",
+        "cert",
+        "close",
+        "cookies",
+        "delete",
+        "get",
+        "get_adapter",
+        "get_redirect_target",
+        "head",
+        "headers",
+        "hooks",
+        "max_redirects",
+        "merge_environment_settings",
+        "mount",
+        "options",
+        "params",
+        "patch",
+        "post",
+        "prepare_request",
+        "proxies",
+        "put",
+        "rebuild_auth",
+        "rebuild_method",
+        "rebuild_proxies",
+        "request",
+        "resolve_redirects",
+        "send",
+        "should_strip_auth",
+        "stream",
+        "trust_env",
+        "verify",
+        "adapters",
+    ]
+    ours = {name for name in dir(requests.Session) if not name.startswith("_")}
+    assert ours - {*theirs} == {"guard", "timeout"}  # settings
+    with pytest.raises(AttributeError, match="'Session' object has no attribute 'statistics'"):
+        requests.Session().statistics  # noqa: B018
+
+
 def test_retries_of_a_session_are_counted(app: AppServer) -> None:
     session = requests.Session()
     retry = Retry(total=2, backoff_factor=0.01, status_forcelist=[503], raise_on_status=False)

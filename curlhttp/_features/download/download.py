@@ -105,7 +105,9 @@ async def download_request(
     transfer: DownloadStream
     try:
         try:
-            tools = Tools(client, exchange, runtime, meter, run_blocking, batch, expected is not None)
+            tools = Tools(
+                client, exchange, runtime, meter, run_blocking, batch, expected is not None
+            )
             if isinstance(part, PartialFile) and (segments > 1 or part.spans is not None):
                 from curlhttp._features.download.segments import download_segments
 
