@@ -401,6 +401,7 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
         # Missing if __init__ was interrupted.
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
+            self._incoming = None  # another finalizer may keep the response, and close it
             incoming.abort_from_finalizer()
             self._notify_end(None)
 
