@@ -275,7 +275,8 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
         if size is not None and size < 1:
             raise ValueError(f"chunk_size must be at least 1, not {size}")
         if self._reader is not None:
-            return self._open_file().read1  # what was not read yet
+            file = self._open_file()
+            return lambda: file.read1(size)  # what was not read yet
         if self._content is not None:
             return StoredBody(self._head, [self._content]).read
         self._begin()
