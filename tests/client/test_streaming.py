@@ -683,6 +683,8 @@ async def test_a_response_that_another_finalizer_keeps_is_abandoned_once(
     kept: list[Any] = []
 
     class Keeper:
+        response: Any
+
         def __del__(self) -> None:
             kept.append(self.response)
 

@@ -136,6 +136,8 @@ async def test_a_body_that_another_finalizer_keeps_is_abandoned_once(
     kept: list[Any] = []
 
     class Keeper:
+        stream: Any
+
         def __del__(self) -> None:
             kept.append(self.stream)
 
