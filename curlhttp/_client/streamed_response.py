@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Coroutine,
     Iterable,
@@ -52,6 +53,8 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
     _closed = False
     # Waits until the body is in memory, in the thread of an Auth's flow; None elsewhere.
     _wait_for_body: Callable[[], None] | None = None
+    # Closes both bodies of what is wrapped, for wrappers that cannot.
+    _close_wrapped: Callable[[], Awaitable[None]] | None = None
 
     def __init__(self, request: ClientRequest, incoming: Incoming) -> None:
         # First the attributes that the finalizer uses, because of Ctrl-C.
@@ -183,8 +186,10 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
 
     def wrap_incoming(self, wrap: Callable[[Incoming], Incoming]) -> None:
         """Read the rest of the body through a wrapper, unless it has ended."""
-        if self._incoming is not None:
-            self._incoming = wrap(self._incoming)
+        incoming = self._incoming
+        if incoming is not None:
+            self._close_wrapped = getattr(incoming, "aclose", self._close_wrapped)
+            self._incoming = wrap(incoming)
 
     def _as_kind(self, kind: type[Self]) -> Self:
         """Return this response as one of another class; nothing of it was read yet."""
@@ -388,9 +393,12 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
 
     async def _close_incoming(self) -> None:
         """Abandon the rest, and wait for what has to be closed: an async body, or a generator."""
-        close = getattr(self._incoming, "aclose", None)
+        incoming = self._incoming
+        close = getattr(incoming, "aclose", None)
         if close is None:
             self._abort()
+            if incoming is not None and self._close_wrapped is not None:
+                await self._close_wrapped()
             return
         self._incoming = None
         try:
@@ -411,6 +419,7 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
         # Without what belongs to a socket of this process.
         state["_incoming"] = state["_decoder"] = state["_listeners"] = None
         state.pop("_reader", None)
+        state.pop("_close_wrapped", None)
         return state
 
 

@@ -133,6 +133,51 @@ async def test_leaving_the_response_ends_the_upload(
 
 
 @ASYNC
+async def test_leaving_a_response_that_is_wrapped_waits_until_the_body_is_closed(
+    make_client: Make, server: AppServer
+) -> None:
+    class Tap:
+        """What docs/how-to/transports.md asks for."""
+
+        def __init__(self, incoming: Any) -> None:
+            self._incoming = incoming
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "aclose":
+                raise AttributeError(name)
+            return getattr(self._incoming, name)
+
+    class Tapping(curlhttp.AttemptWrapper):
+        async def around(
+            self,
+            request: curlhttp.ClientRequest,
+            send: curlhttp.types.Send,
+            runtime: curlhttp.types.Runtime,
+        ) -> curlhttp.Response:
+            response = await send(request)
+            assert isinstance(response, curlhttp.AsyncStreamedResponse)
+            response.wrap_incoming(Tap)
+            return response
+
+    closed: list[bool] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            yield b"first"
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.01)
+            closed.append(True)
+
+    client = make_client(transport=Tapping())
+    url = server.url + "/echo-stream"
+    async with client.real.stream("POST", url, content=body()) as response:
+        assert await anext(response.aiter_bytes()) == b"first"
+    assert closed == [True]
+
+
+@ASYNC
 async def test_dropping_the_response_ends_the_upload(
     any_client: AnyClient, server: AppServer
 ) -> None:
