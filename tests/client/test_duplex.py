@@ -58,6 +58,33 @@ class Talk:
         self.pieces.close()
 
 
+class Tap:
+    """What wraps the body of a response, with the members that the documentation names."""
+
+    names = "read", "head", "done", "timings", "certificate", "abort", "abort_from_finalizer"
+
+    def __init__(self, incoming: Any) -> None:
+        self._incoming = incoming
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.names:
+            raise AttributeError(name)
+        return getattr(self._incoming, name)
+
+
+class Tapping(curlhttp.AttemptWrapper):
+    async def around(
+        self,
+        request: curlhttp.ClientRequest,
+        send: curlhttp.types.Send,
+        runtime: curlhttp.types.Runtime,
+    ) -> curlhttp.Response:
+        response = await send(request)
+        if isinstance(response, curlhttp.AsyncStreamedResponse):
+            response.wrap_incoming(Tap)
+        return response
+
+
 @ASYNC
 async def test_each_piece_is_sent_after_the_echo_of_the_one_before(
     any_client: AnyClient, server: AppServer
@@ -136,29 +163,6 @@ async def test_leaving_the_response_ends_the_upload(
 async def test_leaving_a_response_that_is_wrapped_waits_until_the_body_is_closed(
     make_client: Make, server: AppServer
 ) -> None:
-    class Tap:
-        """What docs/how-to/transports.md asks for."""
-
-        def __init__(self, incoming: Any) -> None:
-            self._incoming = incoming
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "aclose":
-                raise AttributeError(name)
-            return getattr(self._incoming, name)
-
-    class Tapping(curlhttp.AttemptWrapper):
-        async def around(
-            self,
-            request: curlhttp.ClientRequest,
-            send: curlhttp.types.Send,
-            runtime: curlhttp.types.Runtime,
-        ) -> curlhttp.Response:
-            response = await send(request)
-            assert isinstance(response, curlhttp.AsyncStreamedResponse)
-            response.wrap_incoming(Tap)
-            return response
-
     closed: list[bool] = []
 
     async def body() -> AsyncIterator[bytes]:
