@@ -709,7 +709,7 @@ async def test_a_reset_right_after_a_message_is_noticed(client: AnyClient) -> No
         conn.reset()
 
     with RawServer(speaking(talk)) as server, anyio.fail_after(60):
-        for _ in range(10):
+        for _ in range(5):
             async with await client.websocket(url_of(server), ping_interval=None) as ws:
                 await ws.send("x")
                 with pytest.raises(WebSocketClosed) as caught:
