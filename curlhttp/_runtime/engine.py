@@ -267,7 +267,7 @@ class Totals:
 
     def _clear(self) -> None:
         # Reentrant, because a finalizer may close a transfer while its thread adds something.
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self._counts = dict.fromkeys(COUNTED, 0)
 
     def add(self, name: str, number: int = 1) -> None:
