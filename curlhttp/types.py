@@ -20,6 +20,7 @@ from curlhttp._http.late_names import load, refuse
 
 if TYPE_CHECKING:
     from curlhttp._client.options import (
+        BodyOptions,
         ClientOptions,
         DownloadOptions,
         RequestOptions,
@@ -96,6 +97,7 @@ __all__ = [
     "AuthFlow",
     "AuthInput",
     "BinaryFile",
+    "BodyOptions",
     "BreakerMetrics",
     "Cert",
     "ClientOptions",
@@ -174,7 +176,9 @@ _NAMES = {
     "curlhttp._features.breaker.circuit": "BreakerMetrics",
     "curlhttp._features.endpoints.policy": "EndpointState",
     # The keywords of clients and requests, and what stands for the client's setting.
-    "curlhttp._client.options": "ClientOptions DownloadOptions RequestOptions RouteOptions",
+    "curlhttp._client.options": (
+        "BodyOptions ClientOptions DownloadOptions RequestOptions RouteOptions"
+    ),
     "curlhttp._http.unset": "USE_CLIENT_DEFAULT UseClientDefault",
     # What arguments accept, and what functions of yours are called with.
     "curlhttp._http.inputs": (

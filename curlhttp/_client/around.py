@@ -12,7 +12,7 @@ from curlhttp._client.exchange import prepare, send_in_place, send_logged, to_se
 from curlhttp._client.hooks import check_response
 from curlhttp._client.streamed_response import BaseStreamedResponse
 from curlhttp._client.transport import TransportAttempt, WrapsAttempts
-from curlhttp._http.errors import client_closed
+from curlhttp._http.errors import client_closed, unrewindable_error
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._runtime.engine import Engine, Runtime, Send
@@ -69,8 +69,7 @@ def _to_send(engine: Engine, kind: type[BaseStreamedResponse]) -> Send:
             try:
                 request.body.rewind()
             except UnrewindableBodyError as error:
-                error.request = request
-                raise
+                raise unrewindable_error(request, error) from error
         return last(request)
 
     return send

@@ -365,10 +365,12 @@ class BaseClient(Unpicklable, RequestBuilder):
         )
 
     def _add_wrapper(self, wrapper: WrapsAttempts) -> None:
-        self._set_wrappers((*self._wrappers, wrapper))
+        with self._totals.lock:
+            self._set_wrappers((*self._wrappers, wrapper))
 
     def _remove_wrapper(self, wrapper: WrapsAttempts) -> None:
-        self._set_wrappers(tuple(each for each in self._wrappers if each is not wrapper))
+        with self._totals.lock:
+            self._set_wrappers(tuple(each for each in self._wrappers if each is not wrapper))
 
     def _set_wrappers(self, wrappers: tuple[WrapsAttempts, ...]) -> None:
         self._wrappers = wrappers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from curlhttp._client.streamed_response import BaseStreamedResponse
-from curlhttp._http.errors import deadline_error
+from curlhttp._http.errors import deadline_error, unrewindable_error
 from curlhttp._http.redaction import HeadRedactor, escape_bytes
 from curlhttp._http.request import ClientRequest, check_method_of_body
 from curlhttp._http.response import Response
@@ -182,8 +182,7 @@ def prepare(request: ClientRequest, now: Callable[[], float]) -> None:
         try:
             request.body.rewind()
         except UnrewindableBodyError as error:
-            error.request = request
-            raise
+            raise unrewindable_error(request, error) from error
 
 
 async def _open(

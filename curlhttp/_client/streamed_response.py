@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Coroutine,
     Iterable,
@@ -52,6 +53,8 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
     _closed = False
     # Waits until the body is in memory, in the thread of an Auth's flow; None elsewhere.
     _wait_for_body: Callable[[], None] | None = None
+    # Closes both bodies of what is wrapped, for wrappers that cannot.
+    _close_wrapped: Callable[[], Awaitable[None]] | None = None
 
     def __init__(self, request: ClientRequest, incoming: Incoming) -> None:
         # First the attributes that the finalizer uses, because of Ctrl-C.
@@ -183,8 +186,10 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
 
     def wrap_incoming(self, wrap: Callable[[Incoming], Incoming]) -> None:
         """Read the rest of the body through a wrapper, unless it has ended."""
-        if self._incoming is not None:
-            self._incoming = wrap(self._incoming)
+        incoming = self._incoming
+        if incoming is not None:
+            self._close_wrapped = getattr(incoming, "aclose", self._close_wrapped)
+            self._incoming = wrap(incoming)
 
     def _as_kind(self, kind: type[Self]) -> Self:
         """Return this response as one of another class; nothing of it was read yet."""
@@ -275,7 +280,8 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
         if size is not None and size < 1:
             raise ValueError(f"chunk_size must be at least 1, not {size}")
         if self._reader is not None:
-            return self._open_file().read1  # what was not read yet
+            file = self._open_file()
+            return lambda: file.read1(size)  # what was not read yet
         if self._content is not None:
             return StoredBody(self._head, [self._content]).read
         self._begin()
@@ -387,9 +393,12 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
 
     async def _close_incoming(self) -> None:
         """Abandon the rest, and wait for what has to be closed: an async body, or a generator."""
-        close = getattr(self._incoming, "aclose", None)
+        incoming = self._incoming
+        close = getattr(incoming, "aclose", None)
         if close is None:
             self._abort()
+            if incoming is not None and self._close_wrapped is not None:
+                await self._close_wrapped()
             return
         self._incoming = None
         try:
@@ -401,6 +410,7 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
         # Missing if __init__ was interrupted.
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
+            self._incoming = None  # another finalizer may keep the response, and close it
             incoming.abort_from_finalizer()
             self._notify_end(None)
 
@@ -409,6 +419,7 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
         # Without what belongs to a socket of this process.
         state["_incoming"] = state["_decoder"] = state["_listeners"] = None
         state.pop("_reader", None)
+        state.pop("_close_wrapped", None)
         return state
 
 

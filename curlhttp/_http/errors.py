@@ -8,7 +8,13 @@ from collections.abc import Iterable
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, ClassVar, NoReturn, TypeVar, cast
 
-from curlhttp.exceptions import ClientClosed, DeadlineExceeded, ReadTimeout, StreamConsumedError
+from curlhttp.exceptions import (
+    ClientClosed,
+    DeadlineExceeded,
+    ReadTimeout,
+    StreamConsumedError,
+    UnrewindableBodyError,
+)
 
 if TYPE_CHECKING:
     from curlhttp._http.request import ClientRequest
@@ -145,6 +151,13 @@ def read_timeout_error(request: ClientRequest, *, has_head: bool) -> ReadTimeout
         curl_code=28,  # CURLE_OPERATION_TIMEDOUT
         request_sent=True,
     )
+
+
+def unrewindable_error(
+    request: ClientRequest, error: UnrewindableBodyError
+) -> UnrewindableBodyError:
+    """Return the exception for a request whose body cannot be sent again, with its name."""
+    return UnrewindableBodyError(f"{request}: {error}", request=request)
 
 
 def deadline_error(request: ClientRequest, *, was_sent: bool) -> DeadlineExceeded:

@@ -123,6 +123,7 @@ class ResponseStream:
     def __del__(self) -> None:
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
+            self._incoming = None  # another finalizer may keep the stream, and close it
             incoming.abort_from_finalizer()
 
 

@@ -35,27 +35,27 @@ class OpenTransfer:
     No engine keeps it, so a response that nobody refers to any more can be finalized.
     """
 
-    __slots__ = ("_engine", "_lease", "_transfer", "_upload")
+    __slots__ = ("_engine", "_head", "_transfer", "_upload")
 
     def __init__(self, engine: TransferReader, transfer: Transfer) -> None:
         self._engine = engine
         self._transfer = transfer
-        self._lease = transfer.lease
+        self._head = transfer.head
         self._upload = transfer.upload
 
     @property
     def _has_transfer(self) -> bool:
-        """Return whether the transfer is still that of this response.
+        """Return whether the transfer is still that of this response, by the head it received.
 
         A task that reads gives it back at the end, before it waits until the caller's body is
         closed. Meanwhile another request may have it, and another task may close the response.
         """
-        return self._upload is None or self._transfer.upload is self._upload
+        return self._transfer.head is self._head
 
     @property
     def head(self) -> Head | None:
         """Return the head."""
-        return self._transfer.head
+        return self._head
 
     @property
     def done(self) -> bool:
@@ -100,8 +100,7 @@ class OpenTransfer:
 
     def abort_from_finalizer(self) -> None:
         """Abandon the rest of the body, from a finalizer."""
-        # Otherwise another request has the transfer.
-        if self._transfer.lease is self._lease and self._has_transfer:
+        if self._has_transfer:
             self._engine.abort_from_finalizer(self._transfer)
 
     def set_read_timeout(self, seconds: float | None) -> None:

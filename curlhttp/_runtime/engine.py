@@ -249,9 +249,10 @@ class Totals:
     Attributes:
         outcomes: how attempts end.
         pending: those of its attempts that are not added up yet.
+        lock: for changes of what belongs to the client, too; the child of a fork has a new one.
     """
 
-    __slots__ = ("__weakref__", "_counts", "_lock", "outcomes", "pending")
+    __slots__ = ("__weakref__", "_counts", "lock", "outcomes", "pending")
 
     def __init__(self) -> None:
         self.outcomes: Outcomes = Outcomes()
@@ -266,7 +267,7 @@ class Totals:
 
     def _clear(self) -> None:
         # Reentrant, because a finalizer may close a transfer while its thread adds something.
-        self._lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self._counts = dict.fromkeys(COUNTED, 0)
 
     def add(self, name: str, number: int = 1) -> None:
@@ -276,7 +277,7 @@ class Totals:
             name: one of COUNTED.
             number: to add.
         """
-        with self._lock:
+        with self.lock:
             self._counts[name] += number
 
     def take(self, counted: Counted) -> None:
@@ -285,7 +286,7 @@ class Totals:
         Args:
             counted: starts again at zero.
         """
-        with self._lock:
+        with self.lock:
             self._add_all(self._counts, counted)
             counted.attempts = counted.bytes_sent = counted.bytes_received = 0
 
@@ -295,7 +296,7 @@ class Totals:
         Args:
             find: returns the transfers that have them.
         """
-        with self._lock:
+        with self.lock:
             counts = dict(self._counts)
             for each in find():
                 self._add_all(counts, each)

@@ -85,6 +85,18 @@ async def test_the_ways_to_read_share_one_position(client: AnyClient, server: Ra
             _ = stream.real.content
 
 
+async def test_an_iterator_that_is_left_takes_no_more_than_it_yielded(
+    client: AnyClient, server: RawServer
+) -> None:
+    async with await client.stream("GET", server.url) as stream:
+        got = await call(stream, "read", 3)
+        for size in (5, 1, 700):
+            got += await anext(stream.iterate("bytes", size))
+        assert 3 < len(got) <= 709
+        got += await call(stream, "readline")
+        assert got + await call(stream, "read") == BODY
+
+
 async def test_read_without_a_size_still_keeps_the_content(
     client: AnyClient, server: RawServer
 ) -> None:

@@ -58,6 +58,33 @@ class Talk:
         self.pieces.close()
 
 
+class Tap:
+    """What wraps the body of a response, with the members that the documentation names."""
+
+    names = "read", "head", "done", "timings", "certificate", "abort", "abort_from_finalizer"
+
+    def __init__(self, incoming: Any) -> None:
+        self._incoming = incoming
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.names:
+            raise AttributeError(name)
+        return getattr(self._incoming, name)
+
+
+class Tapping(curlhttp.AttemptWrapper):
+    async def around(
+        self,
+        request: curlhttp.ClientRequest,
+        send: curlhttp.types.Send,
+        runtime: curlhttp.types.Runtime,
+    ) -> curlhttp.Response:
+        response = await send(request)
+        if isinstance(response, curlhttp.AsyncStreamedResponse):
+            response.wrap_incoming(Tap)
+        return response
+
+
 @ASYNC
 async def test_each_piece_is_sent_after_the_echo_of_the_one_before(
     any_client: AnyClient, server: AppServer
@@ -130,6 +157,28 @@ async def test_leaving_the_response_ends_the_upload(
     else:
         assert server.wait_for(lambda: len(server.resets) > 0)  # type: ignore[attr-defined]
     assert (await any_client.get(server.url + "/bytes/3")).content == random_bytes(3)
+
+
+@ASYNC
+async def test_leaving_a_response_that_is_wrapped_waits_until_the_body_is_closed(
+    make_client: Make, server: AppServer
+) -> None:
+    closed: list[bool] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            yield b"first"
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.01)
+            closed.append(True)
+
+    client = make_client(transport=Tapping())
+    url = server.url + "/echo-stream"
+    async with client.real.stream("POST", url, content=body()) as response:
+        assert await anext(response.aiter_bytes()) == b"first"
+    assert closed == [True]
 
 
 @ASYNC

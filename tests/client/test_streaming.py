@@ -677,6 +677,34 @@ async def test_a_dropped_response_wakes_a_request_that_waits_already(
     assert response.content == b"hello"
 
 
+async def test_a_response_that_another_finalizer_keeps_is_abandoned_once(
+    make_client: Make, app: AppServer
+) -> None:
+    kept: list[Any] = []
+
+    class Keeper:
+        response: Any
+
+        def __del__(self) -> None:
+            kept.append(self.response)
+
+    client = make_client(max_connections=2)
+    stream = await client.stream("GET", app.url + "/big")
+    keeper: Any = Keeper()
+    keeper.response, stream.real.keeper = stream.real, keeper
+    del stream, keeper
+    gc.collect()
+    await anyio.sleep(0.01)  # what the finalizer asked the loop for
+    kept.pop().close()
+
+    # Each has a transfer of its own.
+    first = await client.stream("GET", app.url + "/bytes/1000000?seed=1")
+    second = await client.stream("GET", app.url + "/bytes/1000000?seed=2")
+    async with first, second:
+        assert await first.read(1_000_000) == payload(1_000_000, 1)
+        assert await second.read(1_000_000) == payload(1_000_000, 2)
+
+
 async def test_two_streams_and_whole_responses_at_once(
     any_client: AnyClient, server: AppServer
 ) -> None:

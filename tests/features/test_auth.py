@@ -294,6 +294,19 @@ async def test_digest_cannot_send_a_generator_again(client: AnyClient, app: AppS
     assert caught.value.response.status_code == 401
 
 
+async def test_a_flow_that_cannot_send_a_body_again_names_the_request(
+    client: AnyClient, app: AppServer
+) -> None:
+    class Twice(curlhttp.Auth):
+        def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.types.AuthFlow:
+            yield request
+            yield request
+
+    with pytest.raises(curlhttp.UnrewindableBodyError) as caught:
+        await client.post(app.url + "/echo", auth=Twice(), content=iter([b"a", b"b"]))
+    assert str(caught.value).startswith(f"POST {app.url}/echo: an iterator cannot be sent again")
+
+
 async def test_digest_of_a_streamed_response(client: AnyClient, app: AppServer) -> None:
     url = app.url + DIGEST
     async with await client.stream("GET", url, auth=DigestAuth("u", "p")) as streamed:

@@ -130,6 +130,35 @@ async def test_a_dropped_response_releases_its_connection(
     assert (await client.get(app.url)).content == b"hello"
 
 
+async def test_a_body_that_another_finalizer_keeps_is_abandoned_once(
+    library: Any, app: AppServer, make_httpx: Make
+) -> None:
+    kept: list[Any] = []
+
+    class Keeper:
+        stream: Any
+
+        def __del__(self) -> None:
+            kept.append(self.stream)
+
+    client = make_httpx(timeout=library.Timeout(30))
+    request = library.Request("GET", f"{app.url}/big")
+    if client.is_blocking:
+        response = client.transport.handle_request(request)
+    else:
+        response = await client.transport.handle_async_request(request)
+    keeper: Any = Keeper()
+    keeper.stream, response.stream.keeper = response.stream, keeper
+    del request, response, keeper
+    gc.collect()
+    await anyio.sleep(0.01)  # what the finalizer asked the loop for
+    if client.is_blocking:
+        kept.pop().close()
+    else:
+        await kept.pop().aclose()
+    assert (await client.get(app.url)).content == b"hello"
+
+
 async def test_a_body_is_read_once(library: Any, app: AppServer, httpx_client: AnyHTTPX) -> None:
     async with httpx_client.stream("GET", app.url) as response:
         assert b"".join([piece async for piece in httpx_client.pieces(response)]) == b"hello"

@@ -22,7 +22,7 @@ import trio.testing
 
 from curlhttp import AsyncClient, ClientClosed, Timeout
 from curlhttp._runtime import loops
-from tests.servers import AppServer, payload
+from tests.servers import AppServer, H2Server, payload
 from tests.support.colours import AnyClient
 from tests.support.internals import count_descriptors, get_engine, run_script
 
@@ -207,6 +207,40 @@ async def test_running_requests_end_with_client_closed(
             await client.aclose()
     assert sorted(ended) == ["/stall", "/stall", "/stall", "stream", "upload"]
     assert app.wait_for(lambda: not app.open_connections)
+
+
+@pytest.mark.anyio
+@ONLY_ASYNC
+async def test_a_refused_request_is_not_sent_again_on_an_engine_that_was_closed_meanwhile(
+    make_client: Callable[..., AnyClient],
+) -> None:
+    refused, closed = anyio.Event(), anyio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            yield b"first"
+            await anyio.sleep_forever()
+        finally:
+            refused.set()
+            with anyio.CancelScope(shield=True):
+                await closed.wait()
+
+    with H2Server() as server:
+        client = make_client(http2="prior-knowledge")
+        await client.get(server.url)
+        server.max_concurrent_streams = 0  # so the next stream is refused
+
+        async def upload() -> None:
+            with pytest.raises(ClientClosed):
+                await client.post(server.url + "/upload", content=body)
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(upload)
+                await refused.wait()
+                await client.aclose()
+                closed.set()
+        assert server.refused
 
 
 @pytest.mark.anyio

@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -416,3 +418,25 @@ def test_a_recording_and_the_first_retry_that_begin_at_the_same_time_keep_each_o
     log.__exit__()
     statuses = [e["response"]["status"] for e in json.loads(path.read_text())["log"]["entries"]]
     assert statuses == [503, 200, 503, 200]
+
+
+def test_recordings_that_threads_begin_and_end_at_once_are_all_written(tmp_path: Path) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with (
+            curlhttp.Client(
+                transport=ScriptedEngine([200] * 10), cache=curlhttp.Cache(":memory:")
+            ) as client,
+            ThreadPoolExecutor(16) as threads,
+        ):
+            for _ in range(10):
+                paths = [tmp_path / f"{number}.har" for number in range(100)]
+                logs = [client.har(path) for path in paths]
+                list(threads.map(lambda log: log.__enter__(), logs))
+                client.get(URL)
+                list(threads.map(lambda log: log.__exit__(None, None, None), logs))
+                counts = [len(json.loads(path.read_bytes())["log"]["entries"]) for path in paths]
+                assert counts == [1] * 100
+    finally:
+        sys.setswitchinterval(interval)

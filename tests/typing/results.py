@@ -12,7 +12,7 @@ from typing_extensions import Unpack, assert_type
 
 import curlhttp
 from curlhttp.testing import Answer, Sent
-from curlhttp.types import RequestOptions
+from curlhttp.types import BodyOptions, RequestOptions
 
 
 @dataclass
@@ -50,6 +50,13 @@ async def awaiting(client: curlhttp.AsyncClient) -> None:
 
 def wrapper(client: curlhttp.Client, **options: Unpack[RequestOptions]) -> curlhttp.ClientRequest:
     return client.build_request("GET", "https://a.test/", **options)
+
+
+def wrapper_of_streams(client: curlhttp.Client, **options: Unpack[BodyOptions]) -> None:
+    request = client.build_request("GET", "https://a.test/", stream=True, **options)
+    with client.send(request) as response:
+        assert_type(response, curlhttp.StreamedResponse)
+    client.post("https://a.test/", **options | {"json": {"a": 1}})
 
 
 def wrapper_of_anything(client: curlhttp.Client, **options: Any) -> curlhttp.ClientRequest:

@@ -700,6 +700,24 @@ async def test_a_connection_that_breaks_is_1006(
         assert ws.real.close_code == 1006
 
 
+async def test_a_reset_right_after_a_message_is_noticed(client: AnyClient) -> None:
+    """libuv, below uvloop, stops to watch a socket that gets both at once."""
+
+    def talk(conn: RawConnection) -> None:
+        read_frame(conn)
+        conn.send(frame(TEXT, b"last"))
+        conn.reset()
+
+    with RawServer(speaking(talk)) as server, anyio.fail_after(60):
+        for _ in range(5):
+            async with await client.websocket(url_of(server), ping_interval=None) as ws:
+                await ws.send("x")
+                with pytest.raises(WebSocketClosed) as caught:
+                    while await ws.recv() == "last":
+                        pass
+                assert caught.value.code == 1006
+
+
 async def test_close_amid_a_message_is_clean(client: AnyClient) -> None:
     got = []
 

@@ -38,13 +38,15 @@ class SharedMethods(BaseClient):
 
     def _add_recorder(self, recorder: HarLog) -> None:
         settings = self._chain.settings
-        if "cache" in settings:
-            settings["middleware"] = (*settings.get("middleware", ()), recorder.note_cached)
-        self._add_wrapper(recorder)
+        with self._totals.lock:  # another thread may begin or end a recording now
+            if "cache" in settings:
+                settings["middleware"] = (*settings.get("middleware", ()), recorder.note_cached)
+            self._add_wrapper(recorder)
 
     def _remove_recorder(self, recorder: HarLog) -> None:
         note, settings = recorder.note_cached, self._chain.settings
-        kept = tuple(each for each in settings.pop("middleware", ()) if each != note)
-        if kept:
-            settings["middleware"] = kept
-        self._remove_wrapper(recorder)
+        with self._totals.lock:
+            kept = tuple(each for each in settings.pop("middleware", ()) if each != note)
+            if kept:
+                settings["middleware"] = kept
+            self._remove_wrapper(recorder)

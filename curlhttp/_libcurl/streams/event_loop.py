@@ -23,6 +23,7 @@ from curlhttp._libcurl.transfer import Transfer
 from curlhttp._runtime.loops import settle
 
 _YIELD_AFTER = 256 * 1024  # bytes written, then other tasks get their turn
+_LOOK_AFTER = 1.0  # seconds
 
 
 class LoopStream(Stream):
@@ -100,6 +101,10 @@ class AsyncioStream(LoopStream):
         # The loop calls _on_writable. Tasks in _writers do not say so: they may still have to run
         # when all is sent, while another one writes again.
         self._awaits_room = False
+        # uvloop hears nothing more of a socket whose last bytes came together with a reset, because
+        # libuv stops to watch it. So a task that waits looks again after a second.
+        self._may_miss_reset = type(loop).__module__.startswith("uvloop")
+        self._will_look = False
         super().__init__(transfer, release, loop.call_soon_threadsafe)
 
     # receiving
@@ -125,6 +130,9 @@ class AsyncioStream(LoopStream):
             if not self._watches:
                 self._sockets.add_reader(self.descriptor, _on_readable, ref(self))
                 self._watches = True
+            if self._may_miss_reset and not self._will_look:
+                self._will_look = True
+                self._loop.call_later(_LOOK_AFTER, _look_again, ref(self))
             future = self._reader = self._loop.create_future()
             timer = None if seconds is None else self._loop.call_later(seconds, settle, future)
             try:
@@ -233,6 +241,14 @@ def _on_readable(reference: ref[AsyncioStream]) -> None:
             # caller finds without a turn of the loop.
             stream._stop_watching()
     settle(future)
+
+
+def _look_again(reference: ref[AsyncioStream]) -> None:
+    stream = reference()
+    if stream is not None:
+        stream._will_look = False
+        if stream._watches:
+            _on_readable(reference)
 
 
 def _on_writable(stream: ref[AsyncioStream]) -> None:
