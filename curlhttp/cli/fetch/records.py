@@ -530,8 +530,11 @@ def _lock(file: int, path: Path) -> None:
     """Lock the file if the system can, because two runs would fetch and append everything twice."""
     try:
         lock_file(file)
-    except BlockingIOError:
-        raise CommandFailed(f"{path}: another run is writing to it", WRITE_ERROR) from None
+        is_locked = os.path.samestat(os.fstat(file), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        is_locked = False  # or another run has deleted it meanwhile, as it does with a journal
+    if not is_locked:
+        raise CommandFailed(f"{path}: another run is writing to it", WRITE_ERROR)
 
 
 def _find_last_line_end(file: BinaryIO) -> int:
@@ -691,21 +694,28 @@ class SQLite(RecordOutput):
     def __init__(self, path: Path, mode: Mode, **options: Unpack[RecordOptions]) -> None:
         super().__init__(**options)
         self._path, self._folder = path, path.parent
-        if mode == "new" and path.exists():
-            raise make_exists_error(path)
-        if mode == "overwrite":
-            for suffix in ("", "-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
+        # SQLite's own locks are held for one transaction only. This file is closed after the
+        # database, because closing any descriptor of a file ends them.
+        self._file = _open(path, mode)
         try:
-            self._database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)
-        except sqlite3.Error as error:
-            raise self._make_failure(error) from None
-        try:
-            self._open()
+            _lock(self._file, path)
+            if mode == "overwrite":
+                os.ftruncate(self._file, 0)
+                for suffix in ("-wal", "-shm"):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+            self._connect()
         except BaseException as error:
-            self._database.close()
+            os.close(self._file)
             if isinstance(error, sqlite3.Error):
                 raise self._make_failure(error) from None
+            raise
+
+    def _connect(self) -> None:
+        self._database = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, isolation_level=None)
+        try:
+            self._open()
+        except BaseException:
+            self._database.close()
             raise
 
     def _open(self) -> None:
@@ -740,7 +750,10 @@ class SQLite(RecordOutput):
             raise self._make_failure(error) from None
 
     def _close(self) -> None:
-        self._database.close()
+        try:
+            self._database.close()
+        finally:
+            os.close(self._file)
 
     def _make_failure(self, error: sqlite3.Error) -> CommandFailed:
         return CommandFailed(f"{self._path}: {error}", WRITE_ERROR)
