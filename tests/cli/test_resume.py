@@ -333,6 +333,18 @@ def test_two_runs_do_not_write_to_one_file(app: AppServer, tmp_path: Path, out: 
         assert "another run is writing to it" in ended.err
 
 
+@pytest.mark.slow
+def test_a_record_is_written_although_no_other_response_arrives(
+    app: AppServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    process = start("fetch", listed(tmp_path, *urls(app, 1), app.url + "/stall"), "-o", out)
+    is_written = app.wait_for(lambda: out.exists() and out.read_bytes().count(b"\n") == 1)
+    process.kill()
+    finish(process)
+    assert is_written
+
+
 def test_an_index_that_is_no_folders_is_fetched_again(app: AppServer, tmp_path: Path) -> None:
     out = tmp_path / "pages"
     out.mkdir()

@@ -249,7 +249,7 @@ def _is_utf8(body: BodyFile) -> bool:
 # A batch is written when it has this many records or bytes of bodies, or is this many seconds old.
 _MAX_RECORDS = 500
 _MAX_BYTES = 8 * 1024 * 1024
-_MAX_AGE = 1.0
+MAX_AGE = 1.0
 
 
 class RecordOptions(TypedDict):
@@ -287,7 +287,7 @@ class RecordOutput:
         """
         now = time.monotonic()
         if not self._batch:
-            self._due = now + _MAX_AGE
+            self._due = now + MAX_AGE
         if not self.keeps_bodies:
             if isinstance(record.body, BodyFile):
                 record.body.close()
@@ -295,6 +295,15 @@ class RecordOutput:
         self._batch.append(record)
         self._bytes += len(record.body or b"")
         if len(self._batch) >= _MAX_RECORDS or self._bytes >= _MAX_BYTES or now >= self._due:
+            self.flush()
+
+    def flush_if_due(self) -> None:
+        """Write the batch if it is old enough.
+
+        Raises:
+            CommandFailed: see flush.
+        """
+        if self._batch and time.monotonic() >= self._due:
             self.flush()
 
     def flush(self) -> None:
