@@ -117,8 +117,8 @@ _OPTIONS = (
                  show_default=True,
                  help="Apply --rate to each origin, or to all requests together."),
     click.option("--breaker", type=integer(), metavar="N",
-                 help="After N failures in a row, send nothing to an origin for 30 s, and "
-                 "record its lines as failed."),
+                 help="After N failures in a row, send nothing to an origin for 1 s, and for up to "
+                 "5 s if it fails again. Meanwhile, record its lines as failed."),
     click.option("--robots", metavar="TOKEN",
                  help="Obey each origin's robots.txt, and its Crawl-delay, as the crawler of this "
                  "product token. A line that it disallows is recorded as failed."),
