@@ -179,7 +179,7 @@ class MultiSender:
         return self._engine.is_interrupted
 
     def run_beside(self, call: Callable[[Runtime], Awaitable[None]], fail: Fail) -> None:
-        """Run a coroutine beside the requests, at most until the map ends.
+        """Run a coroutine beside the requests. The end of the map cancels it.
 
         Args:
             call: makes the coroutine.
