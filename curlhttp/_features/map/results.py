@@ -178,8 +178,8 @@ class MultiSender:
     def is_interrupted(self) -> bool:
         return self._engine.is_interrupted
 
-    def run_beside(self, call: Callable[[Runtime], Awaitable[None]], fail: Fail) -> None:
-        """Run a coroutine beside the requests. The end of the map cancels it.
+    def start_task(self, call: Callable[[Runtime], Awaitable[None]], fail: Fail) -> None:
+        """Run another coroutine with the requests. The end of the map cancels it.
 
         Args:
             call: makes the coroutine.

@@ -150,7 +150,7 @@ class FetchRun:
         def make(client: BaseClient) -> Sender:
             sender = make_sender(client)
             if isinstance(sender, ReceivingSender):
-                sender.run_beside(self._write_in_time, scheduler.fail)
+                sender.start_task(self._write_in_time, scheduler.fail)
             return sender
 
         return Results(client._add_sender_pool("_fetch_sender_pool", make), scheduler)
