@@ -172,6 +172,32 @@ def read_members(file: BinaryIO, coding: Coding) -> Iterator[bytes | int]:
         yield end
 
 
+def read_lines(file: BinaryIO, coding: Coding) -> Iterator[tuple[list[bytes], int]]:
+    """Yield the lines of each whole member, and the offset of its end.
+
+    Args:
+        file: the file.
+        coding: of the file.
+
+    Raises:
+        ValueError: see read_members; or a member ends within a line.
+    """
+    lines: list[bytes] = []
+    pieces: list[bytes] = []  # of a line that is not complete yet
+    for piece in read_members(file, coding):
+        if isinstance(piece, int):
+            if any(pieces):
+                raise ValueError("a member ends within a line")
+            yield lines, piece
+            lines = []
+            continue
+        first, *others = piece.split(b"\n")
+        pieces.append(first)
+        for other in others:
+            lines.append(b"".join(pieces))
+            pieces = [other]
+
+
 def _make_decompressors(coding: Coding) -> Callable[[], _MemberDecompressor]:
     if coding == "gzip":
         return lambda: zlib.decompressobj(_GZIP_WITH_HEADER)

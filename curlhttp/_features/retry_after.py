@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._features.retry.policy import MAY_ASK_TO_WAIT, parse_retry_after
-from curlhttp._http.errors import deadline_error
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.timeout import MIN_ATTEMPT_SECONDS
 from curlhttp._runtime.engine import Layer, Send
 from curlhttp._runtime.race import AttemptRefused, refuse_to_wait
 from curlhttp._runtime.waits import Waits, leave_place
+from curlhttp.exceptions import DeadlineExceeded
 
 LONGEST_HOLD = 60.0  # seconds
 _ORIGINS = 1000  # number of origins beyond which those that no longer wait are dropped
@@ -61,9 +61,14 @@ def make_layer(context: LayerContext) -> Layer:
 
     async def wait(request: ClientRequest, origin: str, seconds: float) -> None:
         while seconds:
-            deadline = request.deadline
-            if deadline is not None and now() + seconds > deadline - MIN_ATTEMPT_SECONDS:
-                raise deadline_error(request, was_sent=False)
+            left = None if request.deadline is None else request.deadline - now()
+            if left is not None and seconds > left - MIN_ATTEMPT_SECONDS:
+                raise DeadlineExceeded(
+                    f"{request}: its origin has asked to wait {seconds:.3g} s more, but its "
+                    f"deadline is in {max(0.0, left):.3g} s; it was not sent",
+                    request=request,
+                    request_sent=False,
+                )
             await runtime.sleep(seconds)
             seconds = holds.seconds_left(origin, now())
 

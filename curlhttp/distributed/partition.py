@@ -128,7 +128,19 @@ class PartitionFile:
         with open_input_file(self.path) as stream:
             for line in stream:
                 row, url = json.loads(line)
-                yield row, url
+                yield row, url if url.isascii() else _restore(url)
+
+
+def _restore(url: str) -> str | bytes:
+    """Return a URL as it is in the input, whose invalid UTF-8 is surrogates in the file."""
+    try:
+        raw = url.encode("utf-8", "surrogateescape")
+        raw.decode()
+    except UnicodeDecodeError:
+        return raw
+    except UnicodeEncodeError:  # other surrogates, which an iterable may have
+        pass
+    return url
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +326,8 @@ class Splitter:
         buffered = rows = 0
         window = self._size * max(1, self.host_queues)
         for row, url in self._input.read():
-            text = url if isinstance(url, str) else url.decode("utf-8", "replace")
-            # Invalid UTF-8 is an error of its line, and would make different lines equal.
-            if self._duplicates and "\ufffd" not in text and self._duplicates.has(text):
+            text = url if isinstance(url, str) else url.decode("utf-8", "surrogateescape")
+            if self._duplicates and self._duplicates.has(text):
                 continue
             line = json.dumps([row, text]).encode() + b"\n"
             queue = _get_queue(text, self.host_queues) if self.host_queues else 0

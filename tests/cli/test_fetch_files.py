@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from curlhttp._http.decoding import ZSTD_MODULE
+from curlhttp.cli.errors import CommandFailed
+from curlhttp.cli.fetch.records import FetchRecord
 from tests.cli.test_files import full_disk
 from tests.cli.test_resume import asked, urls, whole
 from tests.servers import AppServer
@@ -235,3 +237,25 @@ def test_a_parquet_file_has_one_row_for_a_line_that_was_fetched_again(
         json.loads(run("fetch", file, "-o", out, "--resume", "--summary", "json").out)["skipped"]
         == 3
     )
+
+
+def test_no_other_run_writes_while_the_parquet_file_is_made(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is missing")
+    pytest.importorskip("fcntl")
+    from curlhttp.cli.fetch.parquet import Parquet
+
+    out, refused = tmp_path / "out.parquet", list[str]()
+
+    class Merging(Parquet):
+        def _merge(self) -> None:
+            super()._merge()
+            with pytest.raises(CommandFailed) as caught:
+                Parquet(out, "resume", keeps_bodies=True, retried=None)
+            refused.append(str(caught.value))
+
+    output = Merging(out, "new", keeps_bodies=True, retried=None)
+    output.add(FetchRecord(line=1, fingerprint=1))
+    output.close()
+    assert refused == [f"{out}.journal: another run is writing to it"]
+    assert [record["line"] for record in recorded(out)] == [1]
+    assert list(tmp_path.iterdir()) == [out]

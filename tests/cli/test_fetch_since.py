@@ -54,6 +54,33 @@ def test_only_what_changed_is_fetched_again(app: AppServer, tmp_path: Path, name
     assert bool(date["unchanged"])
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith((".gz", ".zst"))])
+def test_the_whole_members_of_an_output_that_a_kill_has_cut_are_used(
+    app: AppServer, tmp_path: Path, name: str
+) -> None:
+    Pages(app)
+    file, earlier = listed(tmp_path, f"{app.url}/etag"), tmp_path / name
+    run("fetch", file, "-o", earlier)
+    whole = earlier.read_bytes()
+    run("fetch", file, "-o", earlier, "--overwrite")
+    earlier.write_bytes(whole + earlier.read_bytes()[:-20])
+    ended = run("fetch", file, "-o", tmp_path / "out", "--since", earlier, "--summary", "json")
+    assert (ended.status, json.loads(ended.out)["unchanged"]) == (0, 1)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_bodies_of_the_earlier_run_are_not_overwritten(
+    app: AppServer, tmp_path: Path, name: str
+) -> None:
+    Pages(app)
+    file, out = listed(tmp_path, f"{app.url}/etag"), tmp_path / name
+    run("fetch", file, "-o", out)
+    ended = run("fetch", file, "-o", out, "--since", out, "--overwrite")
+    assert ended.status == 2
+    assert "--since and PATH are the same output" in ended.err
+    assert [record["body"] for record in recorded(out)] == [b"etag 1"]
+
+
 def test_validators_are_not_used_for_another_url(app: AppServer, tmp_path: Path) -> None:
     Pages(app)
     moved = False

@@ -320,16 +320,29 @@ def test_other_credentials_are_no_edit(app: AppServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_runs_do_not_write_to_one_file(app: AppServer, tmp_path: Path) -> None:
+def test_two_runs_do_not_write_to_one_file(app: AppServer, tmp_path: Path, out: Path) -> None:
     pytest.importorskip("fcntl")
-    file, out = listed(tmp_path, app.url + "/stall?n=1"), tmp_path / "out.jsonl"
+    file = listed(tmp_path, app.url + "/stall?n=1")
     process = start("fetch", file, "-o", out)
     assert app.wait_for(lambda: bool(app.requests))
-    ended = run("fetch", file, "-o", out, "--resume")
+    others = [run("fetch", file, "-o", out, how) for how in ("--resume", "--overwrite")]
     process.kill()
     finish(process)
-    assert ended.status == 23
-    assert "another run is writing to it" in ended.err
+    for ended in others:
+        assert ended.status == 23
+        assert "another run is writing to it" in ended.err
+
+
+@pytest.mark.slow
+def test_a_record_is_written_although_no_other_response_arrives(
+    app: AppServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    process = start("fetch", listed(tmp_path, *urls(app, 1), app.url + "/stall"), "-o", out)
+    is_written = app.wait_for(lambda: out.exists() and out.read_bytes().count(b"\n") == 1)
+    process.kill()
+    finish(process)
+    assert is_written
 
 
 def test_an_index_that_is_no_folders_is_fetched_again(app: AppServer, tmp_path: Path) -> None:

@@ -234,12 +234,18 @@ def test_json_lines_are_refused_before_anything_is_sent(
     assert not list(out.glob("parts/*"))
 
 
-def test_lines_of_stdin_that_are_not_utf8_are_rows(app: AppServer, tmp_path: Path) -> None:
-    lines = f"\ufeff{app.url}/bytes/1\r\n".encode() + b"\xff\xfe\n" + f"{app.url}/bytes/2".encode()
+@pytest.mark.parametrize("more", [(), ("--per-host", 1), ("--dedup",)])
+def test_lines_of_stdin_that_are_not_utf8_are_rows(
+    app: AppServer, tmp_path: Path, more: tuple[object, ...]
+) -> None:
+    lines = [f"\ufeff{app.url}/bytes/1\r".encode(), f"{app.url}/bytes/3?\xe9".encode("latin-1")]
+    lines += [b"\xff\xfe", b"\xff\xfd", f"{app.url}/bytes/2".encode()]
     out = tmp_path / "out"
-    ended = run("fetch", "-", "-o", out, "--processes", 1, "--format", "jsonl", stdin=lines)
+    command = ("fetch", "-", "-o", out, "--processes", 1, "--format", "jsonl", *more)
+    ended = run(*command, stdin=b"\n".join(lines))
     assert ended.status == 1, ended.err
-    assert [(row["status"], row["size"]) for row in rows_of(out)] == [(200, 1), (None, 0), (200, 2)]
+    sizes = [(row["status"], row["size"]) for row in rows_of(out)]
+    assert sizes == [(200, 1), (None, 0), (None, 0), (None, 0), (200, 2)]
 
 
 def test_urls_without_a_scheme_get_one_as_for_one_request(app: AppServer, tmp_path: Path) -> None:

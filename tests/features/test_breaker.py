@@ -100,6 +100,19 @@ async def test_a_refusal_says_why_and_sends_nothing(make_client: MakeClient) -> 
     assert len(scripted.engine.sent) == 1
 
 
+async def test_a_request_that_opened_the_circuit_says_what_failed(make_client: MakeClient) -> None:
+    script = [503, reset()]
+    scripted = Scripted(make_client, script, failure_threshold=1, recovery_timeout=5.0, retry=2)
+    with pytest.raises(CircuitBreakerOpen) as caught:
+        await scripted.client.get(URL)
+    assert caught.value.response is not None
+    assert (caught.value.response.status_code, caught.value.request_sent) == (503, True)
+    scripted.engine.advance(5)
+    with pytest.raises(CircuitBreakerOpen) as caught:
+        await scripted.client.get(URL)
+    assert isinstance(caught.value.__cause__, curlhttp.ConnectionError)
+
+
 async def test_a_refusal_touches_no_network(make_client: MakeClient, app: AppServer) -> None:
     breaker = CircuitBreaker(recovery_timeout=30.0)
     client = make_client(breaker=breaker)

@@ -58,7 +58,7 @@ async def test_a_request_that_has_no_time_to_wait_fails(
     busy_once(app, "50")
     client = make_client(retry_after="origin")
     await client.get(app.url + "/busy")
-    with pytest.raises(curlhttp.DeadlineExceeded) as caught:
+    with pytest.raises(curlhttp.DeadlineExceeded, match="its origin has asked to wait") as caught:
         await client.get(app.url, timeout=Timeout(total=5))
     assert not caught.value.request_sent
     assert len(app.requests) == 1

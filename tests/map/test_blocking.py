@@ -420,3 +420,18 @@ assert {r.status_code for r in got} == {200}
 print(len(got))
 """
     assert run_script(code, app.url) == "500\n"
+
+
+def test_requests_of_a_slow_iterable_do_not_wait_until_all_places_are_taken(app: AppServer) -> None:
+    taken = 0
+
+    def slow() -> Iterable[str]:
+        nonlocal taken
+        for _ in range(50):
+            threading.Event().wait(0.1)
+            taken += 1
+            yield app.url + "/bytes/1"
+
+    with Client() as client, client.map(slow(), concurrency=100) as results:
+        assert isinstance(next(results), curlhttp.Response)
+        assert taken < 50

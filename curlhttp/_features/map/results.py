@@ -33,6 +33,7 @@ _JUST_NOW = 500e-6  # seconds; each turn takes some microseconds
 _RECENTLY = 0.05  # seconds; while the consumer has many results, it does not need more at once
 
 Settle: TypeAlias = "Callable[[Job, object], object]"
+Fail: TypeAlias = "Callable[[BaseException], object]"
 
 
 class Sender(Protocol):
@@ -61,8 +62,12 @@ class Sender(Protocol):
             Whether to start more requests, because this one is running in the background.
         """
 
-    def run_ready(self, seconds: float) -> None:
-        """Continue requests that do not have to wait, unless that was done so recently."""
+    def run_ready(self, seconds: float) -> bool:
+        """Continue requests that do not have to wait, unless that was done so recently.
+
+        Returns:
+            Whether it was done now.
+        """
 
     def take_turn(self) -> None:
         """Let the calling thread alone continue requests, until `end_turn`.
@@ -173,6 +178,20 @@ class MultiSender:
     def is_interrupted(self) -> bool:
         return self._engine.is_interrupted
 
+    def start_task(self, call: Callable[[Runtime], Awaitable[None]], fail: Fail) -> None:
+        """Run another coroutine with the requests. The end of the map cancels it.
+
+        Args:
+            call: makes the coroutine.
+            fail: called with the exception that ends it, if one does.
+        """
+
+        def finish(outcome: object) -> None:
+            if isinstance(outcome, BaseException):
+                fail(outcome)
+
+        self._engine.start(call, self.runtime, finish)
+
     def start(self, job: Job, settle: Settle) -> bool:
         engine, (_, request, is_straight) = self._engine, job
         if request.place is not None:
@@ -237,10 +256,14 @@ class SequentialSender:
         settle(job, outcome)
         return False
 
-    def run_ready(self, seconds: float = 0.0) -> None:
+    def run_ready(self, seconds: float = 0.0) -> bool:
         """Do nothing, because no request is running."""
+        return False
 
-    run_once = take_turn = end_turn = close = run_ready
+    def take_turn(self) -> None:
+        """Likewise."""
+
+    run_once = end_turn = close = take_turn
 
     def is_stepped_here(self) -> bool:
         return False
@@ -307,6 +330,9 @@ class Results(Unpicklable, Generic[Result_co]):
         while True:
             while (job := scheduler.next()) is not None:
                 if not sender.start(job, scheduler.settle) and scheduler.has_result:
+                    break
+                # If the iterable is slow, its requests do not wait until all places are taken.
+                if sender.run_ready(_RECENTLY) and scheduler.has_result:
                     break
             result = scheduler.take()
             if result is not None:

@@ -152,9 +152,12 @@ class Attempts:
         # If you repeat a POST yourself, you have to know about all attempts.
         if self._may_have_arrived:
             error.request_sent, error.refused = True, False
-        # The earlier failure explains why the time ran out.
-        if isinstance(error, DeadlineExceeded) and isinstance(self._last, RequestException):
-            error.__cause__ = self._last
+        # The earlier failure explains why the time ran out, or why the circuit opened.
+        if isinstance(error, (DeadlineExceeded, CircuitBreakerOpen)):
+            if isinstance(self._last, RequestException):
+                error.__cause__ = self._last
+            elif error.response is None:
+                error.response = self._last
         if self._done:
             add_note(error, f"attempts before this one: {describe_outcomes(self._done)}")
         if self._reason in _WORTH_A_NOTE:

@@ -395,10 +395,12 @@ class SteppedEngine(MultiEngine):
             else:
                 self._step(job)
 
-    def run_ready(self, seconds: float) -> None:
+    def run_ready(self, seconds: float) -> bool:
         """Step all jobs that can continue, unless that was done in the last so many seconds."""
         if monotonic() - self._last_run > seconds:
             self.run_once(waits=False)
+            return True
+        return False
 
     def _prepare_wait(self) -> float | None:
         """Step the other maps, and return how long to wait at most until that is done again.

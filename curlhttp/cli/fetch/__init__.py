@@ -117,8 +117,8 @@ _OPTIONS = (
                  show_default=True,
                  help="Apply --rate to each origin, or to all requests together."),
     click.option("--breaker", type=integer(), metavar="N",
-                 help="After N failures in a row, send nothing to an origin for 30 s, and "
-                 "record its lines as failed."),
+                 help="After N failures in a row, send nothing to an origin for 1 s, and for up to "
+                 "5 s if it fails again. Meanwhile, record its lines as failed."),
     click.option("--robots", metavar="TOKEN",
                  help="Obey each origin's robots.txt, and its Crawl-delay, as the crawler of this "
                  "product token. A line that it disallows is recorded as failed."),
@@ -218,6 +218,11 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
             raise click.UsageError(f"--{name} needs --engine or --processes")
     path = None if options["output"] in (None, "-") else Path(options["output"])
     mode = _get_mode(path, options)
+    since = options["since"]
+    if mode == "overwrite" and since and path and path.exists() and path.samefile(since):
+        raise click.UsageError(
+            "--since and PATH are the same output: --overwrite would remove its bodies"
+        )
     with (
         _open(file) as stream,
         connection.client(**_get_limits(options, connection)) as client,
@@ -227,8 +232,8 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
         if path is not None and path.exists() and os.path.samestat(path.stat(), status):
             raise click.UsageError("FILE and PATH are the same file")
         earlier = None
-        if options["since"]:
-            earlier = EarlierRun(options["since"])
+        if since:
+            earlier = EarlierRun(since)
             resources.callback(earlier.close)
         content = _decompress(stream)
         lines = InputLines(content or stream)

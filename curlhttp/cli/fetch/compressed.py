@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from curlhttp._features.compressed_files import Coding, compress_pieces, load_zstd, read_members
+from curlhttp._features.compressed_files import Coding, compress_pieces, load_zstd, read_lines
 from curlhttp._features.warc import Record, join_records, make_info, make_records, read_metadata
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.fetch.records import FetchRecord, JSONLines, Mode, now
@@ -45,21 +45,12 @@ class CompressedJSONLines(JSONLines):
 
     def _read_file(self, file: BinaryIO) -> int:
         end = number = 0
-        rest = b""
-        lines: list[tuple[int, bytes]] = []  # of a member that is not complete yet
         try:
-            for piece in read_members(file, self._coding):
-                if isinstance(piece, int):
-                    if rest:
-                        raise ValueError("a member ends within a line")
-                    for at, line in lines:
-                        self._read_line(at, line)
-                    lines, end = [], piece
-                    continue
-                *complete, rest = (rest + piece).split(b"\n")
-                for line in complete:
+            for lines, after in read_lines(file, self._coding):
+                for line in lines:
                     number += 1
-                    lines.append((number, line))
+                    self._read_line(number, line)
+                end = after
         except ValueError as error:
             raise CommandFailed(f"{self._path}: {error}", 2) from None
         return end

@@ -6,7 +6,6 @@ memory for millions of URLs.
 
 from __future__ import annotations
 
-import gzip
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from curlhttp._features.compressed_files import load_zstd
+from curlhttp._features.compressed_files import Coding, load_zstd, read_lines
 from curlhttp._features.duplicate_urls import DuplicateURLs
 from curlhttp._features.warc import read_metadata
 from curlhttp.cli.errors import READ_ERROR, CommandFailed
@@ -117,14 +116,15 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:  # Any: JSON
                 yield json.loads(content)
             return
         for line in _open_lines(name, file):
-            if line.endswith(b"\n"):  # others are cut
-                yield json.loads(line)
+            yield json.loads(line)
 
 
 def _open_lines(name: str, file: BinaryIO) -> Iterable[bytes]:
-    if name.endswith(".gz"):
-        return gzip.GzipFile(fileobj=file)
-    if name.endswith(".zst"):
-        lines: Iterable[bytes] = load_zstd().ZstdFile(file)
-        return lines
-    return file
+    coding: Coding | None = (
+        "gzip" if name.endswith(".gz") else "zstd" if name.endswith(".zst") else None
+    )
+    if coding is None:
+        return (line for line in file if line.endswith(b"\n"))  # others are cut
+    if coding == "zstd":
+        load_zstd()
+    return (line for lines, _ in read_lines(file, coding) for line in lines)

@@ -73,11 +73,17 @@ class Parquet(JSONLines):
             raise CommandFailed(message, 2) from None
 
     def _close(self) -> None:
-        is_empty = os.fstat(self._file).st_size == 0
-        super()._close()
-        if not is_empty or not self._table.exists():
-            self._merge()
-        self._journal.unlink()
+        try:
+            os.fsync(self._file)
+            if os.fstat(self._file).st_size or not self._table.exists():
+                self._merge()
+            if os.name != "nt":
+                self._journal.unlink()  # while it is locked: later it may be another run's
+        finally:
+            os.close(self._file)
+        if os.name == "nt":  # which deletes no file that is open, here or in another run
+            with suppress(PermissionError):
+                self._journal.unlink()
 
     def _merge(self) -> None:
         """Replace the table by one with the records of the journal."""

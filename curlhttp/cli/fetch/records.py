@@ -249,7 +249,7 @@ def _is_utf8(body: BodyFile) -> bool:
 # A batch is written when it has this many records or bytes of bodies, or is this many seconds old.
 _MAX_RECORDS = 500
 _MAX_BYTES = 8 * 1024 * 1024
-_MAX_AGE = 1.0
+MAX_AGE = 1.0
 
 
 class RecordOptions(TypedDict):
@@ -287,7 +287,7 @@ class RecordOutput:
         """
         now = time.monotonic()
         if not self._batch:
-            self._due = now + _MAX_AGE
+            self._due = now + MAX_AGE
         if not self.keeps_bodies:
             if isinstance(record.body, BodyFile):
                 record.body.close()
@@ -295,6 +295,15 @@ class RecordOutput:
         self._batch.append(record)
         self._bytes += len(record.body or b"")
         if len(self._batch) >= _MAX_RECORDS or self._bytes >= _MAX_BYTES or now >= self._due:
+            self.flush()
+
+    def flush_if_due(self) -> None:
+        """Write the batch if it is old enough.
+
+        Raises:
+            CommandFailed: see flush.
+        """
+        if self._batch and time.monotonic() >= self._due:
             self.flush()
 
     def flush(self) -> None:
@@ -530,8 +539,11 @@ def _lock(file: int, path: Path) -> None:
     """Lock the file if the system can, because two runs would fetch and append everything twice."""
     try:
         lock_file(file)
-    except BlockingIOError:
-        raise CommandFailed(f"{path}: another run is writing to it", WRITE_ERROR) from None
+        is_locked = os.path.samestat(os.fstat(file), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        is_locked = False  # or another run has deleted it meanwhile, as it does with a journal
+    if not is_locked:
+        raise CommandFailed(f"{path}: another run is writing to it", WRITE_ERROR)
 
 
 def _find_last_line_end(file: BinaryIO) -> int:
@@ -691,21 +703,28 @@ class SQLite(RecordOutput):
     def __init__(self, path: Path, mode: Mode, **options: Unpack[RecordOptions]) -> None:
         super().__init__(**options)
         self._path, self._folder = path, path.parent
-        if mode == "new" and path.exists():
-            raise make_exists_error(path)
-        if mode == "overwrite":
-            for suffix in ("", "-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
+        # SQLite's own locks are held for one transaction only. This file is closed after the
+        # database, because closing any descriptor of a file ends them.
+        self._file = _open(path, mode)
         try:
-            self._database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)
-        except sqlite3.Error as error:
-            raise self._make_failure(error) from None
-        try:
-            self._open()
+            _lock(self._file, path)
+            if mode == "overwrite":
+                os.ftruncate(self._file, 0)
+                for suffix in ("-wal", "-shm"):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+            self._connect()
         except BaseException as error:
-            self._database.close()
+            os.close(self._file)
             if isinstance(error, sqlite3.Error):
                 raise self._make_failure(error) from None
+            raise
+
+    def _connect(self) -> None:
+        self._database = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, isolation_level=None)
+        try:
+            self._open()
+        except BaseException:
+            self._database.close()
             raise
 
     def _open(self) -> None:
@@ -740,7 +759,10 @@ class SQLite(RecordOutput):
             raise self._make_failure(error) from None
 
     def _close(self) -> None:
-        self._database.close()
+        try:
+            self._database.close()
+        finally:
+            os.close(self._file)
 
     def _make_failure(self, error: sqlite3.Error) -> CommandFailed:
         return CommandFailed(f"{self._path}: {error}", WRITE_ERROR)

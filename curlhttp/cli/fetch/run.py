@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from curlhttp._features.map.receiving import (
     ReceivingScheduler,
+    ReceivingSender,
     choose_receiving_sender,
     get_receiver,
     set_receiver,
@@ -28,7 +29,7 @@ from curlhttp.cli.errors import CommandFailed, Terminated
 from curlhttp.cli.fetch.bodies import BodyReceiver, make_receiving
 from curlhttp.cli.fetch.earlier import DuplicateLines, EarlierRun, make_conditional_headers
 from curlhttp.cli.fetch.input import InputLine, InputLines
-from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
+from curlhttp.cli.fetch.records import MAX_AGE, FetchRecord, RecordOutput
 from curlhttp.cli.terminal import (
     console,
     format_bytes,
@@ -44,10 +45,13 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
+    from curlhttp._client.base import BaseClient
     from curlhttp._client.stats import ClientStats
     from curlhttp._features.clients.client import Client
+    from curlhttp._features.map.results import Sender
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
+    from curlhttp._runtime.engine import Runtime
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
 _NOT_MODIFIED = 304
@@ -142,7 +146,22 @@ class FetchRun:
         )
         scheduler.on_full = self._progress.print_full
         make_sender = choose_receiving_sender(client, make_receiving(client))
-        return Results(client._add_sender_pool("_fetch_sender_pool", make_sender), scheduler)
+
+        def make(client: BaseClient) -> Sender:
+            sender = make_sender(client)
+            if isinstance(sender, ReceivingSender):
+                sender.start_task(self._write_in_time, scheduler.fail)
+            return sender
+
+        return Results(client._add_sender_pool("_fetch_sender_pool", make), scheduler)
+
+    async def _write_in_time(self, runtime: Runtime) -> None:
+        """Write records that are due, also while no others arrive."""
+        while True:
+            await runtime.sleep(MAX_AGE)
+            with self._interrupts:
+                self._output.flush_if_due()
+            self._progress.tick()
 
     def _make_record(self, outcome: Response | RequestException) -> FetchRecord:
         request: Any = outcome.request  # Any: _build_or_record has set the extensions
