@@ -62,7 +62,7 @@ class Incoming(Protocol):
         """Abandon the rest of the body from a finalizer, which may run in any thread."""
 
 
-class Received:
+class ReceivedWhole:
     """An Incoming that was received whole, because it is small; see IF_LARGE.
 
     Args:

@@ -51,7 +51,7 @@ from curlhttp._libcurl.transfer import (
 from curlhttp._runtime.engine import (
     EngineState,
     Incoming,
-    Received,
+    ReceivedWhole,
     Runtime,
     Totals,
     Waiter,
@@ -238,7 +238,7 @@ class MultiEngine(ABC):
             raise
         if response is not None:
             self._release(transfer)
-            return Received(response)
+            return ReceivedWhole(response)
         return OpenTransfer(self, transfer)
 
     async def read(self, incoming: Transfer, take: Callable[[Transfer], Taken]) -> Taken:
