@@ -89,3 +89,26 @@ async def test_a_redirect_is_followed_whatever_its_body(make_client: Any, app: A
         assert len(await read(client, response)) == 400_000
         assert [hop.status_code for hop in response.history] == [302]
     assert client.real.stats().bytes_received < 3_000_000  # nobody reads the rest
+
+
+class _Through:
+    def wrap(self, inner: Any) -> _Through:
+        self.inner = inner
+        return self
+
+    def send(self, request: Any) -> Any:
+        return self.inner.send(request)
+
+
+class _AsyncThrough(_Through):
+    async def send(self, request: Any) -> Any:
+        return await self.inner.send(request)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_transport_that_wraps_the_engine_may_pass_it_on(
+    make_client: Any, colour: str, app: AppServer, size: int
+) -> None:
+    client = make_client(transport=_Through() if colour == "blocking" else _AsyncThrough())
+    response = await get(client, f"{app.url}/bytes/{size}?seed=1")
+    assert await read(client, response) == payload(size, 1)
