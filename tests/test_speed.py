@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from statistics import median_low
 from types import FrameType
 from typing import Any
@@ -25,6 +26,7 @@ import curlhttp.requests as requests
 from curlhttp._libcurl.dns import FAILED
 from tests.servers import RawServer
 from tests.servers.websocket import echo, speaking
+from tests.support.cli import listed, run
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 200\r\n\r\n" + bytes(200)
 _THINKS = 0.005  # seconds for which the server waits: a request that waits once is what users have
@@ -34,6 +36,8 @@ _TRACED = 30  # requests, of which the middle one counts: some look for silence 
 _BLOCKING_BYTECODES = 1_400
 _ASYNC_BYTECODES = 1_800
 _SESSION_BYTECODES = 2_300
+# A line for the command fetch, from the list to the record; on 3.11, 4,486.
+_FETCH_BYTECODES = 5_000
 # A message of 64 B there and back; on 3.11, 798.
 _MESSAGE_BYTECODES = 900
 # Four of them are the task's; before 3.11 each of the three coroutines has a separate frame.
@@ -165,6 +169,18 @@ def test_an_async_get_runs_no_more_bytecodes_than_it_did(url: str) -> None:
 
     found = asyncio.run(count())
     assert 0 < found <= _ASYNC_BYTECODES, _hint(found, _ASYNC_BYTECODES)
+
+
+def test_a_line_of_fetch_runs_no_more_bytecodes_than_it_did(url: str, tmp_path: Path) -> None:
+    def count(lines: int) -> int:
+        file = listed(tmp_path, *[url] * lines)
+        with _Bytecodes() as bytecodes:
+            assert run("fetch", file, "-o", tmp_path / "out.jsonl", "--overwrite", "-q").status == 0
+        return bytecodes.count
+
+    count(10)
+    found = (count(400) - count(100)) // 300
+    assert 0 < found <= _FETCH_BYTECODES, _hint(found, _FETCH_BYTECODES)
 
 
 def test_a_queued_request_is_few_objects_to_the_garbage_collector(url: str) -> None:

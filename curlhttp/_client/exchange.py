@@ -10,7 +10,7 @@ from curlhttp._http.redaction import HeadRedactor, escape_bytes
 from curlhttp._http.request import ClientRequest, check_method_of_body
 from curlhttp._http.response import Response
 from curlhttp._http.timeout import MIN_ATTEMPT_SECONDS
-from curlhttp._runtime.engine import Engine, Send, Totals, count_outcome
+from curlhttp._runtime.engine import Engine, ReceivedWhole, Send, Totals, count_outcome
 from curlhttp._runtime.log import INFO, RequestLog, get_request_log, log
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
@@ -189,7 +189,10 @@ async def _open(
     engine: Engine, request: ClientRequest, kind: type[BaseStreamedResponse]
 ) -> Response:
     """Return a streamed response; a buffered one for a redirect that is followed."""
-    response = kind(request, await engine.open(request))
+    incoming = await engine.open(request)
+    if isinstance(incoming, ReceivedWhole):
+        return incoming.response
+    response = kind(request, incoming)
     # Nobody reads its body, and the next hop needs the connection.
     if request.follow_redirects and response.is_redirect:
         return await response.to_buffered()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._http.auth import to_auth
 from curlhttp._http.body import BytesBody, encode_body, open_body, read_whole
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 
 KEEP_CODED = "keep"
+IF_LARGE: Final = "if_large"
 ENDPOINTS = "curlhttp.endpoints"  # the extension with the Rotation of a request
 CHALLENGER = "curlhttp.challenger"  # the extension with the URL of the endpoint to answer
 # The extension with a function that changes a copy of the request for one more attempt.
@@ -181,7 +182,8 @@ class ClientRequest:
         route: TLS, proxy and HTTP versions.
         choose_route: returns the route for a URL and is called for each attempt, because a redirect
             or a middleware may lead to a host with another proxy. None: always use `route`.
-        stream: whether the caller reads the body piece by piece.
+        stream: whether the caller reads the body piece by piece; with IF_LARGE, an engine may
+            return a small body that is not coded in memory instead.
         follow_redirects: whether redirects are followed.
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
         decode: whether the content coding of the response is decoded; with KEEP_CODED, the
@@ -228,7 +230,7 @@ class ClientRequest:
     timeout: Timeout
     route: NetworkRoute
     choose_route: Callable[[URL], NetworkRoute] | None
-    stream: bool
+    stream: bool | str
     follow_redirects: bool
     max_response_size: int | None
     decode: bool | str

@@ -143,7 +143,6 @@ class Handle:
         "_route",
         "_share_key",
         "_shares",
-        "_streams",
         "_timeout",
         "_timeout_ms",
         "_url",
@@ -152,6 +151,7 @@ class Handle:
         "is_dirty",
         "is_discarding",
         "multiplexes",
+        "streams",
     )
 
     def __init__(self, limits: Limits, callbacks: Callbacks, shares: Shares) -> None:
@@ -175,7 +175,8 @@ class Handle:
         self._route: NetworkRoute | None = None
         self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = self._attempt_ms = self._generation = 0
-        self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
+        self._has_body = self._waits_to_share = self._avoids_reuse = False
+        self.streams: bool | str = False
         self._has_body_lines = False  # a line with the length of the body, or of none
         self._needs_reset = self._clears_headers = self._reads_log = False
         self._lacks_authorities = False  # they are set for the first URL that needs them
@@ -238,8 +239,8 @@ class Handle:
             self._set_connect_timeout(request.timeout)
         if request.deadline is not None or self._timeout_ms:
             self.set_deadline(request.deadline)
-        if request.stream is not self._streams:
-            self._set_streaming(request.stream)
+        if request.stream is not self.streams:
+            self.set_streaming(request.stream)
         if request._connects_only:
             self._set_connecting(route.proxy)
 
@@ -249,7 +250,7 @@ class Handle:
         return (
             self._has_body
             or self._has_body_lines
-            or self._streams
+            or bool(self.streams)
             or self._timeout_ms > 0
             or self._connects_only
             or self.is_dirty
@@ -387,16 +388,21 @@ class Handle:
         self.easy.setopt(pycurl.TIMEOUT_MS, left)
         self._timeout_ms = left
 
-    def _set_streaming(self, streams: bool) -> None:
+    def set_streaming(self, streams: bool | str) -> None:
+        """Pass what arrives to the callbacks of streamed responses, or of others.
+
+        Args:
+            streams: as of a request; IF_LARGE is not streamed until the body is large.
+        """
         # Kept until a request needs the other way; a handle that streamed often streams again.
-        easy, callbacks = self.easy, self._callbacks
+        easy, callbacks, at_once = self.easy, self._callbacks, streams is True
         easy.setopt(
-            pycurl.HEADERFUNCTION, callbacks.on_header if streams else callbacks.lines.append
+            pycurl.HEADERFUNCTION, callbacks.on_header if at_once else callbacks.lines.append
         )
         if self._route is None or self._route.max_receive_rate is None:
-            easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_piece if streams else callbacks.on_body)
-        easy.setopt(pycurl.OPT_CERTINFO, int(streams))  # a streamed response can report it
-        self._streams = streams
+            easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_piece if at_once else callbacks.on_body)
+        easy.setopt(pycurl.OPT_CERTINFO, int(at_once))  # a streamed response can report it
+        self.streams = streams
 
     def _set_connecting(self, proxy: Proxy | None) -> None:
         self._needs_reset = self.is_dirty = self._connects_only = True

@@ -31,7 +31,7 @@ def _check_speed(transfer: Transfer, request: ClientRequest, now: float) -> tupl
     size = sum(map(easy.getinfo, (pycurl.SIZE_DOWNLOAD_T, pycurl.SIZE_UPLOAD_T)))
     size += sum(map(len, transfer.lines))
     # A transfer whose pieces are small is paused now and then although its caller waits.
-    is_unread = transfer.paused and request.stream and bool(transfer.pieces)
+    is_unread = transfer.paused and transfer.streams and bool(transfer.pieces)
     if window is None or is_unread or _waits_for_caller(transfer) or not transfer.lines:
         window = transfer.speed_window = SpeedWindow(now, size)
         if transfer.wake is None:

@@ -235,8 +235,25 @@ def check_opened(transfer: Transfer) -> None:
     request, head = transfer.request, transfer.head
     assert request is not None
     assert head is not None
+    if not (transfer.done or transfer.streams):
+        transfer.stream_rest()
     outcomes = transfer.totals.outcomes
     outcomes.add_response(request.url.origin, head.status_code, transfer.timings())
+
+
+def take_small_response(transfer: Transfer) -> Response | None:
+    """Return the response of an attempt whose request streams IF_LARGE; None if it is streamed.
+
+    Raises:
+        RequestException: the attempt failed.
+    """
+    head = transfer.head
+    # A small body may be large once it is decoded.
+    if not transfer.done or (
+        head is not None and head.may_have_codings and "\ncontent-encoding" in head.lower
+    ):
+        return None
+    return make_response(transfer)
 
 
 def read_piece(transfer: Transfer) -> bytes:
@@ -332,7 +349,7 @@ def _make_partial_response(transfer: Transfer) -> Response | None:
     assert request is not None
     head = parse_response_head(transfer.lines, request)
     # A 1xx is not a final response, and the caller has a streamed one.
-    if head is None or head.status_code < 200 or request.stream:
+    if head is None or head.status_code < 200 or transfer.streams:
         return None
     return Response(request, head, b"".join(transfer.pieces), transfer.timings())
 

@@ -738,7 +738,7 @@ class Transfer:
             self.paused = True
             self.attached.resume_at(self, self._limited_until)
             return _PAUSE
-        result = self.on_piece(piece) if request.stream else self.on_body(piece)
+        result = self.on_piece(piece) if self.streams else self.on_body(piece)
         if result is None:
             rate = request.route.max_receive_rate
             assert rate is not None
@@ -768,6 +768,9 @@ class Transfer:
         """
         if self._stop_if_enough(piece, size):
             return 0  # any number but the length ends the transfer with E_WRITE_ERROR
+        assert self.request is not None
+        if size > _PAUSE_AT and self.request.stream:
+            return self._hand_over(size - len(piece))
         is_many = len(self.pieces) - self._folded >= MANY
         if is_many:
             self._fold()
@@ -781,6 +784,37 @@ class Transfer:
             self.attached.resume_soon(self)
             return _PAUSE
         return None
+
+    def _hand_over(self, size: int) -> int:
+        """Pause a body that is not small, so that its caller reads the rest as it arrives.
+
+        Args:
+            size: bytes of it so far; libcurl delivers the next piece again.
+        """
+        request = self.request
+        assert request is not None
+        self.size = size
+        head = parse_response_head(self.lines, request)
+        if head is None:
+            self.failed = head_error(self.lines, request)
+            return 0
+        if not self.check_response(size, ends=False):
+            self.reject_early_response(has_head=False)
+            return 0
+        self.head = head
+        self.paused = True
+        self._wake()
+        return _PAUSE
+
+    def stream_rest(self) -> None:
+        """Stream the rest of a body that was handed over; not in a callback."""
+        self.handle.set_streaming(True)
+        self._unread = self.size
+
+    @property
+    def streams(self) -> bool:
+        """Return whether its caller reads the body as it arrives."""
+        return self.handle.streams is True
 
     def _stop_if_enough(self, piece: bytes, size: int) -> bool:
         """End a body that is enough, and return True; otherwise set the next check of it."""
@@ -839,7 +873,7 @@ class Transfer:
         """Return whether it is the body of a redirect that is followed."""
         request = self.request
         assert request is not None
-        head = self.head if request.stream else parse_response_head(self.lines, request)
+        head = self.head if self.streams else parse_response_head(self.lines, request)
         return request.follow_redirects and head is not None and head.redirects
 
     def check_response(self, size: int, *, ends: bool) -> bool:

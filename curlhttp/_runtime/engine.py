@@ -62,6 +62,43 @@ class Incoming(Protocol):
         """Abandon the rest of the body from a finalizer, which may run in any thread."""
 
 
+class ReceivedWhole:
+    """An Incoming that was received whole, because it is small; see IF_LARGE.
+
+    Args:
+        response: has the body in memory. Whoever takes it need not read.
+    """
+
+    __slots__ = ("_is_read", "response")
+
+    done = True
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+        self._is_read = False
+
+    @property
+    def head(self) -> Head:
+        return self.response._head
+
+    def timings(self) -> Timings:
+        return self.response.timings
+
+    def certificate(self) -> None:
+        """Return None, because the connection may serve another request by now."""
+
+    async def read(self) -> bytes:
+        if self._is_read:
+            return b""
+        self._is_read = True
+        return self.response.content
+
+    def abort(self) -> None:
+        self._is_read = True
+
+    abort_from_finalizer = abort
+
+
 class Waiter(Protocol):
     """Let one caller wait until another one wakes it."""
 

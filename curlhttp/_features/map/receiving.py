@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from curlhttp._features.map.backlog import Job, MapPlace
 from curlhttp._features.map.results import MultiSender, SequentialSender, make_exchange
@@ -32,11 +32,19 @@ MakeReceive: TypeAlias = "Callable[[Send, Runtime], Receive[object]]"
 """Makes it from the last step of the flow, which passes requests to the engine, and its runtime."""
 
 
-def set_receiver(request: ClientRequest, receiver: object) -> None:
-    """Note what receives the body of a request, and have it streamed."""
-    request.stream = True
-    request._extend(_RECEIVER, receiver)
-    request._extend(READ_BY_LAYER, True)
+def set_receiver(
+    request: ClientRequest, receiver: object, *, stream: Literal[True, "if_large"] = True
+) -> None:
+    """Note what receives the body of a request, and have it streamed.
+
+    Args:
+        request: its extensions are shared with no other request.
+        receiver: anything.
+        stream: "if_large" if it also takes a response whose body is in memory.
+    """
+    request.stream = stream
+    extensions = request.extensions or {}
+    request.extensions = {**extensions, _RECEIVER: receiver, READ_BY_LAYER: True}
 
 
 def get_receiver(request: ClientRequest) -> object:

@@ -16,7 +16,7 @@ from curlhttp._http.body import Body
 from curlhttp._http.config import Limits
 from curlhttp._http.errors import client_closed, closed_while_reading
 from curlhttp._http.fork import register
-from curlhttp._http.request import ClientRequest
+from curlhttp._http.request import IF_LARGE, ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._libcurl import pycurl
 from curlhttp._libcurl.connection_pool import (
@@ -36,7 +36,12 @@ from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.errors import make_driver_error
 from curlhttp._libcurl.handle import Shares
 from curlhttp._libcurl.incoming import OpenTransfer, Taken
-from curlhttp._libcurl.result import check_opened, count_failure, make_response
+from curlhttp._libcurl.result import (
+    check_opened,
+    count_failure,
+    make_response,
+    take_small_response,
+)
 from curlhttp._libcurl.transfer import (
     Transfer,
     leak,
@@ -45,6 +50,7 @@ from curlhttp._libcurl.transfer import (
 from curlhttp._runtime.engine import (
     EngineState,
     Incoming,
+    ReceivedWhole,
     Runtime,
     Totals,
     Waiter,
@@ -223,10 +229,15 @@ class MultiEngine(ABC):
                 await self._wait_for(transfer)
             # Nobody waits from here until the caller reads.
             transfer.wake = None
-            check_opened(transfer)
+            response = take_small_response(transfer) if request.stream == IF_LARGE else None
+            if response is None:
+                check_opened(transfer)
         except BaseException as error:
             self._fail(transfer, error)
             raise
+        if response is not None:
+            self._release(transfer)
+            return ReceivedWhole(response)
         return OpenTransfer(self, transfer)
 
     async def read(self, incoming: Transfer, take: Callable[[Transfer], Taken]) -> Taken:

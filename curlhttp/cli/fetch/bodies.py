@@ -132,14 +132,22 @@ class BodyReceiver:
         self._received: Response | None = None
         self.file: BodyFile | None = None
 
-    async def receive(self, response: Response, now: Callable[[], float]) -> None:
-        """Receive the body of a response, unless that was done."""
+    def accept(self, response: Response) -> bool:
+        """Return whether the body of a response has to be read, and forget that of another one."""
         if response is self._received:
-            return
+            return False
         self._received = response
-        self._drop()
-        if not isinstance(response, BaseStreamedResponse) or response._content is not None:
-            return
+        if self.file is not None:
+            self._drop()
+        return isinstance(response, BaseStreamedResponse) and response._content is None
+
+    def end(self) -> None:
+        """Forget which response was received, because that refers to this receiver."""
+        self._received = None
+
+    async def read(self, response: Response, now: Callable[[], float]) -> None:
+        """Read the body of an accepted response."""
+        assert isinstance(response, BaseStreamedResponse)
         begun = now()
         try:
             if response.status_code == _PARTIAL_CONTENT:  # a coded one is decoded as a whole
@@ -187,8 +195,8 @@ def make_receiving(client: BaseClient) -> MakeReceive:
             async def receive(request: ClientRequest) -> Response:
                 response = await send(request)
                 receiver = get_receiver(request)
-                if isinstance(receiver, BodyReceiver):
-                    await receiver.receive(response, runtime.now)
+                if isinstance(receiver, BodyReceiver) and receiver.accept(response):
+                    await receiver.read(response, runtime.now)
                 return response
 
             return receive
@@ -199,7 +207,9 @@ def make_receiving(client: BaseClient) -> MakeReceive:
             receiver = get_receiver(request)
             assert isinstance(receiver, BodyReceiver)
             response = await flow(request)
-            await receiver.receive(response, runtime.now)  # a middleware has made it
+            if receiver.accept(response):  # a middleware has made it
+                await receiver.read(response, runtime.now)
+            receiver.end()
             return response
 
         return receive

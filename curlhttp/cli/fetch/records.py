@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypedDict
 
@@ -196,7 +197,7 @@ class FetchRecord:
         Args:
             more: fields to append.
         """
-        values = {name: getattr(self, name) for name in self.__slots__ if name != "body"}
+        values = dict(zip(_FIELDS, _get_fields(self), strict=True))
         return {**values, "fingerprint": f"{self.fingerprint:08x}", **more}
 
     def to_json(self, **more: object) -> bytes:
@@ -216,6 +217,10 @@ class FetchRecord:
             return {"body": self.body.decode()}
         except UnicodeDecodeError:
             return {"body_base64": base64.b64encode(self.body).decode()}
+
+
+_FIELDS = tuple(name for name in FetchRecord.__slots__ if name != "body")
+_get_fields = attrgetter(*_FIELDS)
 
 
 def _encode_large(record: FetchRecord, body: BodyFile) -> Iterator[str]:

@@ -24,6 +24,7 @@ from curlhttp._features.map.receiving import (
 )
 from curlhttp._features.map.results import Results
 from curlhttp._http.cookies import LazyCookieJar
+from curlhttp._http.request import IF_LARGE
 from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed, Terminated
 from curlhttp.cli.fetch.bodies import BodyReceiver, make_receiving
@@ -215,7 +216,7 @@ class FetchRun:
                 key = (line, request.method, str(request.url), self._add_validators(request))
                 request._extend(_KEY, key)
                 make_file = partial(self._output.make_body_file, line.number)
-                set_receiver(request, BodyReceiver(make_file))
+                set_receiver(request, BodyReceiver(make_file), stream=IF_LARGE)
                 # A separate cookie jar for each request, so that cookies of a million lines neither
                 # mix nor pile up.
                 request.jar = LazyCookieJar()
@@ -226,12 +227,10 @@ class FetchRun:
 
     def _add_validators(self, request: ClientRequest) -> dict[str, str]:
         """Make a request conditional, and return the validators that it has now."""
+        if self._earlier is None or request.method != "GET":
+            return {}  # without a copy of the headers, so that they stay those of the client
         headers = request.headers
-        if (
-            self._earlier is None
-            or request.method != "GET"
-            or _CONDITIONS & {*map(str.lower, headers)}
-        ):
+        if _CONDITIONS & {*map(str.lower, headers)}:
             return {}
         validators = self._earlier.get_validators(str(request.url))
         headers.update(make_conditional_headers(validators))
