@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from curlhttp._features.map.bodies import BodyFile
 from curlhttp.distributed.rows import TIMINGS, FetchRow, has_duplicates
 from curlhttp.distributed.storage import open_input_file
 
@@ -132,7 +133,20 @@ class ParquetWriter:
         self._headers = _HeaderColumns()
 
     def add(self, rows: list[FetchRow]) -> None:
-        """Add rows."""
+        """Add rows. A large body is in memory alone, in a row group of its own."""
+        for is_large, group in groupby(rows, lambda row: isinstance(row.body, BodyFile)):
+            if not is_large:
+                self._add(list(group))
+                continue
+            for row in group:
+                self._flush()
+                assert isinstance(row.body, BodyFile)
+                row.body = row.body.read()
+                self._add([row])
+                row.body = None
+                self._flush()
+
+    def _add(self, rows: list[FetchRow]) -> None:
         for name, column in self._columns.items():
             column += map(attrgetter(name), rows)
         self._has_no_timings += [row.timings is None for row in rows]
@@ -146,6 +160,8 @@ class ParquetWriter:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._has_no_timings:
+            return
         columns = [self._make_column(field) for field in self._schema]
         self._start_group()
         self._writer.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
@@ -186,8 +202,7 @@ class ParquetWriter:
 
     def close(self) -> None:
         """Write the remaining rows and the footer. The stream stays open."""
-        if self._has_no_timings:
-            self._flush()
+        self._flush()
         self._writer.close()
 
 

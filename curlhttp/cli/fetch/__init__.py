@@ -341,7 +341,7 @@ def _run(
         hint = "" if path is None else "; continue with --resume"
         what, status = describe_interrupt(interrupt)
         raise CommandFailed(f"{what}; complete responses are recorded{hint}", status) from None
-    except CommandFailed:
+    except (CommandFailed, OSError):
         _print_summary(run, path, options)
         raise
     _print_summary(run, path, options)

@@ -15,17 +15,12 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from curlhttp._features.map.receiving import (
-    ReceivingScheduler,
-    choose_receiving_sender,
-    get_receiver,
-    set_receiver,
-)
+from curlhttp._features.map.bodies import BodyReceiver, receive_bodies
+from curlhttp._features.map.receiving import get_receiver, set_receiver
 from curlhttp._features.map.results import Results
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed, Terminated
-from curlhttp.cli.fetch.bodies import BodyReceiver, make_receiving
 from curlhttp.cli.fetch.earlier import DuplicateLines, EarlierRun, make_conditional_headers
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
@@ -114,6 +109,7 @@ class FetchRun:
         Raises:
             KeyboardInterrupt: after Ctrl-C or SIGTERM, when all complete responses are recorded.
             CommandFailed: the output cannot be written, or the list was edited.
+            OSError: the file of a large body cannot be written.
         """
         self._progress = progress
         self._interrupts.install()
@@ -130,19 +126,11 @@ class FetchRun:
 
     def _send(self, concurrency: int) -> Results:
         """Send the requests as map does it, with the files of large bodies."""
-        client = self._client
-        scheduler = ReceivingScheduler(
-            client,
-            self._build_requests(),
-            concurrency=concurrency,
-            backlog=_BACKLOG,
-            ordered=False,
-            return_exceptions=True,
-            options={},
+        outcomes = receive_bodies(
+            self._client, self._build_requests(), concurrency=concurrency, backlog=_BACKLOG
         )
-        scheduler.on_full = self._progress.print_full
-        make_sender = choose_receiving_sender(client, make_receiving(client))
-        return Results(client._add_sender_pool("_fetch_sender_pool", make_sender), scheduler)
+        outcomes._scheduler.on_full = self._progress.print_full
+        return outcomes
 
     def _make_record(self, outcome: Response | RequestException) -> FetchRecord:
         request: Any = outcome.request  # Any: _build_or_record has set the extensions
