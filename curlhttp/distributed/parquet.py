@@ -120,7 +120,11 @@ class ParquetWriter:
     def __init__(self, stream: BinaryIO) -> None:
         self._arrow, parquet = import_pyarrow()
         self._schema = _build_schema(self._arrow)
-        self._writer: Any = parquet.ParquetWriter(stream, self._schema, compression="zstd")
+        # The statistics of a column hold its least and its greatest value in memory.
+        with_statistics = [name for name in self._schema.names if name != "body"]
+        self._writer: Any = parquet.ParquetWriter(
+            stream, self._schema, compression="zstd", write_statistics=with_statistics
+        )
         self._start_group()
 
     def _start_group(self) -> None:

@@ -14,7 +14,7 @@ import io
 import pickle
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
@@ -460,6 +460,8 @@ def _open_writer(format: Format, stream: BinaryIO) -> _RowWriter:
 _CODINGS: dict[str, Coding] = {"jsonl.gz": "gzip", "jsonl.zst": "zstd"}
 _WARCS = ("warc", "warc.gz")
 _MEMBER = 1 << 20  # bytes of lines in a compressed member
+_BEGIN = 100  # bytes of a line, which have the number of the row
+_BLOCK_SIZE = 1 << 18  # bytes of the rest
 
 
 def _is_large(row: FetchRow) -> bool:
@@ -550,17 +552,23 @@ def read_row_numbers(stream: BinaryIO, format: Format) -> Iterator[int]:
 
         yield from read_row_column(stream)
         return
-    for line in _read_json(stream, format):
-        match = _match_row(line)
+    for text in _read_json(stream, format):
+        match = _match_row(text)
         assert match is not None
         yield int(match[1])
 
 
-def _read_json(stream: BinaryIO, format: Format) -> Iterable[bytes]:
+def _read_json(stream: BinaryIO, format: Format) -> Iterator[bytes]:
+    """Yield the columns of each row as JSON, or the begin of that."""
     if format in _WARCS:
-        found = read_metadata(stream, is_compressed=format == "warc.gz")
-        return (content for content, _ in found)
-    return decompress(stream) or stream
+        for content, _ in read_metadata(stream, is_compressed=format == "warc.gz"):
+            yield content
+        return
+    lines = decompress(stream) or stream
+    while line := lines.readline(_BEGIN):
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = lines.readline(_BLOCK_SIZE)
 
 
 # --- the arguments of Client ---

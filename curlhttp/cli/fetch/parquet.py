@@ -102,7 +102,11 @@ class Parquet(JSONLines):
     def _write_table(self, stream: BinaryIO) -> None:
         schema = _build_schema(self._arrow)
         newer, last = self._find_newer()
-        with self._parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
+        # The statistics of a column hold its least and its greatest value in memory.
+        with_statistics = [name for name in schema.names if name != "body"]
+        with self._parquet.ParquetWriter(
+            stream, schema, compression="zstd", write_statistics=with_statistics
+        ) as writer:
             if self._table.exists():
                 for batch in self._parquet.ParquetFile(self._table).iter_batches(_MAX_ROWS):
                     kept = [not newer.has(line) for line in batch.column("line").to_pylist()]
@@ -153,7 +157,7 @@ def _make_row(record: _Row) -> _Row:
     return record
 
 
-def _build_schema(arrow: ModuleType) -> object:
+def _build_schema(arrow: ModuleType) -> Any:  # Any: pyarrow has no types
     text, whole, number = arrow.string(), arrow.int64(), arrow.int32()
     return arrow.schema(
         [
