@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.recorded import RecordedLines
-from curlhttp.cli.fetch.records import JSONLines, Mode, make_exists_error
+from curlhttp.cli.fetch.records import FetchRecord, JSONLines, Mode, make_exists_error
 from curlhttp.distributed.parquet import import_pyarrow
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Parquet(JSONLines):
         schema = _build_schema(self._arrow)
         newer, last = self._find_newer()
         # The statistics of a column hold its least and its greatest value in memory.
-        with_statistics = [name for name in schema.names if name != "body"]
+        with_statistics = [name for name in FetchRecord.__slots__ if name != "body"]
         with self._parquet.ParquetWriter(
             stream, schema, compression="zstd", write_statistics=with_statistics
         ) as writer:
@@ -157,7 +157,7 @@ def _make_row(record: _Row) -> _Row:
     return record
 
 
-def _build_schema(arrow: ModuleType) -> Any:  # Any: pyarrow has no types
+def _build_schema(arrow: ModuleType) -> object:
     text, whole, number = arrow.string(), arrow.int64(), arrow.int32()
     return arrow.schema(
         [
