@@ -257,6 +257,7 @@ def _build_schema(arrow: Any) -> Any:  # Any: pyarrow has no types
             arrow.field("request_sent", arrow.bool_(), nullable=False),
             arrow.field("last_status", arrow.int32()),
             arrow.field("retry_after", arrow.float64()),
+            arrow.field("unchanged", arrow.bool_(), nullable=False),
             arrow.field("attempts", arrow.int32(), nullable=False),
             arrow.field("timings", arrow.struct([(name, arrow.float64()) for name in TIMINGS])),
             arrow.field("headers", arrow.map_(text, arrow.list_(text))),

@@ -102,6 +102,7 @@ class FetchRow:
         body_file: the path of a larger body in the folder of the fetch, or None.
         fetched_at: when the result arrived, in milliseconds since 1970.
         host: the host of the URL, which is not a column.
+        unchanged: the body is the same as in the earlier run of `since`, and not stored again.
     """
 
     row: int
@@ -123,6 +124,7 @@ class FetchRow:
     request_sent: bool = False
     last_status: int | None = None
     retry_after: float | None = None
+    unchanged: bool = False
 
     @classmethod
     def from_outcome(
@@ -199,6 +201,16 @@ class FetchRow:
         failed._set_error(error, failed.fetched_at / 1000)
         return failed
 
+    def set_unchanged(self, validators: dict[str, str]) -> None:
+        """Note that the server confirmed the validators of an earlier run with a 304.
+
+        Args:
+            validators: by lower-case names. They are stored, so that the next run knows them.
+        """
+        self.unchanged, self.body = True, None
+        names = {*map(_get_name, self.fields)}
+        self.fields += [make_field(*pair) for pair in validators.items() if pair[0] not in names]
+
     def _set_error(self, error: Exception, wall: float) -> None:
         self.error, self.message = type(error).__name__, str(error)
         facts = get_facts(error, wall)
@@ -263,7 +275,8 @@ class FetchRow:
         retry_after = "null" if self.retry_after is None else f"{self.retry_after:.3f}"
         return (
             f'{{"row": {self.row}, "url": {_quote(self.url)}, "final_url": {final}, {outcome}, '
-            f'"retry_after": {retry_after}, "attempts": {self.attempts}, "timings": {timings}, '
+            f'"retry_after": {retry_after}, "unchanged": {_BOOLS[self.unchanged]}, '
+            f'"attempts": {self.attempts}, "timings": {timings}, '
             f'"headers": {{{self._fields_as_json()}}}, "size": {self.size}, "body": '
         )
 
@@ -283,6 +296,7 @@ class FetchRow:
 
 
 _OF_ERRORS = ("error", "message", "reason", "curl_code", "request_sent", "last_status")
+_BOOLS = ("false", "true")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _TIMINGS_FORMAT = "{" + ", ".join(f'"{name}": %.6f' for name in TIMINGS) + "}"
 

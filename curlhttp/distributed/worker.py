@@ -30,6 +30,7 @@ from curlhttp._features.compressed_files import (
     compress_pieces,
     decompress,
 )
+from curlhttp._features.conditions import NOT_MODIFIED, add_conditions
 from curlhttp._features.map.bodies import (
     MAX_IN_MEMORY,
     BodyFile,
@@ -61,6 +62,8 @@ _MAX_ROWS = 64  # in a batch
 _POLL = 1.0  # seconds
 _MAX_BYTES = 4 << 20  # of bodies in a batch, approximately
 _MAX_RESPONSE_SIZE = 100 * 1024 * 1024  # bytes, unless max_response_size is given
+# Settings whose layers need bodies in memory: they share them, or see attempts.
+_WITH_BODIES = {"attempt_middleware", "cache", "coalesce"}
 # Settings that may differ between calls, and must not be written to a file.
 _CREDENTIALS = {"auth", "cookies", "cert"}
 
@@ -315,8 +318,7 @@ class _Part:
         """Yield outcomes in batches, because writing rows in a tight loop takes half the time."""
         batch: list[_Outcome] = []
         size = 0
-        # What these two settings share among requests is in memory as a whole.
-        self._streams = not client._chain.settings.keys() & {"cache", "coalesce"}
+        self._streams = _WITH_BODIES.isdisjoint(client._chain.settings)
         send = partial(receive_bodies, client) if self._streams else client.map
         requests = self._build_requests(client)
         with send(requests, concurrency=self._config.concurrency) as outcomes:
@@ -355,15 +357,20 @@ class _Part:
         request = outcome.request
         assert request is not None
         assert request.extensions is not None
-        row, url, host = request.extensions[_KEY]
+        number, url, host, known = request.extensions[_KEY]
         file = _get_file(outcome)
         # A large body that is not stored is not there.
         as_text = self._config.as_text and (file is None or self._config.bodies)
-        return FetchRow.from_outcome(row, url, host, outcome, at, as_text=as_text, file=file)
+        row = FetchRow.from_outcome(number, url, host, outcome, at, as_text=as_text, file=file)
+        if known is not None and row.status == NOT_MODIFIED:
+            validators, requested = known
+            if (row.final_url or requested) == requested:  # otherwise they are of another URL
+                row.set_unchanged(validators)
+        return row
 
     def _build_requests(self, client: Client) -> Iterator[ClientRequest]:
         done = self._read_done_rows()
-        for row, url in self._partition.source.read():
+        for row, url, *known in self._partition.source.read():
             if row in done:
                 continue
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
@@ -372,8 +379,9 @@ class _Part:
             except (RequestException, ValueError, TypeError) as error:
                 self._invalid.append(FetchRow.from_error(row, text, error))
                 continue
-            key = (row, text, request.url.host)
-            request._extend(_KEY, key)
+            is_conditional = known and add_conditions(request, known[0])
+            condition = (known[0], str(request.url)) if is_conditional else None
+            request._extend(_KEY, (row, text, request.url.host, condition))
             if self._streams:
                 set_receiver(request, BodyReceiver(self._make_body_file))
             # A separate cookie jar for each request, so that cookies of thousands of URLs neither

@@ -218,6 +218,17 @@ def test_a_hook_sees_a_large_body(app: AppServer, tmp_path: Path) -> None:
     assert [int(row["headers"]["x-size"][0]) for row in rows] == [row["size"] for row in rows]
 
 
+async def check_size(request: Any, send: Any) -> Any:
+    response = await send(request)
+    assert len(response.content) == int(response.headers["content-length"])
+    return response
+
+
+def test_an_attempt_middleware_sees_a_large_body(app: AppServer, tmp_path: Path) -> None:
+    run_one(tmp_path, *serve(app), attempt_middleware=[check_size])
+    assert [row["body"] for row in read_rows(tmp_path / "out", "jsonl")] == [*BODIES.values()]
+
+
 def test_coalesced_requests_share_a_large_body(app: AppServer, tmp_path: Path) -> None:
     app.route("/shared", lambda _, conn: conn.reply(200, DATA))
     run_one(tmp_path, *[app.url + "/shared"] * 3, coalesce=True)

@@ -15,13 +15,14 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from curlhttp._features.conditions import NOT_MODIFIED, add_conditions
 from curlhttp._features.map.bodies import BodyReceiver, receive_bodies
 from curlhttp._features.map.receiving import get_receiver, set_receiver
 from curlhttp._features.map.results import Results
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed, Terminated
-from curlhttp.cli.fetch.earlier import DuplicateLines, EarlierRun, make_conditional_headers
+from curlhttp.cli.fetch.earlier import DuplicateLines
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
 from curlhttp.cli.terminal import (
@@ -43,10 +44,9 @@ if TYPE_CHECKING:
     from curlhttp._features.clients.client import Client
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
+    from curlhttp.distributed.earlier import EarlierRun
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
-_NOT_MODIFIED = 304
-_CONDITIONS = {"if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"}
 _BACKLOG = 10_000  # requests that may wait for their hosts; the default of map
 _REFRESHES = 4  # per second
 _WINDOW = 20  # refreshes over which the rate is averaged
@@ -140,7 +140,7 @@ class FetchRun:
         file = receiver.file
         as_text = self._as_text and (file is None or self._output.keeps_bodies)
         record = FetchRecord.from_outcome(line, method, url, outcome, file=file, as_text=as_text)
-        if validators and record.status == _NOT_MODIFIED:
+        if validators and record.status == NOT_MODIFIED:
             record.set_unchanged(validators)
         return record
 
@@ -195,16 +195,10 @@ class FetchRun:
 
     def _add_validators(self, request: ClientRequest) -> dict[str, str]:
         """Make a request conditional, and return the validators that it has now."""
-        headers = request.headers
-        if (
-            self._earlier is None
-            or request.method != "GET"
-            or _CONDITIONS & {*map(str.lower, headers)}
-        ):
+        if self._earlier is None or request.method != "GET":
             return {}
         validators = self._earlier.get_validators(str(request.url))
-        headers.update(make_conditional_headers(validators))
-        return validators
+        return validators if add_conditions(request, validators) else {}
 
     def _build(self, line: InputLine) -> ClientRequest:
         options: dict[str, Any] = {"method": self._method, **line.options}  # Any: see InputLine
