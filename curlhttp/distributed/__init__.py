@@ -113,7 +113,8 @@ def fetch(
         The summary of all partitions, including those that earlier calls have fetched.
 
     Raises:
-        ValueError: the input or the settings differ from those of the call that started this fetch.
+        ValueError: the input or the settings differ from those of the call that started this fetch,
+            or `since` is no output.
         TypeError: a setting cannot be sent to workers, or an item is not a URL.
         OSError: the input cannot be read, the folder cannot be written, or the engine cannot be
             reached. It is a BlockingIOError if another call is fetching to the folder.

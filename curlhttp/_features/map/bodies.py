@@ -169,7 +169,7 @@ class BodyReceiver:
             return
         begun = now()
         try:
-            if response.status_code == _PARTIAL_CONTENT:  # a coded one is decoded as a whole
+            if _is_coded_part(response):  # it is decoded as a whole
                 await response.load()
             else:
                 await self._read(response)
@@ -213,6 +213,10 @@ class BodyReceiver:
         if self.file is not None:
             self.file.close()
             self.file = None
+
+
+def _is_coded_part(response: Response) -> bool:
+    return response.status_code == _PARTIAL_CONTENT and "content-encoding" in response.headers
 
 
 def make_receiving(client: BaseClient) -> MakeReceive:
