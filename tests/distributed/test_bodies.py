@@ -362,7 +362,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(
 
 
 MEMORY = """
-import pathlib, re, sys, tempfile
+import pathlib, re, sys
 from curlhttp.distributed.worker import read_row_numbers
 from tests.distributed.test_bodies import run_one
 
@@ -370,12 +370,12 @@ def read_peak():
     with open("/proc/self/status") as file:
         return int(re.search(r"VmHWM:\\s*(\\d+) kB", file.read())[1]) // 1024
 
-url, format, inline = sys.argv[1:]
+url, format, inline, path = sys.argv[1:]
 if format == "parquet":
     import pyarrow.parquet
 before = read_peak()
 lines = [f"{url}/{number}" for number in range(8)]
-folder = pathlib.Path(tempfile.mkdtemp(dir="."))
+folder = pathlib.Path(path)
 result = run_one(folder, *lines, format=format, inline=int(inline) or None)
 assert (result.rows, result.size) == (8, 8 * 60 << 20), result
 with open(folder / "out" / "parts" / f"part-00000000.{format}", "rb") as part:
@@ -389,11 +389,7 @@ print(read_peak() - before)
 @pytest.mark.parametrize("inline", [0, 65_536])
 @pytest.mark.parametrize("format", WITH_PARQUET)
 def test_many_large_bodies_do_not_take_the_memory_of_one(
-    app: AppServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    format: Format,
-    inline: int,
+    app: AppServer, tmp_path: Path, format: Format, inline: int
 ) -> None:
     """Of a table, a row group is in memory, and Arrow copies it. It is that of one body."""
     block = b"x" * (1 << 20)
@@ -405,6 +401,5 @@ def test_many_large_bodies_do_not_take_the_memory_of_one(
             conn.send(block)
 
     app.route("/huge", answer)
-    monkeypatch.chdir(tmp_path)
-    peak = int(run_script(MEMORY, app.url + "/huge", format, str(inline)))
+    peak = int(run_script(MEMORY, app.url + "/huge", format, str(inline), str(tmp_path)))
     assert peak < (6 * 60 if format == "parquet" and not inline else 60)  # MiB
