@@ -8,7 +8,7 @@ from sys import maxsize
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from curlhttp._client.file_reader import FileMethods, Read
-from curlhttp._client.streamed_response import CONSUMED, BaseStreamedResponse
+from curlhttp._client.streamed_response import BaseStreamedResponse
 from curlhttp._http.decoding import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
 from curlhttp._http.response import MAX_EVENT_SIZE
 from curlhttp._runtime.run import run_sync
@@ -30,9 +30,7 @@ class StreamedResponse(BaseStreamedResponse, FileMethods):
         return self._content if self._content is not None else self._read_or_refuse()
 
     def _read_or_refuse(self) -> bytes:
-        if self._consumed:
-            raise RuntimeError(CONSUMED)
-        return self.read()
+        return super().content if self._consumed else self.read()
 
     def read(self, size: int | None = -1) -> bytes:
         """Read the decoded body: all that is left, or so many bytes.

@@ -51,7 +51,8 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
     _allows_async = False
     _reader: FileReader | None = None  # of who reads it like a file
     _closed = False
-    # Waits until the body is in memory, in the thread of an Auth's flow; None elsewhere.
+    # Gets the body into memory: for an Auth's flow, in its thread, and where a layer has written it
+    # to a file. None elsewhere.
     _wait_for_body: Callable[[], None] | None = None
     # Closes both bodies of what is wrapped, for wrappers that cannot.
     _close_wrapped: Callable[[], Awaitable[None]] | None = None

@@ -49,6 +49,7 @@ class _MemberCompressor(Protocol):
 
 
 _BLOCK_SIZE = 1 << 16  # bytes
+_MEMBER_BLOCK = 1 << 12  # bytes, of which gzip makes at most 4 MiB at once
 _GZIP_WITH_HEADER = 31  # for zlib
 _OPENERS: dict[bytes, Callable[[BinaryIO], _CompressedFile]] = {
     b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
@@ -156,7 +157,7 @@ def read_members(file: BinaryIO, coding: Coding) -> Iterator[bytes | int]:
         file.seek(end)
         decompressor, fed = make(), end
         while not decompressor.eof:
-            block = file.read(_BLOCK_SIZE)
+            block = file.read(_MEMBER_BLOCK)
             if not block:
                 return
             try:

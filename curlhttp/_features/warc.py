@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import uuid
 from base64 import b32encode
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,7 @@ _VERSION = b"WARC/1.1"
 _OF_CODED_BODY = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 _END = b"\r\n\r\n"
 _MAX_HEADER = 1 << 20  # bytes of a line
+_is_other = re.compile(rb"\r\nwarc-type:[ \t]*(?!metadata)\w", re.IGNORECASE).search
 
 
 def _now_as_z(date: str) -> str:
@@ -175,7 +177,8 @@ def read_metadata(file: BinaryIO, *, is_compressed: bool) -> Iterator[tuple[byte
     pieces: list[bytes] = []
     for piece in read_members(file, "gzip"):
         if isinstance(piece, bytes):
-            pieces.append(piece)
+            if not pieces or not _is_other(pieces[0].partition(_END)[0]):  # may be large
+                pieces.append(piece)
             continue
         for content, _ in _read_plain(io.BytesIO(b"".join(pieces))):
             yield content, piece

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING, Any, get_args
 
 from curlhttp._features.compressed_files import load_zstd
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from curlhttp._features.shared_store import Store
     from curlhttp._http.inputs import RetryInput
     from curlhttp._http.url import URL
+    from curlhttp.distributed.earlier import EarlierRun
 
 __all__ = ["FetchSummary", "fetch"]
 
@@ -59,6 +61,7 @@ def fetch(
     bodies: bool = True,
     text: bool = False,
     dedup: bool = False,
+    since: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **client_settings: Any,  # Any: each keyword of Client has its own type
 ) -> FetchSummary:
@@ -97,6 +100,9 @@ def fetch(
             or the document itself names; size is that of the text.
         dedup: leave out a URL if one before it is the same, after normalization; it has no row. The
             driver reads the whole input, and remembers about 100 bytes of each URL.
+        since: the output of an earlier run: the folder of this function, or its fsspec URL, or an
+            output of `curlhttp fetch`. Its ETag and Last-Modified are sent, and a 304 is stored as
+            an unchanged row without a body. The driver reads it first, and then the whole input.
         progress: show progress on stderr.
         client_settings: arguments of the Client in each worker. The default of max_response_size
             is 100 MiB, that of timeout is Timeout(attempt=300, min_speed=(100, 30)), and that of
@@ -107,7 +113,8 @@ def fetch(
         The summary of all partitions, including those that earlier calls have fetched.
 
     Raises:
-        ValueError: the input or the settings differ from those of the call that started this fetch.
+        ValueError: the input or the settings differ from those of the call that started this fetch,
+            or `since` is no output.
         TypeError: a setting cannot be sent to workers, or an item is not a URL.
         OSError: the input cannot be read, the folder cannot be written, or the engine cannot be
             reached. It is a BlockingIOError if another call is fetching to the folder.
@@ -121,6 +128,8 @@ def fetch(
     _validate(settings, format, concurrency=concurrency, partition=partition, processes=processes)
     url_input = parse_input(urls, column)
     folder = open_folder(os.fspath(out))
+    if since is not None and open_folder(os.fspath(since)).path("") == folder.path(""):
+        raise ValueError("since must be another output than out, which changes")
     config = WorkerConfig(
         folder.path("").rstrip("/"),
         format,
@@ -135,19 +144,34 @@ def fetch(
     )
     with open_client(config):  # raises here, not in the workers, if a setting is invalid
         pass
-    with open_engine(engine, processes or os.cpu_count() or 1) as opened:
+    with (
+        _open_earlier_run(since) as earlier,
+        open_engine(engine, processes or os.cpu_count() or 1) as opened,
+    ):
         # No store shares a Crawl-delay.
         is_divided = settings.get("robots") is not None or ((per_host or rate) and store is None)
         queues = 4 * max(4, opened.slots) if is_divided else 0
         described = describe_settings(settings)
-        job = JobConfig(format, partition, queues, inline, bodies, described, text, dedup)
+        job = JobConfig(
+            format, partition, queues, inline, bodies, described, text, dedup, since is not None
+        )
         folder.create()
         with lock_folder(folder), show_progress(url_input.rows, quiet=not progress) as notify:
             manifest = Manifest(folder)
             host_queues = manifest.start(job).host_queues
             duplicates = DuplicateURLs() if dedup else None
-            splitter = Splitter(url_input, folder, partition, host_queues, duplicates)
+            splitter = Splitter(url_input, folder, partition, host_queues, duplicates, earlier)
             return FetchDriver(folder, manifest, splitter, notify).run(opened, config)
+
+
+def _open_earlier_run(
+    path: str | os.PathLike[str] | None,
+) -> AbstractContextManager[EarlierRun | None]:
+    if path is None:
+        return nullcontext()
+    from curlhttp.distributed.earlier import EarlierRun
+
+    return closing(EarlierRun(os.fspath(path)))
 
 
 def _validate(settings: Iterable[str], format: str, **numbers: int | None) -> None:

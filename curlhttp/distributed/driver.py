@@ -164,8 +164,8 @@ class FetchDriver:
             expected -= 1
             if digest != partition.digest:
                 raise ValueError(
-                    f"the input has changed in partition {partition.number}; pass the same "
-                    "input, or another folder"
+                    f"the input has changed in partition {partition.number}"
+                    f"{self._splitter.or_earlier}; pass the same input, or another folder"
                 )
         return remaining
 

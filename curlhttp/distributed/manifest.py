@@ -66,6 +66,11 @@ def partition_file_name(number: int) -> str:
     return f"input/{number:08}.jsonl"
 
 
+def is_output(folder: OutputFolder) -> bool:
+    """Return whether a folder is that of a fetch."""
+    return folder.exists(_CONFIG)
+
+
 @dataclass(frozen=True, slots=True)
 class JobConfig:
     """The arguments of fetch() that must be the same when the fetch is resumed.
@@ -79,6 +84,7 @@ class JobConfig:
         settings: descriptions of the other arguments by name, without credentials.
         text: see fetch().
         dedup: see fetch().
+        since: whether there is one.
     """
 
     format: Format
@@ -89,10 +95,12 @@ class JobConfig:
     settings: dict[str, str] = field(default_factory=dict)
     text: bool = False
     dedup: bool = False
+    since: bool = False
 
     def changes(self, earlier: JobConfig) -> list[str]:
         """Return the names of the arguments that differ from those of an earlier call."""
-        names = [name for name in ("format", "partition", "inline", "bodies", "text", "dedup")
+        names = [name for name in ("format", "partition", "inline", "bodies", "text", "dedup",
+                              "since")
                  if getattr(self, name) != getattr(earlier, name)]  # fmt: skip
         new, old = self.settings, earlier.settings
         return names + [name for name in sorted(new | old) if new.get(name) != old.get(name)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from curlhttp._features.map.bodies import BodyFile
 from curlhttp.distributed.rows import TIMINGS, FetchRow, has_duplicates
 from curlhttp.distributed.storage import open_input_file
 
@@ -119,7 +120,11 @@ class ParquetWriter:
     def __init__(self, stream: BinaryIO) -> None:
         self._arrow, parquet = import_pyarrow()
         self._schema = _build_schema(self._arrow)
-        self._writer: Any = parquet.ParquetWriter(stream, self._schema, compression="zstd")
+        # The statistics of a column hold its least and its greatest value in memory.
+        with_statistics = [name for name in self._schema.names if name != "body"]
+        self._writer: Any = parquet.ParquetWriter(
+            stream, self._schema, compression="zstd", write_statistics=with_statistics
+        )
         self._start_group()
 
     def _start_group(self) -> None:
@@ -132,7 +137,20 @@ class ParquetWriter:
         self._headers = _HeaderColumns()
 
     def add(self, rows: list[FetchRow]) -> None:
-        """Add rows."""
+        """Add rows. A large body is in memory alone, in a row group of its own."""
+        for is_large, group in groupby(rows, lambda row: isinstance(row.body, BodyFile)):
+            if not is_large:
+                self._add(list(group))
+                continue
+            for row in group:
+                self._flush()
+                assert isinstance(row.body, BodyFile)
+                row.body = row.body.read()
+                self._add([row])
+                row.body = None
+                self._flush()
+
+    def _add(self, rows: list[FetchRow]) -> None:
         for name, column in self._columns.items():
             column += map(attrgetter(name), rows)
         self._has_no_timings += [row.timings is None for row in rows]
@@ -146,6 +164,8 @@ class ParquetWriter:
             self._flush()
 
     def _flush(self) -> None:
+        if not self._has_no_timings:
+            return
         columns = [self._make_column(field) for field in self._schema]
         self._start_group()
         self._writer.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
@@ -186,8 +206,7 @@ class ParquetWriter:
 
     def close(self) -> None:
         """Write the remaining rows and the footer. The stream stays open."""
-        if self._has_no_timings:
-            self._flush()
+        self._flush()
         self._writer.close()
 
 
@@ -238,6 +257,7 @@ def _build_schema(arrow: Any) -> Any:  # Any: pyarrow has no types
             arrow.field("request_sent", arrow.bool_(), nullable=False),
             arrow.field("last_status", arrow.int32()),
             arrow.field("retry_after", arrow.float64()),
+            arrow.field("unchanged", arrow.bool_(), nullable=False),
             arrow.field("attempts", arrow.int32(), nullable=False),
             arrow.field("timings", arrow.struct([(name, arrow.float64()) for name in TIMINGS])),
             arrow.field("headers", arrow.map_(text, arrow.list_(text))),

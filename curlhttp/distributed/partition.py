@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from zlib import crc32
 
 from curlhttp._features.compressed_files import decompress
@@ -21,10 +21,15 @@ from curlhttp.distributed.manifest import partition_file_name
 from curlhttp.distributed.storage import OutputFolder, open_input_file
 from curlhttp.exceptions import RequestException
 
+if TYPE_CHECKING:
+    from curlhttp.distributed.earlier import EarlierRun
+
 # --- sources of URLs, which hold at most a line or a batch of rows in memory ---
 
 Row: TypeAlias = "tuple[int, str | bytes]"
 """The row number of a URL in the input, and the URL."""
+ConditionalRow: TypeAlias = "tuple[int, str | bytes, dict[str, str]]"
+"""Likewise, and the validators of an earlier run; see EarlierRun."""
 
 MAX_LINE = 1 << 20  # bytes
 _LINE_END = b"\n"[0]
@@ -115,7 +120,7 @@ class ParquetRows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFile:
-    """A file that the driver wrote, with a JSON array of row and URL on each line.
+    """A file that the driver wrote, with a JSON array of row, URL and validators on each line.
 
     Args:
         path: the path of the file, or its fsspec URL.
@@ -123,12 +128,12 @@ class PartitionFile:
 
     path: str
 
-    def read(self) -> Iterator[Row]:
-        """Yield rows and URLs."""
+    def read(self) -> Iterator[Row | ConditionalRow]:
+        """Yield rows and URLs, some with validators."""
         with open_input_file(self.path) as stream:
             for line in stream:
-                row, url = json.loads(line)
-                yield row, url if url.isascii() else _restore(url)
+                row, url, *validators = json.loads(line)
+                yield (row, url if url.isascii() else _restore(url), *validators)
 
 
 def _restore(url: str) -> str | bytes:
@@ -277,6 +282,7 @@ class Splitter:
         host_queues: the number of queues that hosts are assigned to, so that all URLs of a host are
             in partitions of one queue. 0 to not group URLs by host.
         duplicates: finds URLs to leave out, or None.
+        earlier: the run whose responses are not sent again if they are unchanged, or None.
 
     Attributes:
         writes_files: partitions are files in the folder, not ranges of an input file.
@@ -289,15 +295,26 @@ class Splitter:
         size: int,
         host_queues: int,
         duplicates: DuplicateURLs | None = None,
+        earlier: EarlierRun | None = None,
     ) -> None:
         self._input = urls
         self._folder = folder
         self._size = size
         self.host_queues = host_queues
         self._duplicates = duplicates
+        self._earlier = earlier
         self.writes_files: bool = (
-            urls.urls is not None or urls.is_compressed or host_queues > 0 or duplicates is not None
+            urls.urls is not None
+            or urls.is_compressed
+            or host_queues > 0
+            or duplicates is not None
+            or earlier is not None
         )
+
+    @property
+    def or_earlier(self) -> str:
+        """Return what else may have changed, for a message."""
+        return "" if self._earlier is None else ", or the output of `since`"
 
     def split(self, is_done: Callable[[int], bool]) -> Iterator[Partition]:
         """Yield the partitions.
@@ -329,7 +346,9 @@ class Splitter:
             text = url if isinstance(url, str) else url.decode("utf-8", "surrogateescape")
             if self._duplicates and self._duplicates.has(text):
                 continue
-            line = json.dumps([row, text]).encode() + b"\n"
+            validators = None if self._earlier is None else self._earlier.find(text)
+            fields = [row, text, validators] if validators else [row, text]
+            line = json.dumps(fields).encode() + b"\n"
             queue = _get_queue(text, self.host_queues) if self.host_queues else 0
             buffer = buffers.setdefault(queue, bytearray())
             buffer += line

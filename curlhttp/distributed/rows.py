@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -12,7 +13,9 @@ from json.encoder import encode_basestring as _quote
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from curlhttp._features.outcome_facts import get_body, get_facts, get_retry_after
+from curlhttp._features.json_bodies import encode_base64, encode_utf8, is_utf8
+from curlhttp._features.map.bodies import BodyFile
+from curlhttp._features.outcome_facts import get_body, get_facts, get_retry_after, is_text
 from curlhttp._http.redaction import display_url, strip_userinfo
 from curlhttp.exceptions import RequestException
 
@@ -95,10 +98,11 @@ class FetchRow:
         timings: seconds of the last attempt, in the order of TIMINGS, or None if nothing was sent.
         fields: the header fields of the response.
         size: the size of the decoded body in bytes.
-        body: the body of the response, or None.
+        body: the body of the response, also in a file if it is large; or None.
         body_file: the path of a larger body in the folder of the fetch, or None.
         fetched_at: when the result arrived, in milliseconds since 1970.
         host: the host of the URL, which is not a column.
+        unchanged: the body is the same as in the earlier run of `since`, and not stored again.
     """
 
     row: int
@@ -111,7 +115,7 @@ class FetchRow:
     timings: tuple[float, ...] | None = None
     fields: list[Field] = field(default_factory=list)
     size: int = 0
-    body: bytes | None = None
+    body: bytes | BodyFile | None = None
     body_file: str | None = None
     fetched_at: int = field(default_factory=_now)
     host: str = ""
@@ -120,6 +124,7 @@ class FetchRow:
     request_sent: bool = False
     last_status: int | None = None
     retry_after: float | None = None
+    unchanged: bool = False
 
     @classmethod
     def from_outcome(
@@ -131,6 +136,7 @@ class FetchRow:
         at: int,
         *,
         as_text: bool,
+        file: BodyFile | None = None,
     ) -> FetchRow:
         """Return the row of a request.
 
@@ -141,6 +147,7 @@ class FetchRow:
             outcome: a response with its body, or an error.
             at: when the outcome arrived, in milliseconds since 1970.
             as_text: store the body of a text as UTF-8, whatever its charset is.
+            file: has the body of the response if it is large.
         """
         shown = strip_userinfo(url) if "@" in url else url
         times = outcome.timings
@@ -151,7 +158,12 @@ class FetchRow:
             failed = cls(row, shown, attempts=attempts, timings=timings, fetched_at=at, host=host)
             failed._set_error(outcome, at / 1000)
             return failed
-        body = get_body(outcome, as_text=as_text)
+        if file is None:
+            body: bytes | BodyFile = get_body(outcome, as_text=as_text)
+        else:
+            body = file
+            if as_text and is_text(outcome):
+                file.become_text(outcome)
         final, status = outcome.url, outcome.status_code
         retry_after = get_retry_after(outcome, at / 1000)
         return cls(  # positional arguments, because they are faster
@@ -189,6 +201,16 @@ class FetchRow:
         failed._set_error(error, failed.fetched_at / 1000)
         return failed
 
+    def set_unchanged(self, validators: dict[str, str]) -> None:
+        """Note that the server confirmed the validators of an earlier run with a 304.
+
+        Args:
+            validators: by lower-case names. They are stored, so that the next run knows them.
+        """
+        self.unchanged, self.body = True, None
+        names = {*map(_get_name, self.fields)}
+        self.fields += [make_field(*pair) for pair in validators.items() if pair[0] not in names]
+
     def _set_error(self, error: Exception, wall: float) -> None:
         self.error, self.message = type(error).__name__, str(error)
         facts = get_facts(error, wall)
@@ -209,13 +231,35 @@ class FetchRow:
 
     def to_json(self) -> bytes:
         """Return the row as a line of JSON. A body that is not UTF-8 becomes "body_base64"."""
-        # This is formatted by hand, because json takes twice as long for the same fields.
         body, base64_field = "null", ""
         if self.body is not None:
+            assert isinstance(self.body, bytes)
             try:
                 body = _quote(self.body.decode())
             except UnicodeDecodeError:
                 base64_field = f', "body_base64": "{base64.b64encode(self.body).decode()}"'
+        line = f"{self._json_before_body()}{body}{self._json_after_body()}{base64_field}}}\n"
+        return line.encode("utf-8", "replace")
+
+    def json_pieces(self) -> Iterator[bytes]:
+        """Yield the pieces of to_json(), of a row with a large body."""
+        body = self.body
+        assert isinstance(body, BodyFile)
+        before, after = (
+            part.encode("utf-8", "replace")
+            for part in (self._json_before_body(), self._json_after_body())
+        )
+        if is_utf8(body):
+            yield before + b'"'
+            yield from map(str.encode, encode_utf8(body))
+            yield b'"' + after + b"}\n"
+        else:
+            yield before + b"null" + after + b', "body_base64": "'
+            yield from map(str.encode, encode_base64(body))
+            yield b'"}\n'
+
+    def _json_before_body(self) -> str:
+        # This is formatted by hand, because json takes twice as long for the same fields.
         timings = "null" if self.timings is None else _TIMINGS_FORMAT % self.timings
         final = "null" if self.final_url is None else _quote(self.final_url)
         if self.error is None:
@@ -229,15 +273,16 @@ class FetchRow:
                 + _encode({name: getattr(self, name) for name in _OF_ERRORS})[1:-1]
             )
         retry_after = "null" if self.retry_after is None else f"{self.retry_after:.3f}"
-        body_file = "null" if self.body_file is None else _quote(self.body_file)
-        line = (
+        return (
             f'{{"row": {self.row}, "url": {_quote(self.url)}, "final_url": {final}, {outcome}, '
-            f'"retry_after": {retry_after}, "attempts": {self.attempts}, "timings": {timings}, '
-            f'"headers": {{{self._fields_as_json()}}}, "size": {self.size}, "body": {body}, '
-            f'"body_file": {body_file}, '
-            f'"fetched_at": "{format_time(self.fetched_at)}"{base64_field}}}\n'
+            f'"retry_after": {retry_after}, "unchanged": {_BOOLS[self.unchanged]}, '
+            f'"attempts": {self.attempts}, "timings": {timings}, '
+            f'"headers": {{{self._fields_as_json()}}}, "size": {self.size}, "body": '
         )
-        return line.encode("utf-8", "replace")
+
+    def _json_after_body(self) -> str:
+        body_file = "null" if self.body_file is None else _quote(self.body_file)
+        return f', "body_file": {body_file}, "fetched_at": "{format_time(self.fetched_at)}"'
 
     def _fields_as_json(self) -> str:
         if not has_duplicates(self.fields):
@@ -251,6 +296,7 @@ class FetchRow:
 
 
 _OF_ERRORS = ("error", "message", "reason", "curl_code", "request_sent", "last_status")
+_BOOLS = ("false", "true")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _TIMINGS_FORMAT = "{" + ", ".join(f'"{name}": %.6f' for name in TIMINGS) + "}"
 

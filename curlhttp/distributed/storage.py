@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
+from curlhttp._features.map.bodies import BodyFile, open_body_file, open_temporary_body
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -98,6 +100,19 @@ class OutputFolder(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
 
+    def make_body_file(self, *, is_stored: bool) -> BodyFile:
+        """Return an empty file for a body.
+
+        Args:
+            is_stored: it will probably be stored, rather than copied to a part.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+
+    def store(self, body: BodyFile, name: str) -> None:
+        """Store a body as a file, and close it."""
+
     def remove_temporary(self) -> None:
         """Remove the incomplete files of killed workers. No worker may be running."""
 
@@ -109,6 +124,17 @@ def open_folder(path: str) -> OutputFolder:
         ImportError: the scheme needs fsspec, or a package for fsspec that is not installed.
     """
     return _RemoteFolder(path) if _is_remote(path) else _LocalFolder(_to_local_path(path))
+
+
+def _copy(folder: OutputFolder, body: BodyFile, name: str) -> None:
+    with folder.write(name) as stream:
+        stream.writelines(body.pieces())
+    body.close()
+
+
+def _make_temporary(file: Path) -> Path:
+    """Return the name of a file while it is incomplete."""
+    return file.with_name(f"{_TEMPORARY}{uuid.uuid4().hex[:8]}-{file.name}")
 
 
 class _LocalFolder:
@@ -128,7 +154,7 @@ class _LocalFolder:
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
         file = self._root / name
-        temporary = file.with_name(f"{_TEMPORARY}{uuid.uuid4().hex[:8]}-{file.name}")
+        temporary = _make_temporary(file)
         if not file.parent.is_dir():
             file.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -169,6 +195,22 @@ class _LocalFolder:
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink(missing_ok=True)
+
+    def make_body_file(self, *, is_stored: bool) -> BodyFile:
+        if not is_stored:
+            return open_temporary_body(self._root)
+        file = self._root / "bodies" / "body"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return open_body_file(_make_temporary(file))
+
+    def store(self, body: BodyFile, name: str) -> None:
+        file = self._root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if body.is_named:
+            body.sync()
+            body.move(str(file))
+        else:
+            _copy(self, body, name)
 
     def remove_temporary(self) -> None:
         for path in self._root.glob(f"*/**/{_TEMPORARY}{'[0-9a-f]' * 8}-*"):
@@ -230,6 +272,12 @@ class _RemoteFolder:
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._key(name))
+
+    def make_body_file(self, *, is_stored: bool) -> BodyFile:
+        return open_temporary_body(None)
+
+    def store(self, body: BodyFile, name: str) -> None:
+        _copy(self, body, name)
 
     def remove_temporary(self) -> None:
         pass  # an upload that is not committed leaves nothing

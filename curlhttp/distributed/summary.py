@@ -71,6 +71,7 @@ class PartResult:
         hosts: the hosts whose requests took longest on average.
         parts: the number of its parts: more than one if it ended early before.
         is_early: it ended early, so that rows are missing.
+        unchanged: the number of rows that are the same as in the run of `since`.
     """
 
     number: int
@@ -84,6 +85,7 @@ class PartResult:
     reasons: dict[str, int] = field(default_factory=dict)
     parts: int = 1
     is_early: bool = False
+    unchanged: int = 0
 
     def merge(self, pieces: list[PartResult]) -> PartResult:
         """Return this result with those of the earlier parts of its partition."""
@@ -99,6 +101,7 @@ class PartResult:
             merged.size += piece.size
             merged.seconds += piece.seconds
             merged.parts += piece.parts
+            merged.unchanged += piece.unchanged
         for name, total in totals.items():
             setattr(merged, name, dict(total))
         merged.hosts = _get_slowest(merged.hosts, _HOSTS)
@@ -132,7 +135,7 @@ class PartCounters:
 
     def __init__(self) -> None:
         self.rows: int = 0
-        self._bytes = 0
+        self._bytes = self._unchanged = 0
         self._statuses: Counter[int | None] = Counter()
         self._errors: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
@@ -144,6 +147,7 @@ class PartCounters:
         hosts, statuses = self._hosts, self._statuses
         for row in rows:
             self._bytes += row.size
+            self._unchanged += row.unchanged
             if row.error is not None:
                 self._errors[row.error] += 1
                 self._reasons[row.reason or "other"] += 1
@@ -175,6 +179,7 @@ class PartCounters:
             errors=dict(self._errors),
             reasons=dict(self._reasons),
             hosts=_get_slowest(self._hosts, _HOSTS),
+            unchanged=self._unchanged,
         )
 
 
@@ -193,6 +198,7 @@ class FetchSummary:
         reasons: the number of rows by reason; see failure_reason().
         hosts: the hosts whose requests took longest on average, the slowest first. Only the 20
             slowest hosts of each partition are counted.
+        unchanged: the number of rows that are the same as in the run of `since`.
     """
 
     parts: int = 0
@@ -204,12 +210,14 @@ class FetchSummary:
     errors: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     hosts: dict[str, HostTimes] = field(default_factory=dict)
+    unchanged: int = 0
 
     def add(self, result: PartResult) -> None:
         """Add the result of a partition."""
         self.parts += result.parts
         self.rows += result.rows
         self.size += result.size
+        self.unchanged += result.unchanged
         self.worker_seconds += result.seconds
         self.statuses.update(result.statuses)
         self.errors.update(result.errors)
@@ -251,6 +259,8 @@ class FetchSummary:
         ]
         if self.reasons:
             rows.append(("reasons", _format_counts(self.reasons)))
+        if self.unchanged:
+            rows.append(("same", f"{self.unchanged:,} unchanged since the earlier run"))
         for name, times in self.hosts.items():
             mean = times.seconds / times.requests
             text = f"mean {mean:.3f} s of {times.requests:,}, slowest {times.slowest:.3f} s"

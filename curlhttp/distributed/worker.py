@@ -14,19 +14,35 @@ import io
 import pickle
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from hashlib import sha256
 from inspect import signature
+from itertools import groupby
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
-from curlhttp._features.compressed_files import Coding, compress_member, decompress
+from curlhttp._features.compressed_files import (
+    Coding,
+    compress_member,
+    compress_pieces,
+    decompress,
+)
+from curlhttp._features.conditions import NOT_MODIFIED, add_conditions
+from curlhttp._features.map.bodies import (
+    MAX_IN_MEMORY,
+    BodyFile,
+    BodyReceiver,
+    discard_large_body,
+    receive_bodies,
+)
+from curlhttp._features.map.receiving import get_receiver, set_receiver
 from curlhttp._features.warc import Record, join_records, make_info, make_records, read_metadata
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.redaction import is_secret_header, redact_text, strip_userinfo
+from curlhttp._http.request import IF_LARGE
 from curlhttp._http.response import Response
 from curlhttp._http.timeout import ATTEMPT_SECONDS, MIN_SPEED, Timeout
 from curlhttp._http.url import complete_url
@@ -47,6 +63,8 @@ _MAX_ROWS = 64  # in a batch
 _POLL = 1.0  # seconds
 _MAX_BYTES = 4 << 20  # of bodies in a batch, approximately
 _MAX_RESPONSE_SIZE = 100 * 1024 * 1024  # bytes, unless max_response_size is given
+# Settings whose layers need bodies in memory: they share them, or see attempts.
+_WITH_BODIES = {"attempt_middleware", "cache", "coalesce"}
 # Settings that may differ between calls, and must not be written to a file.
 _CREDENTIALS = {"auth", "cookies", "cert"}
 
@@ -257,6 +275,7 @@ class _Part:
         self._is_wanted = is_wanted
         self._counters = PartCounters()
         self._invalid: list[FetchRow] = []
+        self._streams = False
 
     def fetch(self) -> PartResult:
         """Fetch all URLs that no earlier part has, and write the part."""
@@ -300,15 +319,17 @@ class _Part:
         """Yield outcomes in batches, because writing rows in a tight loop takes half the time."""
         batch: list[_Outcome] = []
         size = 0
+        self._streams = _WITH_BODIES.isdisjoint(client._chain.settings)
+        send = partial(receive_bodies, client) if self._streams else client.map
         requests = self._build_requests(client)
-        with client.map(requests, concurrency=self._config.concurrency) as outcomes:
+        with send(requests, concurrency=self._config.concurrency) as outcomes:
             self._scheduler = outcomes._scheduler
             while (outcome := self._stop.next_outcome(outcomes)) is not None:
                 self._check_wanted()
                 self._note_lull()
                 batch.append((outcome, time.time_ns()))
                 if isinstance(outcome, Response):
-                    size += len(outcome.content)
+                    size += len(outcome.content if (file := _get_file(outcome)) is None else file)
                 if len(batch) >= _MAX_ROWS or size >= _MAX_BYTES:
                     yield batch
                     batch, size = [], 0
@@ -320,18 +341,37 @@ class _Part:
             self._on_lull()
 
     def _write(self, writer: _RowWriter, outcomes: list[_Outcome]) -> None:
-        as_text = self._config.as_text
-        rows = [_make_row(outcome, at // 1_000_000, as_text) for outcome, at in outcomes]
+        rows = [self._make_row(outcome, at // 1_000_000) for outcome, at in outcomes]
         rows += self._invalid
         self._invalid.clear()
-        for row in rows:
-            self._store_body(row)
-        self._counters.add(rows)
-        writer.add(rows)
+        files = [row.body for row in rows if isinstance(row.body, BodyFile)]
+        try:
+            for row in rows:
+                self._store_body(row)
+            self._counters.add(rows)
+            writer.add(rows)
+        finally:
+            for file in files:
+                file.close()
+
+    def _make_row(self, outcome: Response | RequestException, at: int) -> FetchRow:
+        request = outcome.request
+        assert request is not None
+        assert request.extensions is not None
+        number, url, host, known = request.extensions[_KEY]
+        file = _get_file(outcome)
+        # A large body that is not stored is not there.
+        as_text = self._config.as_text and (file is None or self._config.bodies)
+        row = FetchRow.from_outcome(number, url, host, outcome, at, as_text=as_text, file=file)
+        if known is not None and row.status == NOT_MODIFIED:
+            validators, requested = known
+            if (row.final_url or requested) == requested:  # otherwise they are of another URL
+                row.set_unchanged(validators)
+        return row
 
     def _build_requests(self, client: Client) -> Iterator[ClientRequest]:
         done = self._read_done_rows()
-        for row, url in self._partition.source.read():
+        for row, url, *known in self._partition.source.read():
             if row in done:
                 continue
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
@@ -340,8 +380,11 @@ class _Part:
             except (RequestException, ValueError, TypeError) as error:
                 self._invalid.append(FetchRow.from_error(row, text, error))
                 continue
-            key = (row, text, request.url.host)
-            request._extend(_KEY, key)
+            is_conditional = known and add_conditions(request, known[0])
+            condition = (known[0], str(request.url)) if is_conditional else None
+            request._extend(_KEY, (row, text, request.url.host, condition))
+            if self._streams:
+                set_receiver(request, BodyReceiver(self._make_body_file), stream=IF_LARGE)
             # A separate cookie jar for each request, so that cookies of thousands of URLs neither
             # mix nor pile up.
             request.jar = LazyCookieJar()
@@ -357,19 +400,35 @@ class _Part:
                 done.update(read_row_numbers(stream, format))
         return done
 
+    @property
+    def _inline(self) -> int | None:
+        """Return the maximum size of a body in its row, or None for no limit."""
+        return None if self._config.format in _WARCS else self._config.inline
+
+    def _make_body_file(self) -> BodyFile:
+        if not self._config.bodies:
+            return discard_large_body()
+        return self._folder.make_body_file(is_stored=self._inline is not None)
+
     def _store_body(self, row: FetchRow) -> None:
         """Write a body to a file if it is too large for its row."""
-        body, inline = row.body, self._config.inline
+        body, inline = row.body, self._inline
         if body is None:
             return
         if not self._config.bodies:
             row.body = None
-        elif inline is not None and len(body) > inline and self._config.format not in _WARCS:
-            digest = sha256(body).hexdigest()
+        elif inline is not None and len(body) > inline:
+            digest = body.hexdigest() if isinstance(body, BodyFile) else sha256(body).hexdigest()
             row.body, row.body_file = None, f"bodies/{digest[:2]}/{digest}"
-            if not self._folder.exists(row.body_file):
+            if self._folder.exists(row.body_file):
+                return
+            if isinstance(body, BodyFile):
+                self._folder.store(body, row.body_file)
+            else:
                 with self._folder.write(row.body_file) as stream:
                     stream.write(body)
+        elif isinstance(body, BodyFile) and len(body) <= MAX_IN_MEMORY:  # as text
+            row.body = body.read()
 
 
 def _complete(url: str | bytes, text: str) -> str | bytes:
@@ -377,12 +436,11 @@ def _complete(url: str | bytes, text: str) -> str | bytes:
     return url if "://" in text or "\ufffd" in text else complete_url(text)
 
 
-def _make_row(outcome: Response | RequestException, at: int, as_text: bool) -> FetchRow:
-    request = outcome.request
-    assert request is not None
-    assert request.extensions is not None
-    row, url, host = request.extensions[_KEY]
-    return FetchRow.from_outcome(row, url, host, outcome, at, as_text=as_text)
+def _get_file(outcome: Response | RequestException) -> BodyFile | None:
+    """Return the large body of a response, or None."""
+    assert outcome.request is not None
+    receiver = get_receiver(outcome.request)
+    return receiver.file if isinstance(receiver, BodyReceiver) else None
 
 
 class _RowWriter(Protocol):
@@ -411,6 +469,12 @@ def _open_writer(format: Format, stream: BinaryIO) -> _RowWriter:
 _CODINGS: dict[str, Coding] = {"jsonl.gz": "gzip", "jsonl.zst": "zstd"}
 _WARCS = ("warc", "warc.gz")
 _MEMBER = 1 << 20  # bytes of lines in a compressed member
+_BEGIN = 100  # bytes of a line, which have the number of the row
+_BLOCK_SIZE = 1 << 18  # bytes of the rest
+
+
+def _is_large(row: FetchRow) -> bool:
+    return isinstance(row.body, BodyFile)
 
 
 class _LineWriter:
@@ -418,7 +482,12 @@ class _LineWriter:
         self._stream = stream
 
     def add(self, rows: list[FetchRow]) -> None:
-        self._stream.write(b"".join([row.to_json() for row in rows]))
+        for is_large, group in groupby(rows, _is_large):
+            if is_large:
+                for row in group:
+                    self._stream.writelines(row.json_pieces())
+            else:
+                self._stream.write(b"".join([row.to_json() for row in group]))
 
     def close(self) -> None:
         pass
@@ -435,6 +504,9 @@ class _MemberWriter:
 
     def add(self, rows: list[FetchRow]) -> None:
         for row in rows:
+            if isinstance(row.body, BodyFile):
+                self._stream.writelines(compress_pieces(row.json_pieces(), self._coding))
+                continue
             self._lines.append(row.to_json())
             self._size += len(self._lines[-1])
         if self._size >= _MEMBER:
@@ -489,17 +561,23 @@ def read_row_numbers(stream: BinaryIO, format: Format) -> Iterator[int]:
 
         yield from read_row_column(stream)
         return
-    for line in _read_json(stream, format):
-        match = _match_row(line)
+    for text in _read_json(stream, format):
+        match = _match_row(text)
         assert match is not None
         yield int(match[1])
 
 
-def _read_json(stream: BinaryIO, format: Format) -> Iterable[bytes]:
+def _read_json(stream: BinaryIO, format: Format) -> Iterator[bytes]:
+    """Yield the columns of each row as JSON, or the begin of that."""
     if format in _WARCS:
-        found = read_metadata(stream, is_compressed=format == "warc.gz")
-        return (content for content, _ in found)
-    return decompress(stream) or stream
+        for content, _ in read_metadata(stream, is_compressed=format == "warc.gz"):
+            yield content
+        return
+    lines = decompress(stream) or stream
+    while line := lines.readline(_BEGIN):
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = lines.readline(_BLOCK_SIZE)
 
 
 # --- the arguments of Client ---

@@ -106,7 +106,6 @@ def test_lines_may_be_read_from_stdin(app: AppServer, tmp_path: Path) -> None:
         (["--processes", 2, "-o", "out", "--format", "sqlite"], "--format is one of jsonl"),
         (["--processes", 2, "-o", "out", "--overwrite"], "--overwrite cannot be used with"),
         (["--processes", 2, "-o", "out", "--retry-failed"], "that is done is never written again"),
-        (["--processes", 2, "-o", "out", "--since", "."], "have no earlier run at hand"),
         (["--processes", 2, "-o", "out", "-X", "POST"], "--method cannot be used with"),
         (["-o", "out.jsonl", "--partition", 3], "--partition needs"),
         (["-o", "out", "--engine", "hadoop", "--format", "jsonl"], "engine must be"),

@@ -119,7 +119,7 @@ def test_all_urls_of_a_host_are_in_one_queue(tmp_path: Path) -> None:
     for partition in partitions_of(urls, tmp_path, 10, 8):
         pairs = list(partition.source.read())
         assert 0 < len(pairs) <= 10
-        for _, url in pairs:
+        for _, url, *_ in pairs:
             assert isinstance(url, str)
             queues[url.rpartition("/")[0].lower().rpartition("@")[2].rpartition("/")[2][0]].add(
                 partition.host_queue
@@ -229,4 +229,4 @@ def test_urls_that_were_there_before_are_left_out(tmp_path: Path, queues: int) -
         parse_input(file, None), open_folder(str(tmp_path)), 100, queues, DuplicateURLs()
     )
     pairs = [pair for part in splitter.split(lambda _: False) for pair in part.source.read()]
-    assert sorted(row for row, _ in pairs) == [0, 2, 3, 5, 6, 7, 8]
+    assert sorted(row for row, *_ in pairs) == [0, 2, 3, 5, 6, 7, 8]

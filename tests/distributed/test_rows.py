@@ -105,6 +105,7 @@ def test_a_part_of_parquet_has_the_columns_of_jsonl(app: AppServer, tmp_path: Pa
             "request_sent",
             "last_status",
             "retry_after",
+            "unchanged",
         ):
             assert row[name] == line[name], name
         assert set(row) == set(line) - {"body_base64"}
@@ -167,6 +168,7 @@ def test_a_line_is_what_json_would_write(body: bytes | None) -> None:
         "request_sent": True,
         "last_status": None,
         "retry_after": 2.5,
+        "unchanged": False,
         "attempts": 2,
         "timings": dict(zip(TIMINGS, row.timings or (), strict=True)),
         "headers": {'x"y': ["1", "\u2028\n"], "z": ["2"]},

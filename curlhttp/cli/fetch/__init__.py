@@ -206,7 +206,7 @@ def _is_retried(arguments: list[str]) -> bool:
 @connection_options
 def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
     """Fetch a list of URLs."""
-    from curlhttp.cli.fetch.earlier import DuplicateLines, EarlierRun
+    from curlhttp.cli.fetch.earlier import DuplicateLines, open_earlier_run
     from curlhttp.cli.fetch.input import InputLines
     from curlhttp.cli.fetch.output import open_output
     from curlhttp.cli.fetch.run import FetchRun
@@ -233,7 +233,7 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
             raise click.UsageError("FILE and PATH are the same file")
         earlier = None
         if since:
-            earlier = EarlierRun(since)
+            earlier = open_earlier_run(since)
             resources.callback(earlier.close)
         content = _decompress(stream)
         lines = InputLines(content or stream)
@@ -346,7 +346,7 @@ def _run(
         hint = "" if path is None else "; continue with --resume"
         what, status = describe_interrupt(interrupt)
         raise CommandFailed(f"{what}; complete responses are recorded{hint}", status) from None
-    except CommandFailed:
+    except (CommandFailed, OSError):
         _print_summary(run, path, options)
         raise
     _print_summary(run, path, options)
@@ -374,6 +374,7 @@ def _print_summary(run: FetchRun, path: Path | None, options: _FetchOptions) -> 
 
 def _fetch_distributed(file: str, connection: ConnectionOptions, options: _FetchOptions) -> int:
     """Fetch with many workers, print the summary, and return the exit status."""
+    from curlhttp._features.conditions import NOT_MODIFIED
     from curlhttp.distributed import fetch
 
     out, kind = options["output"], options["kind"] or "parquet"
@@ -402,6 +403,7 @@ def _fetch_distributed(file: str, connection: ConnectionOptions, options: _Fetch
                 bodies=not options["no_body"],
                 text=options["as_text"],
                 dedup=options["dedup"],
+                since=options["since"],
                 progress=not options["quiet"],
                 **{**connection.settings(), **_get_common_limits(options, connection)},
             )
@@ -417,6 +419,8 @@ def _fetch_distributed(file: str, connection: ConnectionOptions, options: _Fetch
     failed = summary.errors.total() + sum(
         rows for status, rows in summary.statuses.items() if int(status) >= 400
     )
+    if options["since"]:  # a 304 that is not unchanged is of another URL, to which it redirects
+        failed += summary.statuses[str(NOT_MODIFIED)] - summary.unchanged
     return 1 if failed else 0
 
 
@@ -429,7 +433,6 @@ def _refuse_other_options(connection: ConnectionOptions, options: _FetchOptions)
         "burst": options["burst"] != 1,
         "rate-per": options["rate_per"] != "origin",
         "stats": options["stats"] is not None,
-        "since": options["since"] is not None,
     }
     for name, is_given in refused.items():
         if is_given:
@@ -444,8 +447,6 @@ _NOT_WITH_WORKERS = {
     "burst": "--rate holds over all workers, which spread their requests",
     "rate-per": "without --store, workers share only the rate of each origin",
     "stats": "each worker has a client of its own; the summary and the rows count for all",
-    "since": "the workers have no earlier run at hand, as they may be on other machines; leave "
-    "out --engine and --processes",
 }
 
 

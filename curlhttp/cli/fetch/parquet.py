@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.recorded import RecordedLines
-from curlhttp.cli.fetch.records import JSONLines, Mode, make_exists_error
+from curlhttp.cli.fetch.records import FetchRecord, JSONLines, Mode, make_exists_error
 from curlhttp.distributed.parquet import import_pyarrow
 
 if TYPE_CHECKING:
@@ -108,7 +108,11 @@ class Parquet(JSONLines):
     def _write_table(self, stream: BinaryIO) -> None:
         schema = _build_schema(self._arrow)
         newer, last = self._find_newer()
-        with self._parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
+        # The statistics of a column hold its least and its greatest value in memory.
+        with_statistics = [name for name in FetchRecord.__slots__ if name != "body"]
+        with self._parquet.ParquetWriter(
+            stream, schema, compression="zstd", write_statistics=with_statistics
+        ) as writer:
             if self._table.exists():
                 for batch in self._parquet.ParquetFile(self._table).iter_batches(_MAX_ROWS):
                     kept = [not newer.has(line) for line in batch.column("line").to_pylist()]

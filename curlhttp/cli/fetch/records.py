@@ -7,7 +7,6 @@ and `parquet` have further formats.
 from __future__ import annotations
 
 import base64
-import codecs
 import json
 import os
 import re
@@ -23,15 +22,16 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypedDict
 
-from curlhttp._features.outcome_facts import get_body, get_facts, is_text
-from curlhttp._runtime.file_lock import lock_file
-from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, translate
-from curlhttp.cli.fetch.bodies import (
+from curlhttp._features.json_bodies import encode_base64, encode_utf8, is_utf8
+from curlhttp._features.map.bodies import (
     BodyFile,
     discard_large_body,
     open_body_file,
     open_temporary_body,
 )
+from curlhttp._features.outcome_facts import get_body, get_facts, is_text
+from curlhttp._runtime.file_lock import lock_file
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, translate
 from curlhttp.cli.fetch.recorded import RecordedLines, RetriedFailures
 from curlhttp.cli.output import escape_json_controls
 from curlhttp.exceptions import RequestException
@@ -173,8 +173,7 @@ class FetchRecord:
         else:
             self.body = file
             if as_text and is_text(response):
-                response._content = file.read()  # only the whole may tell the charset
-                file.replace(response.text.encode("utf-8", "replace"))
+                file.become_text(response)
         self.size = len(self.body)
         for name, value in response.headers.multi_items():
             self.headers.setdefault(name.lower(), []).append(value)
@@ -226,27 +225,10 @@ _get_fields = attrgetter(*_FIELDS)
 def _encode_large(record: FetchRecord, body: BodyFile) -> Iterator[str]:
     """Yield the pieces of a record with a large body, as a line of JSON."""
     yield record.to_json().decode().removesuffix("}\n")
-    if _is_utf8(body):
-        yield ', "body": "'
-        decode = codecs.getincrementaldecoder("utf-8")().decode
-        for piece in body.pieces():
-            yield _encode(decode(piece))[1:-1]
-    else:
-        yield ', "body_base64": "'
-        for piece in body.pieces():
-            yield base64.b64encode(piece).decode()
+    is_text = is_utf8(body)
+    yield ', "body": "' if is_text else ', "body_base64": "'
+    yield from encode_utf8(body) if is_text else encode_base64(body)
     yield '"}\n'
-
-
-def _is_utf8(body: BodyFile) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for piece in body.pieces():
-            decoder.decode(piece)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # --- outputs ---
@@ -340,7 +322,7 @@ class RecordOutput:
             line: of the record.
 
         Raises:
-            CommandFailed: it cannot be created.
+            OSError: it cannot be created.
         """
         if not self.keeps_bodies:
             return discard_large_body()

@@ -15,20 +15,15 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from curlhttp._features.map.receiving import (
-    ReceivingScheduler,
-    ReceivingSender,
-    choose_receiving_sender,
-    get_receiver,
-    set_receiver,
-)
+from curlhttp._features.conditions import NOT_MODIFIED, add_conditions
+from curlhttp._features.map.bodies import BodyReceiver, receive_bodies
+from curlhttp._features.map.receiving import get_receiver, set_receiver
 from curlhttp._features.map.results import Results
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.request import IF_LARGE
 from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed, Terminated
-from curlhttp.cli.fetch.bodies import BodyReceiver, make_receiving
-from curlhttp.cli.fetch.earlier import DuplicateLines, EarlierRun, make_conditional_headers
+from curlhttp.cli.fetch.earlier import DuplicateLines
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import MAX_AGE, FetchRecord, RecordOutput
 from curlhttp.cli.terminal import (
@@ -46,17 +41,14 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from curlhttp._client.base import BaseClient
     from curlhttp._client.stats import ClientStats
     from curlhttp._features.clients.client import Client
-    from curlhttp._features.map.results import Sender
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._runtime.engine import Runtime
+    from curlhttp.distributed.earlier import EarlierRun
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
-_NOT_MODIFIED = 304
-_CONDITIONS = {"if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"}
 _BACKLOG = 10_000  # requests that may wait for their hosts; the default of map
 _REFRESHES = 4  # per second
 _WINDOW = 20  # refreshes over which the rate is averaged
@@ -119,6 +111,7 @@ class FetchRun:
         Raises:
             KeyboardInterrupt: after Ctrl-C or SIGTERM, when all complete responses are recorded.
             CommandFailed: the output cannot be written, or the list was edited.
+            OSError: the file of a large body cannot be written.
         """
         self._progress = progress
         self._interrupts.install()
@@ -135,26 +128,14 @@ class FetchRun:
 
     def _send(self, concurrency: int) -> Results:
         """Send the requests as map does it, with the files of large bodies."""
-        client = self._client
-        scheduler = ReceivingScheduler(
-            client,
+        return receive_bodies(
+            self._client,
             self._build_requests(),
             concurrency=concurrency,
             backlog=_BACKLOG,
-            ordered=False,
-            return_exceptions=True,
-            options={},
+            on_full=self._progress.print_full,
+            task=self._write_in_time,
         )
-        scheduler.on_full = self._progress.print_full
-        make_sender = choose_receiving_sender(client, make_receiving(client))
-
-        def make(client: BaseClient) -> Sender:
-            sender = make_sender(client)
-            if isinstance(sender, ReceivingSender):
-                sender.start_task(self._write_in_time, scheduler.fail)
-            return sender
-
-        return Results(client._add_sender_pool("_fetch_sender_pool", make), scheduler)
 
     async def _write_in_time(self, runtime: Runtime) -> None:
         """Write records that are due, also while no others arrive."""
@@ -172,7 +153,7 @@ class FetchRun:
         file = receiver.file
         as_text = self._as_text and (file is None or self._output.keeps_bodies)
         record = FetchRecord.from_outcome(line, method, url, outcome, file=file, as_text=as_text)
-        if validators and record.status == _NOT_MODIFIED:
+        if validators and record.status == NOT_MODIFIED:
             record.set_unchanged(validators)
         return record
 
@@ -229,12 +210,8 @@ class FetchRun:
         """Make a request conditional, and return the validators that it has now."""
         if self._earlier is None or request.method != "GET":
             return {}  # without a copy of the headers, so that they stay those of the client
-        headers = request.headers
-        if _CONDITIONS & {*map(str.lower, headers)}:
-            return {}
         validators = self._earlier.get_validators(str(request.url))
-        headers.update(make_conditional_headers(validators))
-        return validators
+        return validators if add_conditions(request, validators) else {}
 
     def _build(self, line: InputLine) -> ClientRequest:
         options: dict[str, Any] = {"method": self._method, **line.options}  # Any: see InputLine

@@ -1,4 +1,4 @@
-"""Bodies of records: in memory up to a size, and beyond it in a file, as they come."""
+"""Bodies of a map that are written elsewhere: in memory up to a size, and beyond it in a file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curlhttp._client.features import OWN_SETTINGS
 from curlhttp._client.streamed_response import BaseStreamedResponse
-from curlhttp._features.map.receiving import MakeReceive, get_receiver
-from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp._features.map.receiving import (
+    MakeReceive,
+    ReceivingScheduler,
+    ReceivingSender,
+    choose_receiving_sender,
+    get_receiver,
+)
+from curlhttp._features.map.results import Results
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
     from curlhttp._client.base import BaseClient
+    from curlhttp._features.clients.client import Client
     from curlhttp._features.map.receiving import Receive
+    from curlhttp._features.map.results import Sender
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._runtime.engine import Runtime, Send
@@ -47,11 +58,16 @@ class BodyFile:
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def is_named(self) -> bool:
+        """Return whether the file has a path."""
+        return self._path is not None
+
     def write(self, pieces: list[bytes]) -> None:
         """Append pieces.
 
         Raises:
-            CommandFailed: the disk is full.
+            OSError: the disk is full. It names the file.
         """
         try:
             for piece in pieces:
@@ -62,8 +78,7 @@ class BodyFile:
                 if self._hasher is not None:
                     self._hasher.update(piece)
         except OSError as error:
-            where = self._path or "the file of a large body"
-            raise CommandFailed(f"{where}: {error.strerror}", WRITE_ERROR) from None
+            raise _name_file(error, self._path or "the file of a large body") from None
 
     def pieces(self) -> Iterator[bytes]:
         """Read the body; all pieces but the last one have a multiple of three bytes."""
@@ -85,10 +100,24 @@ class BodyFile:
             self._hasher = hashlib.sha256()
         self.write([content])
 
+    def become_text(self, response: Response) -> None:
+        """Write the body of this response as UTF-8. For this, it has to be in memory as a whole."""
+        response._content = self.read()  # only the whole may tell the charset
+        self.replace(response.text.encode("utf-8", "replace"))
+        response._content = None
+
     def hexdigest(self) -> str:
-        """Return the SHA-256 of the body, if the file has a path."""
-        assert self._hasher is not None
-        return self._hasher.hexdigest()
+        """Return the SHA-256 of the body."""
+        hasher = self._hasher
+        if hasher is None:
+            hasher = hashlib.sha256()
+            for piece in self.pieces():
+                hasher.update(piece)
+        return hasher.hexdigest()
+
+    def sync(self) -> None:
+        """Wait until the body is on the disk."""
+        os.fsync(self._file.fileno())
 
     def move(self, path: str) -> None:
         """Give the file its final name, with which it stays."""
@@ -141,16 +170,12 @@ class BodyReceiver:
             self._drop()
         return isinstance(response, BaseStreamedResponse) and response._content is None
 
-    def end(self) -> None:
-        """Forget which response was received, because that refers to this receiver."""
-        self._received = None
-
     async def read(self, response: Response, now: Callable[[], float]) -> None:
         """Read the body of an accepted response."""
         assert isinstance(response, BaseStreamedResponse)
         begun = now()
         try:
-            if response.status_code == _PARTIAL_CONTENT:  # a coded one is decoded as a whole
+            if _is_coded_part(response):  # it is decoded as a whole
                 await response.load()
             else:
                 await self._read(response)
@@ -176,11 +201,28 @@ class BodyReceiver:
                 collected = []
         if self.file is None:
             response._content = b"".join(collected)
+        else:
+            response._wait_for_body = partial(self._load, response)
+
+    def _load(self, response: BaseStreamedResponse) -> None:
+        """Read a large body into memory, because a hook or a middleware asks for it."""
+        assert self.file is not None
+        response._content = self.file.read()
+
+    def finish(self, response: Response) -> None:
+        """Note that nobody else sees the response, and free what refers to it or to its body."""
+        self._received = None
+        if self.file is not None and isinstance(response, BaseStreamedResponse):
+            response._wait_for_body = response._content = None
 
     def _drop(self) -> None:
         if self.file is not None:
             self.file.close()
             self.file = None
+
+
+def _is_coded_part(response: Response) -> bool:
+    return response.status_code == _PARTIAL_CONTENT and "content-encoding" in response.headers
 
 
 def make_receiving(client: BaseClient) -> MakeReceive:
@@ -209,7 +251,7 @@ def make_receiving(client: BaseClient) -> MakeReceive:
             response = await flow(request)
             if receiver.accept(response):  # a middleware has made it
                 await receiver.read(response, runtime.now)
-            receiver.end()
+            receiver.finish(response)
             return response
 
         return receive
@@ -217,16 +259,54 @@ def make_receiving(client: BaseClient) -> MakeReceive:
     return make
 
 
+def receive_bodies(
+    client: Client,
+    requests: Iterable[ClientRequest],
+    *,
+    concurrency: int,
+    backlog: int = 10_000,
+    on_full: Callable[[str], object] | None = None,
+    task: Callable[[Runtime], Awaitable[None]] | None = None,
+) -> Results:
+    """Send requests as map does it; large bodies go to the files of their receivers.
+
+    Args:
+        client: sends them.
+        requests: each has a BodyReceiver.
+        concurrency: see map.
+        backlog: see map.
+        on_full: see Backlog.
+        task: makes a coroutine that runs with the requests of this client's first such map.
+    """
+    scheduler = ReceivingScheduler(
+        client,
+        requests,
+        concurrency=concurrency,
+        backlog=backlog,
+        ordered=False,
+        return_exceptions=True,
+        options={},
+    )
+    if on_full is not None:
+        scheduler.on_full = on_full
+    make_sender = choose_receiving_sender(client, make_receiving(client))
+
+    def make(client: BaseClient) -> Sender:
+        sender = make_sender(client)
+        if task is not None and isinstance(sender, ReceivingSender):
+            sender.start_task(task, scheduler.fail)
+        return sender
+
+    return Results(client._add_sender_pool("_receiving_sender_pool", make), scheduler)
+
+
 def open_body_file(path: Path) -> BodyFile:
     """Create the file of a body, which has a name until it is moved.
 
     Raises:
-        CommandFailed: it cannot be created.
+        OSError: it cannot be created.
     """
-    try:
-        return BodyFile(os.open(path, _FLAGS, 0o666), str(path))
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
+    return BodyFile(os.open(path, _FLAGS, 0o666), str(path))
 
 
 def open_temporary_body(folder: Path | None) -> BodyFile:
@@ -236,7 +316,7 @@ def open_temporary_body(folder: Path | None) -> BodyFile:
         folder: of the file; None for the one of temporary files.
 
     Raises:
-        CommandFailed: it cannot be created.
+        OSError: it cannot be created.
     """
     import tempfile
 
@@ -244,10 +324,13 @@ def open_temporary_body(folder: Path | None) -> BodyFile:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             return BodyFile(os.dup(file.fileno()))
     except OSError as error:
-        where = folder or "the folder of temporary files"
-        raise CommandFailed(f"{where}: {error.strerror}", WRITE_ERROR) from None
+        raise _name_file(error, str(folder or "the folder of temporary files")) from None
 
 
 def discard_large_body() -> BodyFile:
     """Return the file of a body that is only measured."""
     return BodyFile(os.open(os.devnull, os.O_RDWR))
+
+
+def _name_file(error: OSError, name: str) -> OSError:
+    return OSError(error.errno, error.strerror, name)
