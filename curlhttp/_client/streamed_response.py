@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from curlhttp._client.file_reader import FileReader, Read
 from curlhttp._http.decoding import ContentDecoder, parse_codings
 from curlhttp._http.errors import closed_while_reading
+from curlhttp._http.exiting import check_running
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import PARTIAL_CONTENT, Head, Response, coded_part_error
 from curlhttp._http.suggestions import SuggestingAttributes
@@ -144,6 +145,7 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
         if self._consumed:
             raise StreamConsumedError(CONSUMED, response=self)
         if self._incoming is None:
+            check_running()  # at exit, its finalizer may run before that of its user
             raise self._make_closed_error()
         self._consumed = True
 
@@ -161,6 +163,7 @@ class BaseStreamedResponse(SuggestingAttributes, Response):
             StreamConsumedError: the response was closed meanwhile, so the body is incomplete.
         """
         if self._incoming is None:
+            check_running()
             raise closed_while_reading(self.request)
         try:
             piece = await self._incoming.read()
