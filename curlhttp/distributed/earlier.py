@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _OK = 200
 _COLUMNS = ["url", "final_url", "status", "headers"]
 _METHOD = "method"  # a column of `curlhttp fetch`
+_OF_OTHER_FILES = (ValueError, KeyError, TypeError, AttributeError, EOFError, sqlite3.Error)
 
 
 class EarlierRun:
@@ -51,13 +52,16 @@ class EarlierRun:
 
     def __init__(self, path: str) -> None:
         self._database = sqlite3.connect("")  # a temporary file
-        self._database.execute("CREATE TABLE known (url PRIMARY KEY, fields) WITHOUT ROWID")
         try:
+            self._database.execute("CREATE TABLE known (url PRIMARY KEY, fields) WITHOUT ROWID")
             self._database.executemany(
                 "INSERT OR REPLACE INTO known VALUES (?, ?)", _read_validators(path)
             )
-        except (ValueError, KeyError, TypeError, AttributeError, EOFError, sqlite3.Error):
-            raise ValueError(f"{path}: not an output of curlhttp fetch") from None
+        except BaseException as error:
+            self._database.close()
+            if isinstance(error, _OF_OTHER_FILES):
+                raise ValueError(f"{path}: not an output of curlhttp fetch") from None
+            raise
 
     def get_validators(self, url: str) -> dict[str, str]:
         """Return the ETag and Last-Modified of a URL, by lower-case names; {} for none.

@@ -96,7 +96,7 @@ async def test_a_slow_host_holds_up_no_other(
     async for result in client.map([*slow.urls(30), *fast], concurrency=4):
         order.append(is_slow(result))
         if len(order) == len(fast):
-            assert slow.seen == 2
+            assert slow.seen <= 2
             slow.answer()
     assert order == [False] * 60 + [True] * 30
     await assert_free(client)
@@ -129,7 +129,7 @@ async def test_a_robots_txt_that_takes_long_holds_up_no_other_host(
     async for result in client.map([*slow.urls(30), *fast], concurrency=2):
         order.append(is_slow(result))
         if len(order) == len(fast):
-            assert slow.seen == 1
+            assert slow.seen <= 1
             slow.answer()
     assert order == [False] * 60 + [True] * 30
     await assert_free(client)
